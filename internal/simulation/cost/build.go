@@ -33,7 +33,7 @@ func (s Setup) Model(block int) (*Model, error) {
 
 // times returns the model without its descriptions.
 func (s Setup) times(block int) *Model {
-	m := &Model{}
+	m := &Model{factor: 1}
 	if s.Linear != nil {
 		m.base = milli * s.Linear.Base
 		m.seq = milli * s.Linear.Seq
@@ -168,8 +168,9 @@ func (s Setup) constants(m *Model, block int) string {
 }
 
 func checkBlock(block int) error {
-	if block < 1 || block > maxBlock {
-		return fmt.Errorf("%w: blocks of %d tokens, must be from 1 to %d", ErrFile, block, maxBlock)
+	const most = 1 << 20
+	if block < 1 || block > most {
+		return fmt.Errorf("%w: blocks of %d tokens, must be from 1 to %d", ErrFile, block, most)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // huggingFace has the fields that are read from a model's config.json on Hugging Face.
@@ -37,29 +36,13 @@ type huggingFace struct {
 	Quantization     json.RawMessage `json:"quantization_config"`
 }
 
-// refused returns why the named model is not simulated, or "" if its family is not among the unsupported ones.
-func refused(name string) string {
-	name = strings.ToLower(filepath.Base(name))
-	for _, family := range [][2]string{
-		{"gpt-oss", "GptOssForCausalLM"}, {"gemma-2", "Gemma2ForCausalLM"}, {"gemma-3", "Gemma3ForCausalLM"},
-		{"deepseek-v", "DeepseekV3ForCausalLM"}, {"deepseek-r1-0", "DeepseekV3ForCausalLM"}, {"kimi-k2", "KimiK2ForCausalLM"},
-		{"llama-4", "Llama4ForConditionalGeneration"}, {"qwen3-next", "Qwen3NextForCausalLM"},
-		{"qwen3.5", "Qwen3_5ForConditionalGeneration"},
-	} {
-		if strings.HasPrefix(name, family[0]) {
-			return unsupported[family[1]]
-		}
-	}
-	return ""
-}
-
 // An architecture has the properties that config.json does not contain.
 type architecture struct {
 	queryBias bool // queries, keys and values have biases
 	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures are the supported ones. All their layers are equal and keep the keys and values of all tokens.
+// architectures are those whose layers are all equal and keep the keys and values of all tokens.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},
@@ -69,38 +52,6 @@ var architectures = map[string]architecture{
 	"Qwen3MoeForCausalLM": {headNorms: true},
 }
 
-// unsupported architectures, with the reasons.
-var unsupported = map[string]string{
-	"GptOssForCausalLM":                  alternates,
-	"Gemma2ForCausalLM":                  alternates,
-	"Gemma3ForCausalLM":                  alternates,
-	"Gemma3ForConditionalGeneration":     alternates,
-	"DeepseekV2ForCausalLM":              latent,
-	"DeepseekV3ForCausalLM":              latent,
-	"DeepseekV32ForCausalLM":             latent,
-	"KimiK2ForCausalLM":                  latent,
-	"Qwen3NextForCausalLM":               linear,
-	"Qwen3_5ForConditionalGeneration":    linear,
-	"Qwen3_5MoeForConditionalGeneration": linear,
-	"Llama4ForConditionalGeneration":     alternates,
-	"Mistral3ForConditionalGeneration":   "its text model is in text_config; give a file with that alone",
-	"Qwen2_5_VLForConditionalGeneration": "its prompts have images",
-	"Qwen3VLForConditionalGeneration":    "its prompts have images",
-	"NemotronHForCausalLM":               linear,
-	"GraniteMoeHybridForCausalLM":        linear,
-	"Phi3ForCausalLM":                    "its matrices are joined",
-	"ChatGLMModel":                       "its config.json has other field names",
-	"Glm4MoeForCausalLM":                 "its first layers have no experts, and others have one that all tokens use",
-	"BailingMoeV2ForCausalLM":            "its first layers have no experts, and others have one that all tokens use",
-	"Qwen2MoeForCausalLM":                "its layers have an expert that all tokens use",
-}
-
-const (
-	alternates = "only some of its layers keep the keys and values of all tokens, the others those of a window"
-	latent     = "its attention keeps one compressed vector for each token, not keys and values (MLA)"
-	linear     = "only some of its layers have attention"
-)
-
 // llm returns the model and the number of its parameters.
 func (h huggingFace) llm(path string) (LLM, error) {
 	name := "model"
@@ -108,12 +59,10 @@ func (h huggingFace) llm(path string) (LLM, error) {
 		name = h.Architectures[0]
 	}
 	a, known := architectures[name]
-	switch why := unsupported[name]; {
-	case why != "":
-		return LLM{}, fmt.Errorf("%s is not simulated: %s", name, why)
+	switch {
 	case !known:
-		return LLM{}, fmt.Errorf("architectures is %v; a config.json may be of %v", h.Architectures,
-			slices.Sorted(maps.Keys(architectures)))
+		return LLM{}, fmt.Errorf("architectures is %v; a config.json may be of %v, whose layers are all equal and keep the "+
+			"keys and values of all tokens", h.Architectures, slices.Sorted(maps.Keys(architectures)))
 	case h.Quantization != nil:
 		return LLM{}, fmt.Errorf("quantization_config: give the config.json of the model in 16 bits, and --weights")
 	case h.SlidingWindow > 0 && h.SlidingWindow < h.MaxLength && (h.UseSlidingWindow == nil || *h.UseSlidingWindow):

@@ -7,18 +7,19 @@ import (
 )
 
 // An LLM is a decoder-only transformer with equal layers. The numbers are those of the whole model, not of one worker.
+// With the greatest dimensions, products do not overflow.
 type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
 
-	Layers     int  `json:"layers"`
-	Hidden     int  `json:"hidden"` // elements of a token's state
-	Heads      int  `json:"heads"`
-	KVHeads    int  `json:"kv_heads"`  // fewer than heads if groups of them share keys and values
-	HeadSize   int  `json:"head_size"` // elements
-	FFN        int  `json:"ffn"`       // elements between the matrices of the feed-forward part
-	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU) instead of two
-	Vocabulary int  `json:"vocabulary"`
+	Layers     int  `json:"layers" range:"1 4096"`
+	Hidden     int  `json:"hidden" range:"1 16777216"` // elements of a token's state
+	Heads      int  `json:"heads" range:"1 4096"`
+	KVHeads    int  `json:"kv_heads" range:"1 4096"`  // fewer than heads if groups of them share keys and values
+	HeadSize   int  `json:"head_size" range:"1 4096"` // elements
+	FFN        int  `json:"ffn" range:"1 16777216"`   // elements between the matrices of the feed-forward part
+	Gated      bool `json:"gated"`                    // the feed-forward part has three matrices (SwiGLU) instead of two
+	Vocabulary int  `json:"vocabulary" range:"1 16777216"`
 
 	// Parallel means that attention and the feed-forward part have the same input and their results are added, so that a
 	// layer needs one all-reduce instead of two.
@@ -26,27 +27,20 @@ type LLM struct {
 
 	// A mixture of experts has Experts feed-forward parts in each layer, and a token goes through ExpertsPerToken of
 	// them. If Experts is 0, there is one feed-forward part for all tokens.
-	Experts         int `json:"experts,omitempty"`
+	Experts         int `json:"experts,omitempty" range:"0 4096"`
 	ExpertsPerToken int `json:"experts_per_token,omitempty"`
 
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
 	Parameters int64 `json:"parameters"` // including norms, biases and positions
 
-	ParameterBytes float64 `json:"bytes_per_parameter"` // 2 for fp16, 0.5 for 4 bits
+	ParameterBytes float64 `json:"bytes_per_parameter" range:"0.0625 8"` // 2 for fp16, 0.5 for 4 bits
 	// bytes of a parameter outside the matrices of layers: embedding, head, norms; default ParameterBytes
-	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty"`
+	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty" range:"0 8"`
 	// number format in which linear layers are computed: fp16 (default), bf16, fp8, int8, int4 or fp4
 	Computed  string `json:"computed_in,omitempty"`
-	KVBytes   int    `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
-	MaxLength int    `json:"max_length"`           // tokens of a sequence
+	KVBytes   int    `json:"bytes_per_kv_element" range:"1 8"` // 2 for fp16, 1 for fp8
+	MaxLength int    `json:"max_length" range:"1 16777216"`    // tokens of a sequence
 }
-
-// Upper limits of dimensions, so that products do not overflow.
-const (
-	maxHeads     = 1 << 12 // also layers and elements of a head
-	maxDimension = 1 << 24
-	maxBlock     = 1 << 20
-)
 
 // KVBytesPerToken returns the bytes of a token's keys and values in all layers. Copies of a head on several workers are
 // not counted.
@@ -170,34 +164,13 @@ func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 func (l LLM) logitsBytes(seqs int) float64 { return 4 * float64(seqs) * float64(l.Vocabulary) }
 
 func (l LLM) check() error {
-	for _, f := range []struct {
-		name       string
-		value, max int
-	}{
-		{"layers", l.Layers, maxHeads},
-		{"hidden", l.Hidden, maxDimension},
-		{"heads", l.Heads, maxHeads},
-		{"kv_heads", l.KVHeads, maxHeads},
-		{"head_size", l.HeadSize, maxHeads},
-		{"ffn", l.FFN, maxDimension},
-		{"vocabulary", l.Vocabulary, maxDimension},
-		{"bytes_per_kv_element", l.KVBytes, 8},
-		{"max_length", l.MaxLength, maxDimension},
-	} {
-		if f.value < 1 || f.value > f.max {
-			return fmt.Errorf("%s is %d, must be from 1 to %d", f.name, f.value, f.max)
-		}
+	if err := checkRanges(l); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"", "fp16", "bf16", "fp8", "int8", "int4", "fp4"}, l.Computed) {
 		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8, int4 or fp4", l.Computed)
 	}
-	err := within(figure{"bytes_per_parameter", l.ParameterBytes, 1.0 / 16, 8},
-		figure{"bytes_per_outer_parameter", l.OuterBytes, 0, 8})
-	if err != nil {
-		return err
-	}
-	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 &&
-		l.ExpertsPerToken == 0 {
+	if l.ExpertsPerToken < min(1, l.Experts) || l.ExpertsPerToken > l.Experts {
 		return fmt.Errorf("experts is %d and experts_per_token is %d, must be from 1 to experts", l.Experts,
 			l.ExpertsPerToken)
 	}

@@ -79,11 +79,6 @@ func (m *Model) FirstToken() float64 { return m.first }
 // Within returns the model with iteration times multiplied by factor, and with FirstToken set to first seconds.
 func (m *Model) Within(factor, first float64) *Model {
 	c := *m
-	for _, part := range []*float64{&c.base, &c.seq, &c.context, &c.prompt, &c.launches, &c.reduce, &c.state,
-		&c.weights, &c.token, &c.logits, &c.promptPair, &c.promptKV, &c.swapBlock, &c.swapEach, &c.copyBlock,
-		&c.experts.all, &c.experts.token} {
-		*part *= factor
-	}
-	c.first = first
+	c.factor, c.first = factor, first
 	return &c
 }

@@ -109,7 +109,7 @@ func OpenMeasured(path string) (Measured, error) {
 	if err := readFile(path, &m); err != nil {
 		return Measured{}, fmt.Errorf("cost file %q: %w", path, err)
 	}
-	if err := m.Linear.check(); err != nil {
+	if err := checkRanges(m.Linear); err != nil {
 		return Measured{}, fmt.Errorf("cost file %q: %w: linear_ms: %w", path, ErrFile, err)
 	}
 	if err := m.Spread.check(); err != nil {

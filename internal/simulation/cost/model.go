@@ -39,11 +39,14 @@ type Model struct {
 	rounded                    float64 // see larger
 	copyBlock                  float64
 	first                      float64 // see FirstToken
+	factor                     float64 // of all times, see Within
 }
 
 // Seconds returns how long an iteration takes. If it computes no token, only swaps and copies count. Seconds does not
 // allocate.
-func (m *Model) Seconds(w Work) float64 {
+func (m *Model) Seconds(w Work) float64 { return m.factor * m.unscaled(w) }
+
+func (m *Model) unscaled(w Work) float64 {
 	t := m.swapBlock*float64(w.SwapBlocks) + m.swapEach*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
 	if w.Seqs == 0 && w.Prompt == 0 {
 		return t

@@ -65,20 +65,17 @@ func OpenLLM(name string) (LLM, error) {
 func readLLM(name string) (l LLM, err error) {
 	if isFile(name) {
 		text, err := os.ReadFile(name)
-		if err != nil && refused(name) == "" {
+		if err != nil {
 			return l, fmt.Errorf("%w: %w; want a file, such as the model's config.json on Hugging Face, or one of %s", ErrFile,
 				err, strings.Join(LLMs(), ", "))
 		}
 		var h huggingFace
-		if err == nil && json.Unmarshal(text, &h) == nil && h.Architectures != nil {
+		if json.Unmarshal(text, &h) == nil && h.Architectures != nil {
 			if l, err = h.llm(name); err != nil {
 				err = fmt.Errorf("%w: %w", ErrFile, err)
 			}
 			return l, err
 		}
-	}
-	if why := refused(name); why != "" {
-		return l, fmt.Errorf("%w; it is not simulated: %s", ErrUnknown, why)
 	}
 	return l, read("llms", name, &l)
 }
@@ -89,7 +86,7 @@ func OpenGPU(name string) (GPU, error) {
 	if err := read("gpus", name, &g); err != nil {
 		return GPU{}, fmt.Errorf("gpu %q: %w", name, err)
 	}
-	if err := g.check(); err != nil {
+	if err := checkRanges(g); err != nil {
 		return GPU{}, fmt.Errorf("gpu %q: %w: %w", name, ErrFile, err)
 	}
 	return g, nil

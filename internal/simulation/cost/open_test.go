@@ -71,20 +71,30 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown name lists the known ones.
+// Ensure that the error for an unknown name lists the known ones, and that the error for a model says what else can be
+// given.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
-	_, err := Open("opt-13b")
-	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "fastertransformer-opt-13b, ")
-	_, err = OpenLLM("gpt-5")
-	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "llama-13b, ")
-	_, err = New("opt-13b", "a100", 1)
-	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "a100-40gb, a100-80gb, ")
-	_, err = OpenGPU("missing.json")
-	require.ErrorIs(t, err, ErrFile)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	_, unknownSetup := Open("opt-13b")
+	_, unknownGPU := New("opt-13b", "a100", 1)
+	_, unknownModel := OpenLLM("gpt-5")
+	_, noModelFile := OpenLLM("Qwen/Qwen3-14B")
+	_, noGPUFile := OpenGPU("missing.json")
+	for _, c := range []struct {
+		err, is error
+		says    string
+	}{
+		{unknownSetup, ErrUnknown, "fastertransformer-opt-13b, "},
+		{unknownGPU, ErrUnknown, "a100-40gb, a100-80gb, "},
+		{unknownModel, ErrUnknown, "llama-13b, "},
+		{unknownModel, ErrUnknown, "or give a .json file, such as the model's config.json on Hugging Face"},
+		{noModelFile, ErrFile, "the model's config.json on Hugging Face"},
+		{noGPUFile, ErrFile, "missing.json"},
+	} {
+		require.ErrorIs(t, c.err, c.is)
+		require.ErrorContains(t, c.err, c.says)
+	}
+	require.ErrorIs(t, noGPUFile, os.ErrNotExist)
+	require.NotContains(t, unknownGPU.Error(), "Hugging Face")
 }
 
 // object is a file's fields, to be changed one at a time.

@@ -25,7 +25,7 @@ func (s Setup) checkParallel() error {
 	case s.Linear != nil && (s.stages() > 1 || s.ExpertsApart):
 		return fmt.Errorf("--stages and --experts-apart cannot be used with measured times, which are of one arrangement of GPUs")
 	}
-	return within(figure{"swap_gb_s", s.SwapGigabytes, 0, 1e9})
+	return checkRange("swap_gb_s", s.SwapGigabytes, "0", "1e9")
 }
 
 // unmeasured names the properties of the setup that no built-in measurement has.

@@ -11,10 +11,10 @@ var ErrMemory = errors.New("does not fit")
 
 // Memory says how the memory for blocks is computed.
 type Memory struct {
-	Utilization float64 `json:"utilization"`     // fraction of the GPU's memory that may be used
-	Tokens      int     `json:"batched_tokens"`  // largest number in one iteration; determines the size of activations
-	Workspace   int64   `json:"workspace_bytes"` // of libraries
-	Swap        int64   `json:"swap_bytes"`      // CPU memory for the blocks of each GPU
+	Utilization float64 `json:"utilization" range:"0.001 1"`       // fraction of the GPU's memory that may be used
+	Tokens      int     `json:"batched_tokens" range:"1 16777216"` // largest number in one iteration; determines the size of activations
+	Workspace   int64   `json:"workspace_bytes" range:"0 1e15"`    // of libraries
+	Swap        int64   `json:"swap_bytes" range:"0 1e15"`         // CPU memory for the blocks of each GPU
 }
 
 // DefaultMemory has the values of the paper's artifact (simulation/PAPER.md §1). vLLM's defaults are a utilization of
@@ -98,9 +98,4 @@ func (s Setup) leastWorkers(block int) int {
 		}
 	}
 	return 0
-}
-
-func (m Memory) check() error {
-	return within(figure{"utilization", m.Utilization, 1e-3, 1}, figure{"batched_tokens", float64(m.Tokens), 1, maxDimension},
-		figure{"workspace_bytes", float64(m.Workspace), 0, 1 << 50}, figure{"swap_bytes", float64(m.Swap), 0, 1 << 50})
 }

@@ -1,6 +1,9 @@
 package cost
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // A Setup is a language model on GPUs, with the constants for its times and its memory.
 type Setup struct {
@@ -27,38 +30,39 @@ type Setup struct {
 	Sorts bool
 }
 
-// Linear is a line fitted to measurements, in ms.
+// Linear is a line fitted to measurements, in ms. The base is positive, because a simulation with iterations of zero
+// time would not end.
 type Linear struct {
-	Base    float64 `json:"base"`
-	Seq     float64 `json:"per_seq"`
-	Context float64 `json:"per_context_token"`
-	Prompt  float64 `json:"per_prompt_token"`
+	Base    float64 `json:"base" range:"1e-6 1e9"`
+	Seq     float64 `json:"per_seq" range:"0 1e9"`
+	Context float64 `json:"per_context_token" range:"0 1e9"`
+	Prompt  float64 `json:"per_prompt_token" range:"0 1e9"`
 }
 
 // Engine has the constants of the software, and the fractions of a GPU's peak rates that it reaches.
 type Engine struct {
-	Weights       float64 `json:"weights"`        // fraction of the memory's bandwidth when weights are read
-	Compute       float64 `json:"compute"`        // fraction of the FLOPS in linear layers
-	ExpertCompute float64 `json:"expert_compute"` // the same in the experts of a mixture; default Compute
+	Weights       float64 `json:"weights" range:"0.001 1"`    // fraction of the memory's bandwidth when weights are read
+	Compute       float64 `json:"compute" range:"0.001 1"`    // fraction of the FLOPS in linear layers
+	ExpertCompute float64 `json:"expert_compute" range:"0 1"` // the same in the experts of a mixture; default Compute
 	// greatest rate at which one multiprocessor reads weights; 0 means no limit
-	Processor       float64 `json:"multiprocessor_gb_s"`
-	Attention       float64 `json:"attention"`        // fraction of the memory's bandwidth when keys and values are read
-	PromptAttention float64 `json:"prompt_attention"` // fraction of the FLOPS in attention
+	Processor       float64 `json:"multiprocessor_gb_s" range:"0 1e9"`
+	Attention       float64 `json:"attention" range:"0.001 1"`        // fraction of the memory's bandwidth when keys and values are read
+	PromptAttention float64 `json:"prompt_attention" range:"0.001 1"` // fraction of the FLOPS in attention
 	// how often the states between the matrices of a layer are written and read
-	Activations float64 `json:"activations"`
+	Activations float64 `json:"activations" range:"0 1e9"`
 	// if 0, a key is read once for all query heads that share it; if 1, once for each
-	Reread     float64 `json:"kv_reread"`
-	HostLink   float64 `json:"host_link"`     // fraction of the link to the CPU
-	WorkerLink float64 `json:"worker_link"`   // fraction of the link between workers
-	AllReduce  float64 `json:"all_reduce_us"` // latency of a small one; default the GPU's
-	Base       float64 `json:"base_ms"`       // per iteration
-	Layer      float64 `json:"per_layer_ms"`  // launches, norms, gaps
+	Reread     float64 `json:"kv_reread" range:"0 1"`
+	HostLink   float64 `json:"host_link" range:"0.001 1"`   // fraction of the link to the CPU
+	WorkerLink float64 `json:"worker_link" range:"0.001 1"` // fraction of the link between workers
+	AllReduce  float64 `json:"all_reduce_us" range:"0 1e9"` // latency of a small one; default the GPU's
+	Base       float64 `json:"base_ms" range:"0 1e9"`       // per iteration
+	Layer      float64 `json:"per_layer_ms" range:"0 1e9"`  // launches, norms, gaps
 	// launches of a layer that computes prompts, without CUDA graphs; they overlap the GPU's work
-	PromptLayer float64 `json:"prompt_layer_ms"`
-	Seq         float64 `json:"per_seq_ms"` // scheduling, sampling, detokenizing
+	PromptLayer float64 `json:"prompt_layer_ms" range:"0 1e9"`
+	Seq         float64 `json:"per_seq_ms" range:"0 1e9"` // scheduling, sampling, detokenizing
 	// if 0, two simultaneous activities take as long as the longer one; if 1, up to 19 % more (see Model.larger)
-	Rounded float64 `json:"rounded"`
-	Copy    float64 `json:"per_copy_us"` // of one copy between GPU and CPU
+	Rounded float64 `json:"rounded" range:"0 1"`
+	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
 // DefaultEngine has constants for vLLM of 2023 and all models, chosen by hand. They are compared with times of OPT-13B
@@ -100,54 +104,23 @@ func New(llm, gpu string, workers int) (Setup, error) {
 }
 
 func (s Setup) check() error {
-	for _, check := range []func() error{s.LLM.check, s.GPU.check, func() error { return s.LLM.splits(s.Workers) },
-		s.checkParallel} {
-		if err := check(); err != nil {
-			return err
+	line := Linear{Base: 1}
+	if s.Linear != nil {
+		line = *s.Linear
+	}
+	for _, part := range []struct {
+		name string
+		err  error
+	}{
+		{"", s.LLM.check()}, {"", checkRanges(s.GPU)}, {"linear_ms: ", checkRanges(line)}, {"engine: ", checkRanges(s.Engine)},
+		{"memory: ", checkRanges(s.Memory)},
+	} {
+		if part.err != nil {
+			return fmt.Errorf("%s%w", part.name, part.err)
 		}
 	}
 	if s.GPU.rate(s.LLM.Computed) == 0 {
 		return fmt.Errorf("%s is computed in %s, which %s cannot do", s.LLM.Name, s.LLM.Computed, s.GPU.Name)
 	}
-	if s.Linear != nil {
-		if err := s.Linear.check(); err != nil {
-			return fmt.Errorf("linear_ms: %w", err)
-		}
-	}
-	if err := s.Engine.check(); err != nil {
-		return fmt.Errorf("engine: %w", err)
-	}
-	if err := s.Memory.check(); err != nil {
-		return fmt.Errorf("memory: %w", err)
-	}
-	return nil
-}
-
-// check requires a positive base, because a simulation with iterations of zero time would not end.
-func (l Linear) check() error {
-	return within(figure{"base", l.Base, 1e-6, 1e9}, figure{"per_seq", l.Seq, 0, 1e9},
-		figure{"per_context_token", l.Context, 0, 1e9}, figure{"per_prompt_token", l.Prompt, 0, 1e9})
-}
-
-func (e Engine) check() error {
-	const least, most = 1e-3, 1e9
-	return within(
-		figure{"weights", e.Weights, least, 1},
-		figure{"compute", e.Compute, least, 1},
-		figure{"multiprocessor_gb_s", e.Processor, 0, most},
-		figure{"attention", e.Attention, least, 1},
-		figure{"expert_compute", e.ExpertCompute, 0, 1},
-		figure{"prompt_attention", e.PromptAttention, least, 1},
-		figure{"activations", e.Activations, 0, most},
-		figure{"kv_reread", e.Reread, 0, 1},
-		figure{"host_link", e.HostLink, least, 1},
-		figure{"worker_link", e.WorkerLink, least, 1},
-		figure{"all_reduce_us", e.AllReduce, 0, most},
-		figure{"base_ms", e.Base, 0, most},
-		figure{"per_layer_ms", e.Layer, 0, most},
-		figure{"prompt_layer_ms", e.PromptLayer, 0, most},
-		figure{"per_seq_ms", e.Seq, 0, most},
-		figure{"rounded", e.Rounded, 0, 1},
-		figure{"per_copy_us", e.Copy, 0, most},
-	)
+	return cmp.Or(s.LLM.splits(s.Workers), s.checkParallel())
 }

@@ -29,7 +29,7 @@ func (s *Spread) check() error {
 		}
 		sum := 0.0
 		for _, f := range factors {
-			if err := within(figure{"spread: a factor", f, 1e-6, 1e3}); err != nil {
+			if err := checkRange("spread: a factor", f, "1e-06", "1000"); err != nil {
 				return err
 			}
 			sum += f

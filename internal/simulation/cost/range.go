@@ -1,0 +1,35 @@
+package cost
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// checkRanges returns an error for the first field of a struct that is outside of its range. Ranges are in tags with the
+// least and the greatest value: `range:"0 1"`.
+func checkRanges(s any) error {
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		least, most, ok := strings.Cut(field.Tag.Get("range"), " ")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if err := checkRange(name, v.Field(i).Convert(reflect.TypeFor[float64]()).Float(), least, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRange(name string, v float64, least, most string) error {
+	low, err1 := strconv.ParseFloat(least, 64)
+	high, err2 := strconv.ParseFloat(most, 64)
+	if err1 != nil || err2 != nil || !(v >= low && v <= high) {
+		return fmt.Errorf("%s is %v, must be from %s to %s", name, v, least, most)
+	}
+	return nil
+}
