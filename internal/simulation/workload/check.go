@@ -17,9 +17,7 @@ type Summary struct {
 	Taken     int     // number of first requests that will be run
 	TakenSpan float64 // s from the first of these to the last
 
-	MeanPrompt, MeanOutput       float64 // tokens
-	LongestPrompt, LongestOutput int
-	Longest                      int // prompt and output of one request
+	MeanPrompt, MeanOutput float64 // tokens
 }
 
 // Rate returns the mean rate of the taken requests per second, or 0 if all arrive at once.
@@ -60,9 +58,6 @@ func (t *Trace) summarize(take int) (Summary, error) {
 		}
 		prompts += r.Prompt
 		outputs += r.Output
-		s.LongestPrompt = max(s.LongestPrompt, r.Prompt)
-		s.LongestOutput = max(s.LongestOutput, r.Output)
-		s.Longest = max(s.Longest, r.Prompt+r.Output)
 		if r.Hashes != nil {
 			s.Hashed++
 		}

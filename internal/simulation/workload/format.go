@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,15 +28,10 @@ const (
 	dateClock // 2023-11-16 18:15:46.6805900, perhaps with +00:00
 )
 
-// formats are those of published traces, and two for users' traces.
-//
-// BurstGPT: failed requests have 0 response tokens (README of HPMLL/BurstGPT);
-// six columns, with Session ID and Elapsed time eight (second hand: its files
-// were not at hand). Azure: the 2023 LLM inference traces of
-// Azure/AzurePublicDataset; those of 2024 write a zone after the time (second
-// hand). Mooncake: FAST25-release/traces of
-// kvcache-ai/Mooncake; hash_ids are remapped hashes of 512 tokens and all
-// before these (its README).
+// formats are those of published traces, and two for users' traces. In BurstGPT (HPMLL/BurstGPT), failed requests have 0
+// response tokens. Azure's are the LLM inference traces of 2023 and 2024 in Azure/AzurePublicDataset; those of 2024 have a
+// time zone. In Mooncake's (kvcache-ai/Mooncake, FAST25-release/traces), hash_ids are hashes of 512 tokens and all before
+// these.
 var formats = []format{
 	{"BurstGPT CSV", false, [3]string{"Timestamp", "Request tokens", "Response tokens"}, secondsClock, true},
 	{"Azure CSV", false, [3]string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dateClock, true},
@@ -68,7 +64,6 @@ type parser struct {
 	format
 	count int    // fields of a CSV row
 	index [3]int // fields of the format's columns
-	row   jsonRow
 }
 
 // detect finds the format with the most columns in the first line.
@@ -82,7 +77,7 @@ func detect(line []byte) (parser, error) {
 	for _, f := range formats {
 		found := 0
 		for _, c := range f.columns {
-			if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, c) }) {
+			if slices.ContainsFunc(names, equalFold(c)) {
 				found++
 			}
 		}
@@ -104,18 +99,12 @@ func detect(line []byte) (parser, error) {
 // header finds the columns of a CSV file.
 func (p *parser) header(names []string) error {
 	for i, column := range p.columns {
-		p.index[i] = -1
-		for j, name := range names {
-			if !strings.EqualFold(name, column) {
-				continue
-			}
-			if p.index[i] >= 0 {
-				return fmt.Errorf("the header has the column %q twice", column)
-			}
-			p.index[i] = j
-		}
+		p.index[i] = slices.IndexFunc(names, equalFold(column))
 		if p.index[i] < 0 {
 			return fmt.Errorf("the header has no column %q; %s needs %s", column, p.name, strings.Join(p.columns[:], ", "))
+		}
+		if slices.ContainsFunc(names[p.index[i]+1:], equalFold(column)) {
+			return fmt.Errorf("the header has the column %q twice", column)
 		}
 	}
 	return nil
@@ -150,37 +139,31 @@ func unquote(field []byte) []byte {
 	return field
 }
 
-// A jsonRow keeps values as text, so that they have the same rules and errors as in CSV.
-type jsonRow struct {
-	Arrival   json.RawMessage `json:"arrival"`
-	Prompt    json.RawMessage `json:"prompt"`
-	Output    json.RawMessage `json:"output"`
-	Timestamp json.RawMessage `json:"timestamp"` // this and the following are Mooncake's
-	Input     json.RawMessage `json:"input_length"`
-	Answer    json.RawMessage `json:"output_length"`
-	Hashes    json.RawMessage `json:"hash_ids"`
-}
-
-// splitJSON returns the fields of a JSON row, which are valid until the next call.
+// splitJSON returns the fields of a JSON object as text, so that they have the same rules and errors as in CSV.
 func (p *parser) splitJSON(line []byte) (f fields, err error) {
-	r := &p.row
-	for _, v := range []*json.RawMessage{&r.Arrival, &r.Prompt, &r.Output, &r.Timestamp, &r.Input, &r.Answer, &r.Hashes} {
-		*v = (*v)[:0]
-	}
-	if err := json.Unmarshal(line, r); err != nil {
+	var row map[string]json.RawMessage
+	if err := json.Unmarshal(line, &row); err != nil {
 		return f, fmt.Errorf("not a JSON object: %w", err)
 	}
-	f.values = [3][]byte{r.Arrival, r.Prompt, r.Output}
-	if p.log {
-		f = fields{[3][]byte{r.Timestamp, r.Input, r.Answer}, r.Hashes}
+	for name, value := range row {
+		if i := slices.IndexFunc(p.columns[:], equalFold(name)); i >= 0 {
+			f.values[i] = value
+		} else if p.log && name == "hash_ids" {
+			f.hashes = value
+		}
 	}
 	for i, value := range f.values {
-		if len(value) == 0 {
+		if value == nil {
 			return f, fmt.Errorf("column %q is missing; a row of %s has %s", p.columns[i], p.name,
 				strings.Join(p.columns[:], ", "))
 		}
 	}
 	return f, nil
+}
+
+// equalFold returns a function that reports whether a name is equal to another one, except for case.
+func equalFold(a string) func(string) bool {
+	return func(b string) bool { return strings.EqualFold(a, b) }
 }
 
 // semicolons returns advice for a spreadsheet's CSV.
@@ -193,20 +176,17 @@ func semicolons(line []byte) string {
 
 // columns returns the names in the first line: a header's or an object's.
 func columns(line []byte) (names []string, isJSON bool, err error) {
-	if line[0] != '{' {
-		for field := range bytes.SplitSeq(line, []byte{','}) {
-			names = append(names, string(unquote(field)))
+	if line[0] == '{' {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(line, &object); err != nil {
+			return nil, true, fmt.Errorf("not a JSON object: %w", err)
 		}
-		return names, false, nil
+		return slices.Collect(maps.Keys(object)), true, nil
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(line, &object); err != nil {
-		return nil, true, fmt.Errorf("not a JSON object: %w", err)
+	for field := range bytes.SplitSeq(line, []byte{','}) {
+		names = append(names, string(unquote(field)))
 	}
-	for name := range object {
-		names = append(names, name)
-	}
-	return names, true, nil
+	return names, false, nil
 }
 
 // excerpt returns the start of a line, for an error.

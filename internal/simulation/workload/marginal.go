@@ -5,19 +5,12 @@ import (
 	"sort"
 )
 
-// A marginal is one length's distribution: values[i] is its quantile at
-// levels[i]. Levels run from 0 to 1, values start above 0 and do not fall.
+// A marginal is the distribution of one length: values[i] is its quantile at levels[i]. Levels rise from 0 to 1, values
+// are above 0 and do not fall.
 //
-// Between two quantiles the logarithm of the value is linear in the level.
-// Above the last but one the excess over it is exponential and cut at the
-// maximum, which is reached at a level as far from 1 as one of the rows that
-// the table was made from.
-//
-// This was chosen by looking at these figures of ShareGPT (1,000,000 draws):
-// mean and sd of prompts and outputs, sd of sums.
-//
-//	simulation/PAPER.md §1  161.18 299.3   338.00 283.9   420.8
-//	this      160.47 295.4   338.65 285.1   422.3
+// Between two quantiles the logarithm of the value is linear in the level. Above the last quantile but one, the excess is
+// exponential and limited to the maximum. This was chosen because 1,000,000 draws then have nearly ShareGPT's means and
+// standard deviations (simulation/PAPER.md §1): prompts 160.47 and 295.4, outputs 338.65 and 285.1.
 type marginal struct {
 	levels, values []float64
 	tail           float64 // logarithm of the rows above the last but one quantile

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// mostTokens is the greatest length that a model file can have. It limits memory, because the tokens of a request are
-// created before a scheduler can refuse it.
+// mostTokens is the greatest length that a model can have. It limits memory, because the tokens of a request are created
+// before a scheduler can refuse it.
 const mostTokens = 1 << 24
 
 // seconds returns a row's time in seconds on the trace's clock.

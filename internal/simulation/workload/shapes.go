@@ -76,15 +76,12 @@ type random struct {
 // Random returns lengths around two means. The ratio is vLLM's random_range_ratio; if 0, all lengths are the means. The
 // error wraps ErrSetting.
 func Random(prompt, output int, ratio float64) (Lengths, error) {
-	if prompt < 1 || output < 1 || max(prompt, output) > longest || !(ratio >= 0 && ratio < 1) {
+	if prompt < 1 || output < 1 || max(prompt, output) > mostTokens || !(ratio >= 0 && ratio < 1) {
 		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+
-			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, longest)
+			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, mostTokens)
 	}
 	return random{prompt, output, ratio}, nil
 }
-
-// longest is more than any model supports.
-const longest = 1 << 24
 
 func (l random) Draw(r *rand.Rand) (prompt, output int) {
 	return l.draw(r, l.prompt), l.draw(r, l.output)

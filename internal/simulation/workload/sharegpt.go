@@ -51,8 +51,11 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 // 423 (simulation/PAPER.md §1: 420.8); if rho were that of the kept pairs, it would be 428. The normal scores of kept
 // pairs correlate by 0.17, because the filter drops pairs of two long lengths.
 var shareGPT = sync.OnceValue(func() Lengths {
-	table, err := quantiles()
-	if err != nil {
+	var table struct {
+		P, In, Out []float64
+		Rho        float64
+	}
+	if err := json.Unmarshal(shareGPTQuantiles, &table); err != nil {
 		panic(fmt.Sprintf("workload: the embedded quantiles of ShareGPT: %v", err))
 	}
 	tail := math.Log(shareGPTRows * (1 - table.P[len(table.P)-2]))
@@ -65,15 +68,6 @@ var shareGPT = sync.OnceValue(func() Lengths {
 	c.fit(table.P)
 	return c
 })
-
-type quantileTable struct {
-	P, In, Out []float64
-	Rho        float64
-}
-
-func quantiles() (q quantileTable, err error) {
-	return q, json.Unmarshal(shareGPTQuantiles, &q)
-}
 
 // fit changes the levels of both marginals so that the kept pairs have their quantiles at the levels of want. It
 // alternates between the two (iterative proportional fitting) and enlarges each segment by what the filter removes from
@@ -94,8 +88,8 @@ func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 		for k := range points {
 			t := (float64(k) + 0.5) / points
 			u := m.levels[i] + t*(m.levels[i+1]-m.levels[i])
-			room := float64(c.limit-whole(m.between(i, t))) - 0.5 // the other one rounds to less than that
-			z := score(other.level(room))
+			longest := float64(c.limit-whole(m.between(i, t))) - 0.5 // values of the other one below this are kept
+			z := score(other.level(longest))
 			kept += normal((z - c.rho*score(u)) / math.Sqrt(1-c.rho*c.rho))
 		}
 		levels[i+1] = levels[i] + (want[i+1]-want[i])*points/kept

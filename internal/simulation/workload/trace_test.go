@@ -276,7 +276,6 @@ func TestCheckSumsATraceUp(t *testing.T) {
 	require.Equal(t, Summary{
 		Format: "BurstGPT CSV", Requests: 4, Skipped: 2, Span: 114, Taken: 4, TakenSpan: 114,
 		MeanPrompt: (472 + 1087 + 417 + 1185) / 4.0, MeanOutput: (18 + 230 + 276 + 342) / 4.0,
-		LongestPrompt: 1185, LongestOutput: 342, Longest: 1527,
 	}, s)
 	require.Equal(t, 3/114.0, s.Rate())
 	s, err = Check(filepath.Join("testdata", "traces", "mooncake.jsonl"), 0)
@@ -328,7 +327,7 @@ func rows(format string, n int) io.Reader {
 func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	level.SkipQuick(t)
 	n := level.Pick(100_000, 1_000_000)
-	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 8} {
+	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
 			// What the rows' maker allocates is measured first.
 			var before, between, after, kept runtime.MemStats
