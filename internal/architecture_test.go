@@ -72,7 +72,7 @@ var packages = map[string][]string{
 	"internal/simulation/cost":       {},
 	"internal/simulation/runs":       {"workload"},
 	"internal/simulation/sim":        {"cost", "workload"},
-	"internal/simulation/calibrate":  {"chart", "cost"},
+	"internal/simulation/calibrate":  {"cost"},
 	"internal/simulation/fleet":      {"cost", "sim", "workload"},
 	"internal/simulation/scenario":   {"cost", "sim", "workload"},
 	"internal/simulation/sweep":      {"chart", "cost", "runs", "scenario", "sim"},

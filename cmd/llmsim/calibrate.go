@@ -10,13 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/simulation/calibrate"
-	"llmmemory/internal/simulation/chart"
 )
 
 // calibrateOptions are the flags of llmsim calibrate.
 type calibrateOptions struct {
-	out, name, figures string
-	lengths            calibrate.Lengths
+	out, name string
+	lengths   calibrate.Lengths
 }
 
 func calibrateCommand() *cobra.Command {
@@ -38,7 +37,7 @@ func calibrateCommand() *cobra.Command {
 			"  commas; or by semicolons or tabs, and then numbers may have decimal commas",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
 			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
-			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
+			"  llmsim calibrate cpu.jsonl -o my-cpu.json\n" +
 			"  llmsim plan --model llama-3-8b --gpu h100-80gb --cost my-gpu.json --slo 'ttft<1s@p99'",
 		RunE: func(c *cobra.Command, files []string) error { return o.run(c, files) },
 	}
@@ -46,7 +45,6 @@ func calibrateCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&o.out, "out", "o", "", "the cost file")
 	f.StringVar(&o.name, "name", "", "name of the cost in the output of other commands (default: that of the file)")
-	f.StringVar(&o.figures, "figures", "", "folder for a picture of the fit and the measurements")
 	f.IntVar(&o.lengths.Batch, "batch-size", 0, "batch size of vllm bench latency")
 	f.IntVar(&o.lengths.Prompt, "input-len", 0, "input length of vllm bench latency")
 	f.IntVar(&o.lengths.Output, "output-len", 0, "output length of vllm bench latency")
@@ -86,11 +84,6 @@ func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 	}
 	if o.name == "" {
 		o.name = strings.TrimSuffix(filepath.Base(o.out), ".json")
-	}
-	if o.figures != "" {
-		if err := chart.Write(o.figures, []chart.Figure{fit.Figure(o.name)}); err != nil {
-			return err
-		}
 	}
 	source := "measured: " + strings.Join(files, ", ")
 	if host, err := os.Hostname(); err == nil {

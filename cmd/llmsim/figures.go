@@ -70,9 +70,6 @@ func (o *figuresOptions) run(c *cobra.Command) (err error) {
 	}
 	progress := terminal.NewProgress("figures")
 	o.Progress = progress.Show
-	if o.dir != "" {
-		o.Drawn = func(f chart.Figure) error { return chart.WriteFigure(o.dir, f) }
-	}
 	debug.SetMemoryLimit(figuresMemory)
 	report, err := experiment.Run(c.Context(), o.Options)
 	progress.Clear()

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"llmmemory/internal/jobs"
-	"llmmemory/internal/simulation/chart"
 	"llmmemory/internal/simulation/cost"
 	"llmmemory/internal/terminal"
 )
@@ -60,28 +59,3 @@ func milli(v float64) string {
 }
 
 func (r Residual) error() float64 { return max(r.Fitted/r.Measured, r.Measured/r.Fitted) }
-
-// Figure draws what was fitted over what was measured.
-func (c *Calibration) Figure(name string) chart.Figure {
-	all := slices.Clone(c.Residuals)
-	slices.SortStableFunc(all, func(a, b Residual) int { return cmp.Compare(a.Measured, b.Measured) })
-	fitted, measured := chart.Line{Name: "fitted"}, chart.Line{Name: "measured"}
-	last := 0.0
-	for _, r := range all {
-		if r.Measured <= last {
-			continue // one of several equal ones is drawn
-		}
-		last = r.Measured
-		fitted.Points = append(fitted.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Fitted, Seeds: 1}})
-		measured.Points = append(measured.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Measured, Seeds: 1}})
-	}
-	return chart.Figure{
-		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated,
-		Seeds: fmt.Sprintf("%d measurements", max(c.Fit.Measured, c.Fit.Points)),
-		Note:  c.Fit.String() + ".",
-		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "measured (ms)", Log: true}, Y: chart.YAxis{Title: "fitted (ms)", Log: true},
-			Data: chart.Lines{Lines: []chart.Line{measured, fitted}},
-		}},
-	}
-}

@@ -60,16 +60,12 @@ func (p *picture) legendHeight() vg.Length { return p.legend.Rectangle(draw.Canv
 // newPlot draws a panel.
 func (p *picture) newPlot(panel Panel) *plot.Plot {
 	f := &frame{Plot: plot.New(), picture: p, panel: panel}
-	f.Title.Text, f.X.Label.Text, f.Y.Label.Text = panel.Title, panel.X.Title, panel.Y.Title
+	f.Title.Text, f.X.Label.Text, f.Y.Label.Text = panel.Title, panel.X, panel.Y.Title
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	f.Add(grid)
 	f.least = panel.least()
 	panel.Data.draw(f)
-	if panel.X.Log {
-		f.X.Scale, f.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-		f.X.Min, f.X.Max = decades(f.X.Min, f.X.Max)
-	}
 	if f.Y.Min = min(0, f.Y.Min); panel.Y.Log {
 		f.Y.Scale, f.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		f.Y.Min, f.Y.Max = decades(f.least, f.Y.Max)
@@ -135,7 +131,7 @@ func (f Figure) words() string {
 		if p.Title != "" {
 			b.WriteString(p.Title + ": ")
 		}
-		fmt.Fprintf(&b, "%s against %s, for %s. ", p.Y.Title, p.X.Title, strings.Join(p.Data.series(), ", "))
+		fmt.Fprintf(&b, "%s against %s, for %s. ", p.Y.Title, p.X, strings.Join(p.Data.series(), ", "))
 	}
 	return b.String() + f.Note
 }
@@ -152,9 +148,7 @@ type frame struct {
 func (p Panel) least() float64 {
 	least := math.Inf(1)
 	for _, r := range p.Data.rows() {
-		if r.measured {
-			least = min(least, r.Mean)
-		}
+		least = min(least, r.Mean)
 		if r.Paper != nil {
 			least = min(least, r.Paper.Low)
 		}
@@ -209,14 +203,14 @@ const paperName = "paper"
 
 // draw adds lines with their points and spreads. The paper's points are rings.
 func (l Lines) draw(f *frame) {
-	for _, line := range l.Lines {
+	for _, line := range l {
 		look := f.look(line.Name)
 		var ours plotter.XYs
 		for _, p := range line.Points {
 			ours = append(ours, plotter.XY{X: p.X, Y: p.Mean})
 			f.addDeviation(p.X, p.Value)
 			if p.Paper != nil {
-				f.addPaper(plotter.XYs{{X: p.X, Y: p.Paper.Low}, {X: p.X, Y: p.Paper.High}}, look, paperName)
+				f.addPaper(plotter.XYs{{X: p.X, Y: p.Paper.Low}, {X: p.X, Y: p.Paper.High}}, look)
 			}
 		}
 		drawn := &plotter.Line{XYs: ours, LineStyle: draw.LineStyle{Color: colour(look), Width: 1.5, Dashes: plotutil.Dashes(look)}}
@@ -224,22 +218,14 @@ func (l Lines) draw(f *frame) {
 		f.Add(drawn, points)
 		f.explain(line.Name, drawn, points)
 	}
-	top := f.Y.Max
-	if f.panel.Y.Max > 0 {
-		top = f.panel.Y.Max
-	}
-	for i, m := range l.Marks {
-		y := top * (0.97 - 0.03*float64(i))
-		f.addPaper(plotter.XYs{{X: m.At.Low, Y: y}, {X: m.At.High, Y: y}}, f.look(m.Series), l.MarksAre)
-	}
 }
 
 // addPaper adds both ends of a range of the paper.
-func (f *frame) addPaper(ends plotter.XYs, look int, name string) {
+func (f *frame) addPaper(ends plotter.XYs, look int) {
 	rings := &plotter.Scatter{XYs: ends, GlyphStyle: draw.GlyphStyle{Color: colour(look), Radius: 5, Shape: draw.RingGlyph{}}}
 	between := &plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: colour(look), Width: 1}}
 	f.Add(rings, between)
-	f.explain(name, rings, between)
+	f.explain(paperName, rings, between)
 }
 
 // barShare is the part of a group that bars fill.

@@ -61,15 +61,9 @@ func (k Kind) meaning(reference string) string {
 // A Panel is one plot with its axes.
 type Panel struct {
 	Title string // may be empty in a figure of one panel
-	X     XAxis
+	X     string // title of the axis with its unit: "request rate (requests/s)"
 	Y     YAxis
 	Data  Data // Lines, Bars or Stacks
-}
-
-// An XAxis of bars has no scale.
-type XAxis struct {
-	Title string // with its unit: "request rate (requests/s)"
-	Log   bool   // lines only
 }
 
 // A YAxis starts at 0, at what is negative, or, if Log, below the least value.
@@ -81,11 +75,11 @@ type YAxis struct {
 
 // Data is what a panel shows: Lines, Bars or Stacks.
 type Data interface {
-	// rows are all numbers, in the order in which they are drawn.
+	// rows returns all numbers, in the order in which they are drawn.
 	rows() []row
-	// series are the names a legend explains.
+	// series returns the names that the legend explains.
 	series() []string
-	// draw adds the panel's plotters and names to its plot and legend.
+	// draw adds the data to a plot and its names to the legend.
 	draw(*frame)
 }
 
@@ -130,12 +124,7 @@ func Printed(v float64) *Range { return &Range{v, v} }
 func Between(low, high float64) *Range { return &Range{low, high} }
 
 // Lines are values over a numeric x.
-type Lines struct {
-	Lines []Line
-	Marks []Mark // of the paper, on the x axis
-	// MarksAre says in the legend what the marks are: "paper: rates tried around the knee".
-	MarksAre string
-}
+type Lines []Line
 
 // A Line is one series.
 type Line struct {
@@ -147,12 +136,6 @@ type Line struct {
 type Point struct {
 	X float64
 	Value
-}
-
-// A Mark is a place on the x axis for one of the lines.
-type Mark struct {
-	Series string // the Name of a line
-	At     Range
 }
 
 // Bars are groups of bars side by side.

@@ -49,7 +49,7 @@ func (p Panel) valid() error {
 	return nil
 }
 
-// complete returns an error if a bar or a part of a column has no value, or a value no place.
+// complete returns an error if a bar or a part of a column has no value.
 func complete(d Data) error {
 	switch d := d.(type) {
 	case Bars:
@@ -78,13 +78,13 @@ func (r row) valid(p Panel) error {
 			return fmt.Errorf("the number %v: an axis has numbers from %v to %v", v, leastSize, mostSize)
 		}
 	}
-	if p.Y.Log && r.measured && (r.Mean <= 0 || r.Paper != nil && r.Paper.Low <= 0) {
+	if p.Y.Log && (r.Mean <= 0 || r.Paper != nil && r.Paper.Low <= 0) {
 		return fmt.Errorf("a logarithmic axis cannot show %v", r.Mean)
 	}
 	return nil
 }
 
-// printable replaces what XML and HTML cannot have. Names of files may have it.
+// printable replaces characters that XML and HTML cannot have, but names of files may.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == 0xfffe || r == 0xffff {

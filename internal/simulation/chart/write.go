@@ -16,25 +16,23 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 	return Page{Figures: figures, Checks: checks}.Write(dir)
 }
 
-// WriteFigure writes a figure's files without a page.
-func WriteFigure(dir string, f Figure) error {
-	files, err := f.render()
-	if err != nil {
-		return err
-	}
-	return put(dir, files)
-}
-
-// Write writes for each figure NAME.svg, NAME.png and NAME.csv, and then index.html,
-// the page of all of them with the checks as its table. The folder is made if
-// need be; other files in it stay. A file is whole or not there. If a figure cannot
-// be drawn, nothing is written, and the error has ErrFigure in its chain.
+// Write writes NAME.svg, NAME.png and NAME.csv for each figure, and then index.html with all of them and a table of the
+// checks. It makes the folder if necessary and leaves other files in it. Each file is replaced as a whole. If a figure
+// cannot be drawn, nothing is written, and the error wraps ErrFigure.
 func (p Page) Write(dir string) error {
 	files, err := p.render()
 	if err != nil {
 		return err
 	}
-	return put(dir, files)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("chart: write the figures: %w", err)
+	}
+	for _, f := range files {
+		if err := jobs.Replace(filepath.Join(dir, f.name), f.data); err != nil {
+			return fmt.Errorf("chart: write the figures: %w", err)
+		}
+	}
+	return nil
 }
 
 // A file is to be written.
@@ -75,17 +73,4 @@ func (f Figure) render() ([]file, error) {
 		return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
 	}
 	return []file{{f.Name + ".svg", svg}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, nil
-}
-
-func put(dir string, files []file) error {
-	err := os.MkdirAll(dir, 0o755)
-	for _, f := range files {
-		if err == nil {
-			err = jobs.Replace(filepath.Join(dir, f.name), f.data)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("chart: write the figures: %w", err)
-	}
-	return nil
 }

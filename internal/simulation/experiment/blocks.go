@@ -10,13 +10,14 @@ import (
 
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// bySize averages the latency for each block size.
-func (b *bench) bySize(s scenario.Scenario, seeds []uint64, swap bool) (values []chart.Value, by map[int]float64,
+// bySize averages the latency of the paper's vLLM over the seeds for each block size.
+func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, by map[int]float64,
 	err error) {
+	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}
 	by = map[int]float64{}
 	for _, size := range sizes {
 		s.Server = sim.Server{System: "sosp", BlockSize: size, Swap: swap}
-		v, err := b.averageOverSeeds(s, seeds, latency, nil)
+		v, err := b.averageOverSeeds(s, b.averageSeeds(), latency, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -26,24 +27,23 @@ func (b *bench) bySize(s scenario.Scenario, seeds []uint64, swap bool) (values [
 	return values, by, nil
 }
 
-func sizeNames() []string {
+// bySizePanel returns a panel with logarithmic bars for each block size.
+func bySizePanel(title, y string, series ...chart.Series) chart.Panel {
 	var names []string
 	for _, size := range sizes {
 		names = append(names, fmt.Sprint(size))
 	}
-	return names
+	return bars(title, "block size (tokens)", chart.YAxis{Title: y, Log: true}, names, series...)
 }
 
 // blockSize is Fig. 18b.
 func (b *bench) blockSize() error {
-	seeds, seconds := b.averageSeeds(), 1000.0
-	share, s, err := b.bySize(scenario.Scenario{Load: scenario.Load{Workload: "sharegpt", Rate: 2.01,
-		Duration: seconds}}, seeds, false)
+	const seconds = 1000.0
+	share, s, err := b.bySize("sharegpt", 2.01, seconds, false)
 	if err != nil {
 		return err
 	}
-	alpaca, a, err := b.bySize(scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Rate: 30.1,
-		Duration: seconds}}, seeds, false)
+	alpaca, a, err := b.bySize("alpaca", 30.1, seconds, false)
 	if err != nil {
 		return err
 	}
@@ -55,17 +55,12 @@ func (b *bench) blockSize() error {
 		s[64] < 2.5*s[16] && s[256] > 5*s[16])
 	b.add(chart.Figure{
 		Name: "fig18b-block-size", Title: "Block size (Fig. 18b)", Kind: chart.OrderOnly,
-		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "normalized latency (s/token)",
-				Log: true},
-			Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "ShareGPT, 2.01 requests/s",
-				Values: share},
-				{Name: "Alpaca, 30.1 requests/s", Values: alpaca}}},
-		}},
-		Seeds: seedsLabel(seeds, seconds),
+		Panels: []chart.Panel{bySizePanel("", "normalized latency (s/token)",
+			chart.Series{Name: "ShareGPT, 2.01 requests/s", Values: share},
+			chart.Series{Name: "Alpaca, 30.1 requests/s", Values: alpaca})},
+		Seeds: seedsLabel(b.averageSeeds(), seconds),
 		Note: "The paper prints no values. Kernels that are slow with small blocks are not in the model, so nothing below " +
-			"16 is penalized here as it is in the paper. " +
-			"ShareGPT's rate is on the knee, where latency is chaotic.",
+			"16 is penalized here as it is in the paper. ShareGPT's rate is on the knee, where latency is chaotic.",
 	})
 	return nil
 }

@@ -15,8 +15,7 @@ const (
 	typicalError = 0.15
 )
 
-// costs compares the times of vLLM V1 with what is published: the half of the points that nothing was fitted to. There
-// is a row for each point.
+// costs compares the times of vLLM V1 with the published points that were not fitted. Each point is a comparison.
 func (b *bench) costs() error {
 	median, worst := chart.Series{Name: "median"}, chart.Series{Name: "worst"}
 	var groups []string
@@ -34,15 +33,16 @@ func (b *bench) costs() error {
 		groups = append(groups, "0.10-0.20 "+strings.ReplaceAll(gpu, "-", " "))
 		median.Values = append(median.Values, one(100*f.HeldOut.Median))
 		worst.Values = append(worst.Values, one(100*f.HeldOut.Worst))
-		b.costMedian(f, len(heldOut))
+		b.check(chart.Predicted, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
+			fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, len(heldOut)), "", "at most 15 %",
+			f.HeldOut.Median <= typicalError)
+		b.compareWith("without error")
 	}
 	b.add(chart.Figure{
 		Name: "cost-" + cost.VLLM, Title: "Predicted against published: " + cost.VLLM, Kind: chart.Predicted,
 		Reference: "published",
-		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "release and GPU"}, Y: chart.YAxis{Title: "error of points that were held out (%)"},
-			Data: chart.Bars{Groups: groups, Series: []chart.Series{median, worst}},
-		}},
+		Panels: []chart.Panel{bars("", "release and GPU", chart.YAxis{Title: "error of points that were held out (%)"}, groups,
+			median, worst)},
 		Seeds: fmt.Sprintf("%d published points", points),
 		Note: "Constants are fitted to one half of the points; these are the errors of the other half. The table below " +
 			"has each of them.",
@@ -50,15 +50,7 @@ func (b *bench) costs() error {
 	return nil
 }
 
-// costMedian is a row for a GPU.
-func (b *bench) costMedian(f cost.Fitted, points int) {
-	b.check(chart.Predicted, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
-		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", "at most 15 %",
-		f.HeldOut.Median <= typicalError)
-	b.report.Checks[len(b.report.Checks)-1].Reference = "without error"
-}
-
-// published is one point of the table.
+// published compares the prediction of a point with the published value.
 func (b *bench) published(p cost.Published) {
 	item := fmt.Sprintf("%s %s, %s, %s", cost.VLLM, p.Version, p.GPU, p)
 	off := p.Error()
@@ -70,5 +62,5 @@ func (b *bench) published(p cost.Published) {
 	}
 	b.check(chart.Predicted, item, show(p.Seconds()), show(p.Predicted), fmt.Sprintf("%+.0f %% of the time", 100*off),
 		"within 35 %", math.Abs(off) <= worstError)
-	b.report.Checks[len(b.report.Checks)-1].Reference = "published"
+	b.compareWith("published")
 }

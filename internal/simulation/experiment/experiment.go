@@ -17,16 +17,15 @@ import (
 // ErrUnknown is wrapped when no figure has the name.
 var ErrUnknown = errors.New("unknown figure")
 
-// Options of a set of figures.
+// Options of Run.
 type Options struct {
-	Only     []string                 // names of figures; none: all
-	Full     bool                     // latency of the other models, and of vLLM V0 and V1, too
-	Quick    bool                     // fewer seeds and shorter runs, for tests
-	Jobs     int                      // runs at once; 0: one for each processor
-	Runs     *runs.Store              // what was run, so that figures that were interrupted resume; nil: nothing is kept
-	Seeds    int                      // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
-	Progress func(done, all int)      // nil; figures so far, after each run
-	Drawn    func(chart.Figure) error // nil; called for each figure when it is done
+	Only     []string            // names of figures; if empty, all
+	Full     bool                // also latency of the other models, and of vLLM V0 and V1
+	Quick    bool                // fewer seeds and shorter runs, for tests
+	Jobs     int                 // concurrent runs; default one for each processor
+	Runs     *runs.Store         // keeps runs, so that interrupted figures resume; may be nil
+	Seeds    int                 // of averages; default 8. Latency curves have fewer: see Figure.Seeds
+	Progress func(done, all int) // called after each run with the number of figures; may be nil
 }
 
 // A Report has the figures and the comparisons.
@@ -35,18 +34,17 @@ type Report struct {
 	Checks  []chart.Check
 }
 
-// Misses counts the comparisons that are outside their tolerance.
-func (r *Report) Misses() int {
-	n := 0
-	for i := range r.Checks {
-		if !r.Checks[i].OK {
+// Misses returns the number of comparisons that are outside their tolerance.
+func (r *Report) Misses() (n int) {
+	for _, c := range r.Checks {
+		if !c.OK {
 			n++
 		}
 	}
 	return n
 }
 
-// A bench is one run of the experiments.
+// A bench is a call of Run.
 type bench struct {
 	*lab
 	Options
@@ -54,29 +52,29 @@ type bench struct {
 }
 
 type figure struct {
-	name, about string
-	make        func(*bench) error
+	name string
+	make func(*bench) error
 }
 
 var figures = []figure{
-	{"table1", "blocks and slots that fit (Table 1)", (*bench).table1},
-	{"fig1", "what memory holds, and how it grows", (*bench).layout},
-	{"fig2", "memory waste by system", (*bench).waste},
-	{"fig11", "lengths of prompts and answers", (*bench).lengths},
-	{"fig12", "normalized latency against rate", (*bench).latency},
-	{"fig13", "batched requests", (*bench).batched},
-	{"fig14", "parallel sampling and beam search", (*bench).sampling},
-	{"fig15", "memory saved by sharing", (*bench).saving},
-	{"fig16", "shared prefix", (*bench).sharedPrefix},
-	{"fig17", "chat", (*bench).chat},
-	{"fig18", "block size", (*bench).blockSize},
-	{"fig18a", "attention over blocks, measured", (*bench).paged},
-	{"fig19", "swapping against recomputation", (*bench).swapping},
-	{"cost", "times of iterations against published ones", (*bench).costs},
-	{"served", "llmserve on one machine, simulated against measured", (*bench).served},
+	{"table1", (*bench).table1},
+	{"fig1", (*bench).layout},
+	{"fig2", (*bench).waste},
+	{"fig11", (*bench).lengths},
+	{"fig12", (*bench).latency},
+	{"fig13", (*bench).batched},
+	{"fig14", (*bench).sampling},
+	{"fig15", (*bench).saving},
+	{"fig16", (*bench).sharedPrefix},
+	{"fig17", (*bench).chat},
+	{"fig18", (*bench).blockSize},
+	{"fig18a", (*bench).paged},
+	{"fig19", (*bench).swapping},
+	{"cost", (*bench).costs},
+	{"served", (*bench).served},
 }
 
-// Names lists what Options.Only may select.
+// Names returns the names for Options.Only.
 func Names() []string {
 	var names []string
 	for i := range figures {
@@ -85,7 +83,7 @@ func Names() []string {
 	return names
 }
 
-// Run makes figures and comparisons. Equal options give equal ones, to the byte.
+// Run returns figures and comparisons. Equal options give equal reports, to the byte.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(Names(), name) {
@@ -104,19 +102,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	})}
 	for _, f := range chosen {
-		before := len(b.report.Figures)
 		if err := f.make(b); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 		made.Add(1)
-		for _, drawn := range b.report.Figures[before:] {
-			if o.Drawn == nil {
-				break
-			}
-			if err := o.Drawn(drawn); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return &b.report, nil
 }
@@ -132,7 +121,7 @@ func (b *bench) averageSeeds() []uint64 {
 	return seedsFrom1(8)
 }
 
-// curveSeeds returns the seeds of latency curves, which take many runs each.
+// curveSeeds returns the seeds of latency curves, which take many runs.
 func (b *bench) curveSeeds() []uint64 {
 	if b.Quick {
 		return seedsFrom1(1)
@@ -148,7 +137,7 @@ func seedsFrom1(n int) []uint64 {
 	return seeds
 }
 
-// seedsLabel returns a figure's line about seeds.
+// seedsLabel describes the runs of a figure.
 func seedsLabel(seeds []uint64, seconds float64) string {
 	length := fmt.Sprintf("%.0f s", seconds)
 	if len(seeds) == 1 {
@@ -168,7 +157,12 @@ func label(system string) string {
 
 func server(system string) sim.Server { return sim.Server{System: system} }
 
-// add keeps a figure. A system has one colour and one marker in all of them.
+// bars returns a panel of bars.
+func bars(title, x string, y chart.YAxis, groups []string, series ...chart.Series) chart.Panel {
+	return chart.Panel{Title: title, X: x, Y: y, Data: chart.Bars{Groups: groups, Series: series}}
+}
+
+// add adds a figure to the report. A system has the same colour and marker in all figures.
 func (b *bench) add(f chart.Figure) {
 	for _, name := range sim.Systems() {
 		f.Fixed = append(f.Fixed, label(name))
@@ -176,7 +170,7 @@ func (b *bench) add(f chart.Figure) {
 	b.report.Figures = append(b.report.Figures, f)
 }
 
-// averageOverSeeds runs a scenario with some seeds and averages f over them.
+// averageOverSeeds runs a scenario with each seed and returns the average of f.
 func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64,
 	paper *chart.Range) (chart.Value, error) {
 	results, err := b.seeds(s, seeds)
@@ -197,7 +191,7 @@ func average(results []*sim.Result, f func(*sim.Result) float64) chart.Value {
 	return chart.Average(values)
 }
 
-// requests, like the functions below, returns a value that is averaged.
+// These return values that are averaged.
 func requests(r *sim.Result) float64 { return r.Window.Requests }
 func latency(r *sim.Result) float64  { return r.Normalized.Mean }
 func saving(r *sim.Result) float64   { return 100 * r.Window.Saving }

@@ -2,8 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
-	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -17,19 +15,13 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds, at reduced length, that each figure is handed out when it is
-// done, and that neither the number of runs at once nor what was run before changes anything. A normal run leaves out
-// figures that take long and whose systems other figures have.
+// Ensure that every comparison with the paper holds, at reduced length, and that neither the number of concurrent runs nor
+// kept runs change anything. A normal run leaves out figures that take long and whose systems other figures have.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
 	if level.Long() {
 		o = Options{Quick: true, Full: true}
-	}
-	var drawn []chart.Figure
-	o.Drawn = func(f chart.Figure) error {
-		drawn = append(drawn, f)
-		return nil
 	}
 	o.Progress = func(done, all int) {
 		require.Less(t, done, all)
@@ -42,7 +34,6 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 	require.Equal(t, level.Pick(150, 228), len(report.Checks))
 	require.Equal(t, level.Pick(5, 20), len(report.Figures))
-	require.Equal(t, report.Figures, drawn)
 
 	dir := t.TempDir()
 	for i, kept := range []string{"0 of the 0 runs", "0 were added"} {
@@ -73,12 +64,6 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	require.Less(t, allocated(6), 2.95*allocated(2))
 }
 
-func TestAFigureThatCannotBeKeptEndsTheRun(t *testing.T) {
-	full := errors.New("no space left on device")
-	_, err := Run(context.Background(), Options{Only: []string{"fig11"}, Drawn: func(chart.Figure) error { return full }})
-	require.ErrorIs(t, err, full)
-}
-
 func TestAnUnknownFigureIsRefused(t *testing.T) {
 	_, err := Run(context.Background(), Options{Only: []string{"fig3"}})
 	require.ErrorIs(t, err, ErrUnknown)
@@ -107,7 +92,6 @@ func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 		{"points", func(b *bench) { b.checkWithinPoints(chart.Predicted, "", value(17.4), 20, 2.5) }, false},
 		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(1.5), 1.5, 1.9) }, true},
 		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(1.91), 1.5, 1.9) }, false},
-		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(4), 5, math.Inf(1)) }, false},
 	} {
 		var b bench
 		c.check(&b)

@@ -10,23 +10,22 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// threshold is the normalized latency, in s/token, at which rates are compared.
-// The paper gives none; a reading of its curves at this one agrees with the
-// ratios that its text gives (simulation/PAPER.md §2).
+// threshold is the normalized latency, in s/token, at which rates are compared. The paper gives none; at this one, its
+// curves agree with the ratios in its text (simulation/PAPER.md §2).
 const threshold = 0.5
 
 // A curve is the normalized latency of a system against the rate.
 type curve struct {
 	system string
 	line   chart.Line
-	each   []float64 // highest rate below the threshold, in requests/s, by seed
+	each   []float64 // requests/s by seed; the highest rate below the threshold
 }
 
-// curveParts are the parts of the capacity at which a line is drawn.
+// curveParts are the fractions of the capacity at which a curve has points.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves finds, for each system, the rate at which it crosses the threshold, and draws the line around there. All
-// systems and rates share the requests of a seed: at high rates they take tens of megabytes.
+// curves returns the curve of each system around the rate at which it crosses the threshold. All systems and rates share
+// the requests of a seed, which take tens of megabytes at high rates.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
@@ -72,23 +71,17 @@ func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error 
 	return nil
 }
 
-// latencyPanel draws curves up to where the paper's axes end.
-func latencyPanel(title string, all []curve, marks ...chart.Mark) chart.Panel {
-	lines := chart.Lines{Marks: marks}
-	if len(marks) > 0 {
-		lines.MarksAre = "rates that the artifact tries"
-	}
+// latencyPanel returns a panel of curves, up to where the paper's axes end.
+func latencyPanel(title string, all []curve) chart.Panel {
+	var lines chart.Lines
 	for i := range all {
-		lines.Lines = append(lines.Lines, all[i].line)
+		lines = append(lines, all[i].line)
 	}
-	return chart.Panel{
-		Title: title, X: chart.XAxis{Title: "request rate (requests/s)"},
-		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
-	}
+	return chart.Panel{Title: title, X: "request rate (requests/s)",
+		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines}
 }
 
-// ratio returns how much more of a rate one system sustains than another, seed by
-// seed.
+// ratio returns the rate that one system sustains divided by that of another, seed by seed.
 func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	var values []float64
 	for i := range a.each {
@@ -99,11 +92,8 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	return v
 }
 
-// ratios returns the panel beside curves: how many times the rate of another system
-// vLLM sustains at the threshold, and what the paper says.
+// ratios returns the panel beside curves: the rate that vLLM sustains, divided by those of other systems.
 func ratios(groups []string, values []chart.Value) chart.Panel {
-	return chart.Panel{
-		Title: "rate at 0.5 s/token", X: chart.XAxis{Title: "vLLM against"}, Y: chart.YAxis{Title: "times the rate"},
-		Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "times the rate at 0.5 s/token", Values: values}}},
-	}
+	return bars("rate at 0.5 s/token", "vLLM against", chart.YAxis{Title: "times the rate"}, groups,
+		chart.Series{Name: "times the rate at 0.5 s/token", Values: values})
 }

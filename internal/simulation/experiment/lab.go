@@ -17,13 +17,13 @@ import (
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool
-	store    *runs.Store // nil: nothing is kept
-	progress func()      // a run or a search is done; one at a time
+	store    *runs.Store // nil if nothing is kept
+	progress func()      // called after a run or a search, by one goroutine at a time
 
 	mu   sync.Mutex
-	runs map[string]func() (*sim.Result, error) // which wait for their results
+	runs map[string]func() (*sim.Result, error) // by scenario as JSON; each waits for the result
 
-	tally sync.Mutex // of progress
+	tally sync.Mutex // for progress
 }
 
 func newLab(ctx context.Context, jobs int, store *runs.Store, progress func()) *lab {
@@ -70,21 +70,17 @@ func (l *lab) ran() {
 
 // run returns the results of scenarios, in their order.
 func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
-	var waits []func() (*sim.Result, error)
-	for _, s := range scenarios {
-		wait, err := l.start(s)
-		if err != nil {
+	waits, results := make([]func() (*sim.Result, error), len(scenarios)), make([]*sim.Result, len(scenarios))
+	var err error
+	for i, s := range scenarios {
+		if waits[i], err = l.start(s); err != nil {
 			return nil, err
 		}
-		waits = append(waits, wait)
 	}
-	var results []*sim.Result
-	for _, wait := range waits {
-		r, err := wait()
-		if err != nil {
+	for i, wait := range waits {
+		if results[i], err = wait(); err != nil {
 			return nil, err
 		}
-		results = append(results, r)
 	}
 	return results, nil
 }

@@ -5,35 +5,21 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// knees are the rates at which the artifact's scripts run OPT-13B; they surround the knees of
-// the paper's curves (simulation/PAPER.md §2).
-var knees = map[string]map[string]*chart.Range{
-	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5),
-		"orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75),
-		"fastertransformer": chart.Between(0.01,
-			0.35)},
-	"alpaca": {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24),
-		"orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},
-}
-
 // latency is Fig. 12: normalized latency against the rate.
 func (b *bench) latency() error {
-	if err := b.latencyOf("", "OPT-13B on an A100 with 40 GB", "fig12-latency"); err != nil {
+	if err := b.latencyOf("", "OPT-13B on an A100 with 40 GB", "fig12-latency"); err != nil || !b.Full {
 		return err
-	}
-	if !b.Full {
-		return nil
 	}
 	if err := b.versions(); err != nil {
 		return err
 	}
-	if err := b.latencyOf("paper-opt-66b", "OPT-66B on 4 A100s with 40 GB", "fig12-latency-opt-66b"); err != nil {
-		return err
+	for _, m := range [][2]string{{"opt-66b", "OPT-66B on 4 A100s with 40 GB"}, {"opt-175b", "OPT-175B on 8 A100s with 80 GB"},
+		{"llama-13b", "LLaMA-13B on an A100 with 40 GB"}} {
+		if err := b.latencyOf("paper-"+m[0], m[1], "fig12-latency-"+m[0]); err != nil {
+			return err
+		}
 	}
-	if err := b.latencyOf("paper-opt-175b", "OPT-175B on 8 A100s with 80 GB", "fig12-latency-opt-175b"); err != nil {
-		return err
-	}
-	return b.latencyOf("paper-llama-13b", "LLaMA-13B on an A100 with 40 GB", "fig12-latency-llama-13b")
+	return nil
 }
 
 func (b *bench) latencyOf(setup, machine, name string) error {
@@ -54,15 +40,11 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 		if err != nil {
 			return err
 		}
-		var marks []chart.Mark
 		by := map[string]*curve{}
 		for i := range all {
 			by[all[i].system] = &all[i]
-			if at, ok := knees[workload][all[i].system]; ok && setup == "" {
-				marks = append(marks, chart.Mark{Series: all[i].line.Name, At: *at})
-			}
 		}
-		panels = append(panels, latencyPanel(title(workload), all, marks...))
+		panels = append(panels, latencyPanel(title(workload), all))
 		g, v := b.rates(workload, setup, by)
 		groups, values = append(groups, g...), append(values, v...)
 	}
@@ -82,7 +64,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
-// versions is the same for what vLLM became, of which the paper says nothing.
+// versions is the same for later versions of vLLM, which the paper does not have.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
@@ -111,8 +93,7 @@ func title(workload string) string {
 	return map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
 }
 
-// rates compares how many times as many requests the paper's system sustains,
-// and returns the bars of that.
+// rates compares the rate that the paper's system sustains with those of others, and returns the bars of their ratios.
 func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
 	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout is Fig. 1: what a GPU's memory holds, and how memory and throughput grow with
-// the number of requests that are served at once.
+// layout is Fig. 1: what a GPU's memory holds, and how memory and throughput grow with the number of requests that are
+// served at once.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {
@@ -33,28 +33,27 @@ func (b *bench) layout() error {
 	if err != nil {
 		return err
 	}
-	last := func(l chart.Line) float64 { return l.Points[len(l.Points)-1].Mean }
-	b.checkOrder("Fig. 1, most requests at once", "vLLM >> existing systems",
-		fmt.Sprintf("%.0f against %.0f", memory[1].Points[len(memory[1].Points)-1].X,
-			memory[0].Points[len(memory[0].Points)-1].X),
-		memory[1].Points[len(memory[1].Points)-1].X > 2*memory[0].Points[len(memory[0].Points)-1].X)
+	last := func(l chart.Line) chart.Point { return l.Points[len(l.Points)-1] }
+	orca, vllm := last(speed[0]), last(speed[1])
+	b.checkOrder("Fig. 1, most requests at once", "vLLM >> existing systems", fmt.Sprintf("%.0f against %.0f", vllm.X, orca.X),
+		vllm.X > 2*orca.X)
 	b.checkOrder("Fig. 1, throughput with them", "vLLM >> existing systems", fmt.Sprintf("%.0f against %.0f tokens/s",
-		last(speed[1]), last(speed[0])), last(speed[1]) > 1.5*last(speed[0]))
+		vllm.Mean, orca.Mean), vllm.Mean > 1.5*orca.Mean)
 	b.add(chart.Figure{
 		Name: "fig01-memory-layout", Title: "What memory holds, and how it grows (Fig. 1)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{
 			{
-				Title: "A100, 40 GB", X: chart.XAxis{Title: "OPT-13B"},
+				Title: "A100, 40 GB", X: "OPT-13B",
 				Y: chart.YAxis{Title: "part of the memory (%)", Max: 100},
 				Data: chart.Stacks{Parts: []string{"parameters", "KV cache", "other"}, Columns: []chart.Column{{
 					Name: "one GPU", Parts: []chart.Value{share, one(100 * cache / all),
 						one(100 * (1 - (parameters+cache)/all))},
 				}}},
 			},
-			{Title: "memory", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "memory used (GB)"},
-				Data: chart.Lines{Lines: memory}},
-			{Title: "throughput", X: chart.XAxis{Title: "requests at once"}, Y: chart.YAxis{Title: "tokens/s"},
-				Data: chart.Lines{Lines: speed}},
+			{Title: "memory", X: "requests at once", Y: chart.YAxis{Title: "memory used (GB)"},
+				Data: chart.Lines(memory)},
+			{Title: "throughput", X: "requests at once", Y: chart.YAxis{Title: "tokens/s"},
+				Data: chart.Lines(speed)},
 		},
 		Seeds: "seed 1, 300 requests",
 		Note: "Left: computed from the model and the GPU, as parts of the 40 GB in its name, as in the paper. Right: a " +
@@ -64,9 +63,8 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs closed loops of more and more requests: the memory used, in GB, and
-// tokens a second, of Orca (Max) and of vLLM, up to where a larger loop has no larger
-// batch.
+// byBatch runs closed loops of Orca (Max) and of vLLM with more and more requests, until a larger loop has no larger
+// batch. It returns the memory used in GB, and the tokens a second.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

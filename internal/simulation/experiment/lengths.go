@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// lengths is Fig. 11: how long prompts and answers of the two data sets are.
+// lengths is Fig. 11: the lengths of prompts and answers in the two data sets.
 func (b *bench) lengths() error {
 	const draws = 50000
 	var panels []chart.Panel
@@ -36,22 +36,22 @@ func (b *bench) lengths() error {
 			paper.Output, 2)
 		line := func(name string, counts []float64) chart.Line {
 			l := chart.Line{Name: name}
-			for i, n := range counts[:bins-1] { // the last one holds all that is longer
+			for i, n := range counts[:bins-1] { // the last one has all longer ones
 				l.Points = append(l.Points, chart.Point{X: (float64(i) + 0.5) * float64(w.bin), Value: one(100 * n / draws)})
 			}
 			return l
 		}
 		panels = append(panels, chart.Panel{
-			Title: title(w.name), X: chart.XAxis{Title: "tokens"}, Y: chart.YAxis{Title: "requests (%)"},
-			Data: chart.Lines{Lines: []chart.Line{line("prompt", prompts), line("answer", outputs)}},
+			Title: title(w.name), X: "tokens", Y: chart.YAxis{Title: "requests (%)"},
+			Data: chart.Lines{line("prompt", prompts), line("answer", outputs)},
 		})
 	}
 	b.add(chart.Figure{
 		Name: "fig11-lengths", Title: "Lengths of prompts and answers (Fig. 11)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: "50,000 draws",
 		Note: "Shares of requests in classes of 50 tokens for ShareGPT and of 10 for Alpaca. ShareGPT's are drawn from " +
-			"quantiles of the artifact's lengths; " +
-			"of Alpaca's only the means and the maxima of batches are at hand, and the shape is inferred.",
+			"quantiles of the artifact's lengths; of Alpaca's only the means and the maxima of batches are at hand, and the " +
+			"shape is inferred.",
 	})
 	return nil
 }

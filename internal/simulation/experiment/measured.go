@@ -11,8 +11,7 @@ import (
 //go:embed attention.json
 var attentionJSON []byte
 
-// measured is what the benchmarks Paged and BlockSize of kvstore have measured on one machine, as
-// testdata/bench/tables writes it.
+// measured has the results of kvstore's benchmarks Paged and BlockSize on one machine, written by testdata/bench/tables.
 var measured = func() (m struct {
 	Machine string `json:"machine"`
 	Date    string `json:"date"`
@@ -46,8 +45,8 @@ func measuredOn() string {
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 
-// paged is Fig. 18a: what attention over blocks costs against contiguous memory, on
-// this processor; and what it costs by the size of blocks.
+// paged is Fig. 18a: the time of attention over blocks, compared with contiguous memory and by block size, on one
+// processor.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
 	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}
@@ -78,16 +77,10 @@ func (b *bench) paged() error {
 	b.add(chart.Figure{
 		Name: "fig18a-paged-attention", Title: "Attention over blocks (Fig. 18a)", Kind: chart.Measured,
 		Panels: []chart.Panel{
-			{
-				Title: "blocks of 16, scattered", X: chart.XAxis{Title: "context (tokens)"},
-				Y:    chart.YAxis{Title: "time of contiguous memory (times)"},
-				Data: chart.Bars{Groups: contexts, Series: series},
-			},
-			{
-				Title: "8 sequences of 1,024 tokens", X: chart.XAxis{Title: "block size (tokens)"},
-				Y:    chart.YAxis{Title: "time of a layer (µs)", Log: true},
-				Data: chart.Bars{Groups: sizes, Series: []chart.Series{{Name: "decoding", Values: decode}}},
-			},
+			bars("blocks of 16, scattered", "context (tokens)", chart.YAxis{Title: "time of contiguous memory (times)"}, contexts,
+				series...),
+			bars("8 sequences of 1,024 tokens", "block size (tokens)", chart.YAxis{Title: "time of a layer (µs)", Log: true}, sizes,
+				chart.Series{Name: "decoding", Values: decode}),
 		},
 		Seeds: "medians",
 		Note: measuredOn() + " The paper measures a kernel on an A100 against FasterTransformer's. Blocks that are not a " +
@@ -96,7 +89,7 @@ func (b *bench) paged() error {
 	return nil
 }
 
-// swapMeasured is what Fig. 19a is here, where both pools are memory of one machine.
+// swapMeasured is Fig. 19a on this machine, where both pools are in its memory.
 func (b *bench) swapMeasured() {
 	var sizes []string
 	var swap []chart.Value
@@ -105,10 +98,8 @@ func (b *bench) swapMeasured() {
 	}
 	b.add(chart.Figure{
 		Name: "fig19-swap-measured", Title: "Swapping between two pools of host memory", Kind: chart.Measured,
-		Panels: []chart.Panel{{
-			Title: "256 tokens, 32 layers", X: chart.XAxis{Title: "block size (tokens)"}, Y: chart.YAxis{Title: "overhead (ms)"},
-			Data: chart.Bars{Groups: sizes, Series: []chart.Series{{Name: "swap out and in", Values: swap}}},
-		}},
+		Panels: []chart.Panel{bars("256 tokens, 32 layers", "block size (tokens)", chart.YAxis{Title: "overhead (ms)"}, sizes,
+			chart.Series{Name: "swap out and in", Values: swap})},
 		Seeds: "medians",
 		Note: measuredOn() + " A copy in memory has no cost for each transfer, which makes small " +
 			"blocks slow over PCIe.",

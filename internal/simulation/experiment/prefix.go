@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// sharedPrefix is Fig. 16: translation with examples in front of each prompt.
+// sharedPrefix is Fig. 16: translation with common examples at the beginning of each prompt.
 func (b *bench) sharedPrefix() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {
@@ -44,8 +44,7 @@ func (b *bench) sharedPrefix() error {
 		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: seedsLabel(seeds, seconds),
 		Note: "The lengths of WMT16's sentences are an assumption, and the times of an iteration are OPT-13B's line. The " +
-			"paper's factors over Oracle are 1.67 and 3.58. " +
-			"The paper's vLLM keeps the whole blocks of the prefix and computes the rest; V1 finds them in its prefix cache.",
+			"paper's factors over Oracle are 1.67 and 3.58. The paper's vLLM keeps the whole blocks of the prefix and computes the rest; V1 finds them in its prefix cache.",
 	})
 	return nil
 }

@@ -18,10 +18,9 @@ func decoding(n int, beam bool) sim.Decoding {
 	return d
 }
 
-// beams is how the figures say where their beams come from.
-const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another " +
-	"at 7.5 % of the tokens, " +
-	"which is fitted to the saving of width 2 (Fig. 15b)."
+// beams is a note on the beams of figures.
+const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another at " +
+	"7.5 % of the tokens, which is fitted to the saving of width 2 (Fig. 15b)."
 
 // sampling is Fig. 14: latency with several answers to a prompt, on Alpaca.
 func (b *bench) sampling() error {
@@ -64,7 +63,7 @@ func (b *bench) sampling() error {
 			groups, values = append(groups, fmt.Sprint(n)), append(values, r)
 		}
 		against := ratios(groups, values)
-		against.X.Title = "vLLM against Orca (Oracle), by number"
+		against.X = "vLLM against Orca (Oracle), by number"
 		panels = append(panels, against)
 		f := chart.Figure{
 			Name: "fig14a-parallel-sampling", Title: "Parallel sampling (Fig. 14, Alpaca)", Kind: chart.OrderOnly,
@@ -117,16 +116,15 @@ func (b *bench) saving() error {
 		Name: "fig15-memory-saving", Title: "Memory saved by sharing (Fig. 15, Alpaca at 20 requests/s)",
 		Kind: chart.Calibrated, Panels: []chart.Panel{parallel, beam},
 		Seeds: seedsLabel(b.averageSeeds(), 900),
-		Note: "Sampling with one hump is predicted. It shares whole blocks of the prompt, so prompts below 16 tokens " +
-			"share none, and the shape of the prompts' " +
-			"lengths decides: with the one hump that was inferred ours saves too much; with two humps (40 % of Alpaca's " +
-			"instructions have an input) " +
-			"of the same mean and the same maxima of batches, made when the miss was known, it is nearer. " + beams,
+		Note: "Sampling with one hump is predicted. It shares whole blocks of the prompt, so prompts below 16 tokens share " +
+			"none, and the shape of the prompts' lengths decides: with the one hump that was inferred ours saves too much; " +
+			"with two humps (40 % of Alpaca's instructions have an input) of the same mean and the same maxima of batches, " +
+			"made when the miss was known, it is nearer. " + beams,
 	})
 	return nil
 }
 
-// A savingSeries is a workload of Fig. 15, and how near it has to come, in points.
+// A savingSeries is a workload of Fig. 15 with its tolerance in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind
@@ -157,21 +155,16 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 			s.Values = append(s.Values, v)
 			b.checkWithinPoints(w.kind, fmt.Sprintf("Fig. 15, %s, %s, %d", title, w.title, n), v, paper, w.points)
 		}
-		if w.kind == chart.Explained {
-			series = append(series, s)
-			continue
+		if w.kind != chart.Explained {
+			b.checkOrder("Fig. 15, "+title+", "+w.title+", rises with the number", "rises", fmt.Sprint(rising), rising)
 		}
-		b.checkOrder("Fig. 15, "+title+", "+w.title+", rises with the number", "rises", fmt.Sprint(rising), rising)
 		series = append(series, s)
 	}
-	return chart.Panel{
-		Title: title, X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "memory saved by sharing (%)"},
-		Data: chart.Bars{Groups: groups, Series: series},
-	}, series[0].Values, nil
+	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// savingOfShareGPT returns what §6.3 says of ShareGPT, of which it gives no rate: the least
-// is of two samples or beams, the most of six.
+// savingOfShareGPT compares the savings of ShareGPT in §6.3 of the paper, which gives no rate: the least is of two samples
+// or beams, the most of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Served is what testdata/bench/simulated.sh has measured of llmserve on one machine: runs under several
-// loads, and the times of steps that llmsim calibrate has fitted to runs under other loads.
+// Served has the measurements of llmserve by testdata/bench/simulated.sh on one machine: runs under several loads, and the
+// times of steps, which llmsim calibrate has fitted to runs under other loads.
 type Served struct {
 	Machine string        `json:"machine"`
 	Date    string        `json:"date"`
@@ -24,8 +24,7 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is one run of llmserve bench: its requests, and what it measured, under the names of
-// vllm bench serve.
+// A ServedRun is a run of llmserve bench: its requests, and its measurements under the names of vllm bench serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens
@@ -43,11 +42,11 @@ type ServedRun struct {
 //go:embed serving.json
 var servingJSON []byte
 
-// servedLimits are those of llmserve bench and of simulated.sh: the default batch.
+// servedLimits are the limits of llmserve bench in simulated.sh.
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
-// servedMetrics are what is compared, with the percentage that the simulation may be off.
+// servedMetrics are the compared quantities, with the greatest error of the simulation in percent.
 var servedMetrics = []struct {
 	name, unit string
 	percent    float64
@@ -65,13 +64,13 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput is that of a run which begins with the measurement: a simulation begins with the first request.
+// throughput counts from the beginning of the measurement. A simulation begins with the first request.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }
 
-// served simulates the runs of llmserve that were not used for fitting, with the same scheduler and
-// arrival times, and compares medians over the runs of each load.
+// served simulates the runs of llmserve, which were not used for fitting, with the same scheduler and arrival times. It
+// compares medians over the runs of each load.
 func (b *bench) served() error {
 	var s Served
 	embedded(servingJSON, &s)
@@ -105,18 +104,15 @@ func (b *bench) served() error {
 			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit),
 				one(median(ours)),
 				median(real), m.percent)
-			b.report.Checks[len(b.report.Checks)-1].Reference = "measured"
+			b.compareWith("measured")
 		}
-		figure.Panels = append(figure.Panels, chart.Panel{
-			Title: m.name, X: chart.XAxis{Title: "load"}, Y: chart.YAxis{Title: m.unit},
-			Data: chart.Bars{Groups: loads, Series: []chart.Series{measured, simulated}},
-		})
+		figure.Panels = append(figure.Panels, bars(m.name, "load", chart.YAxis{Title: m.unit}, loads, measured, simulated))
 	}
 	b.add(figure)
 	return nil
 }
 
-// simulate runs a scenario for each run. A scenario's requests and times are those of files.
+// simulate runs a scenario for each run. Scenarios read requests and times from files.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

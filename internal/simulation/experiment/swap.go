@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// swapping is Fig. 19: what it costs to move 256 tokens out and in again or to
-// compute them again, and what that does to latency.
+// swapping is Fig. 19: the time to swap 256 tokens out and in, or to compute them again, and the effect on latency.
 func (b *bench) swapping() error {
 	const tokens = 256 // what the artifact's microbenchmark moves (simulation/PAPER.md §2)
 	setup, err := cost.Open(scenario.PaperSetup)
@@ -30,13 +29,12 @@ func (b *bench) swapping() error {
 		recompute = 1000 * m.Seconds(cost.Work{Seqs: 1, Prompt: tokens, PromptContext: tokens * (tokens + 1) / 2})
 		out, both, again = append(out, one(single)), append(both, one(2*single)), append(again, one(recompute))
 	}
-	seeds, seconds := b.averageSeeds(), 1000.0
-	s := scenario.Scenario{Load: scenario.Load{Workload: "sharegpt", Rate: 2.01, Duration: seconds}}
-	computing, c, err := b.bySize(s, seeds, false)
+	const seconds = 1000.0
+	computing, c, err := b.bySize("sharegpt", 2.01, seconds, false)
 	if err != nil {
 		return err
 	}
-	swapped, w, err := b.bySize(s, seeds, true)
+	swapped, w, err := b.bySize("sharegpt", 2.01, seconds, true)
 	if err != nil {
 		return err
 	}
@@ -55,27 +53,19 @@ func (b *bench) swapping() error {
 	b.add(chart.Figure{
 		Name: "fig19-swap-or-recompute", Title: "Swapping against recomputation (Fig. 19)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{
-			{
-				Title: "256 tokens", X: chart.XAxis{Title: "block size (tokens)"},
-				Y: chart.YAxis{Title: "overhead (ms)", Log: true},
-				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swap out or in", Values: out},
-					{Name: "swap out and in", Values: both}, {Name: "recompute", Values: again}}},
-			},
-			{
-				Title: "ShareGPT, 2.01 requests/s", X: chart.XAxis{Title: "block size (tokens)"},
-				Y: chart.YAxis{Title: "normalized latency (s/token)", Log: true},
-				Data: chart.Bars{Groups: sizeNames(), Series: []chart.Series{{Name: "swapping", Values: swapped},
-					{Name: "recomputation", Values: computing}}},
-			},
+			bySizePanel("256 tokens", "overhead (ms)", chart.Series{Name: "swap out or in", Values: out},
+				chart.Series{Name: "swap out and in", Values: both}, chart.Series{Name: "recompute", Values: again}),
+			bySizePanel("ShareGPT, 2.01 requests/s", "normalized latency (s/token)",
+				chart.Series{Name: "swapping", Values: swapped}, chart.Series{Name: "recomputation", Values: computing}),
 		},
-		Seeds: seedsLabel(seeds, seconds),
-		Note: "Keys and values of each layer of a block are separate transfers, with an assumed cost of 5 µs for " +
-			"each. The left side is computed from the cost model, " +
-			"not simulated. 2.01 requests/s are on the knee, where latency is chaotic.",
+		Seeds: seedsLabel(b.averageSeeds(), seconds),
+		Note: "Keys and values of each layer of a block are separate transfers, with an assumed cost of 5 µs for each. The " +
+			"left side is computed from the cost model, not simulated. 2.01 requests/s are on the knee, where latency is " +
+			"chaotic.",
 	})
 	b.swapMeasured()
 	return nil
 }
 
-// withinFactorTwo is within a factor of two.
+// withinFactorTwo reports whether two values differ by less than a factor of two.
 func withinFactorTwo(a, b float64) bool { return a < 2*b && b < 2*a }

@@ -8,7 +8,7 @@ import (
 //go:embed targets.json
 var targetsJSON []byte
 
-// targets are what the paper prints (simulation/PAPER.md §2).
+// targets are the values that the paper prints (simulation/PAPER.md §2).
 var targets = func() (t struct {
 	Model struct {
 		KVBytes int64 `json:"kv_bytes_per_token"`
@@ -61,7 +61,7 @@ var targets = func() (t struct {
 	return t
 }()
 
-// embedded decodes a file that is embedded, and so is valid.
+// embedded decodes an embedded file and panics if it is not valid.
 func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// waste is Fig. 2: what the memory holds, by system, when it is saturated.
+// waste is Fig. 2: the contents of the memory of each system when it is saturated.
 func (b *bench) waste() error {
 	t := targets.Fig2
 	parts := []struct {
@@ -53,12 +53,11 @@ func (b *bench) waste() error {
 	b.add(chart.Figure{
 		Name: "fig02-memory-waste", Title: "Memory waste by system (Fig. 2)", Kind: chart.Predicted,
 		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "system"}, Y: chart.YAxis{Title: "part of the KV cache (%)", Max: 100}, Data: stacks,
+			X: "system", Y: chart.YAxis{Title: "part of the KV cache (%)", Max: 100}, Data: stacks,
 		}},
 		Seeds: seedsLabel(seeds, t.Duration),
 		Note: "OPT-13B on an A100 with 40 GB, ShareGPT's length quantiles at 4 requests/s, averages over the iterations " +
-			"from 300 to 900 s. " +
-			"The paper prints only the token states of its vLLM; it has no numbers for V0 and V1.",
+			"from 300 to 900 s. The paper prints only the token states of its vLLM; it has no numbers for V0 and V1.",
 	})
 	return nil
 }

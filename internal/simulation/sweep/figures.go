@@ -23,10 +23,10 @@ func (st *State) figures(slo float64) []chart.Figure {
 				}
 			}
 			if line.Points != nil {
-				data.Lines = append(data.Lines, line)
+				data = append(data, line)
 			}
 		}
-		if data.Lines == nil {
+		if data == nil {
 			continue // nothing was answered
 		}
 		all = append(all, chart.Figure{
@@ -36,7 +36,7 @@ func (st *State) figures(slo float64) []chart.Figure {
 			Seeds: st.Grid.seeds(),
 			Note:  st.About,
 			Panels: []chart.Panel{{
-				X:    chart.XAxis{Title: "request rate (requests/s)"},
+				X: "request rate (requests/s)",
 				Y:    chart.YAxis{Title: "normalized latency (s/token)", Max: 2 * slo},
 				Data: data,
 			}},
