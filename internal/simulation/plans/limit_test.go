@@ -32,7 +32,7 @@ func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &Report{Limit: c.limit, Limits: c.limits, Capacity: capacity.Capacity{Precision: 0.02}}
-			require.Equal(t, c.want, r.limited())
+			require.Equal(t, c.want, r.text("limit"))
 		})
 	}
 }

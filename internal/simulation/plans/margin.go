@@ -42,14 +42,6 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// with returns a text with the range of rates and the likely one.
-func (r *Range) with(likely float64) string {
-	if r.High == 0 {
-		return fmt.Sprintf("%s requests/s or more, most likely %s,", rate(r.Low), rate(likely))
-	}
-	return fmt.Sprintf("%s to %s requests/s, most likely %s,", rate(r.Low), rate(r.High), rate(likely))
-}
-
 // latency returns the range of a latency at the same rate, in s.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most

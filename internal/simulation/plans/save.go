@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"llmmemory/internal/jobs"
-	"llmmemory/internal/simulation/capacity"
 	"llmmemory/internal/simulation/chart"
 )
 
@@ -35,8 +34,8 @@ func (r *Report) pageFacts() []chart.Fact {
 	if r.Capacity.Rate == 0 {
 		return all
 	}
-	if r.atCapacity().Result != nil {
-		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
+	if r.hasRun() {
+		all = append(all, chart.Fact{Name: "Latency", Text: r.text("latency")}, chart.Fact{Name: "Lasts", Text: r.text("lasts")})
 	}
 	all = append(all, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
 	if r.Target != nil {
@@ -91,8 +90,9 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			if v, ok := value(s, c.value); ok {
-				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
+			// The median, as in the table: near the highest rate one seed may differ much from the others.
+			if v := median(s, c.value); !math.IsInf(v, 0) {
+				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}
 		}
 		if len(line.Points) == 0 {
@@ -112,18 +112,11 @@ func (r *Report) latency() chart.Figure {
 			unit = "s/token"
 		}
 		f.Panels = append(f.Panels, chart.Panel{
-			Title: c.name, X: chart.XAxis{Title: "request rate (requests/s)"},
-			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: top}, Data: chart.Lines{Lines: lines},
+			Title: c.name, X: "request rate (requests/s)",
+			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: top}, Data: chart.Lines(lines),
 		})
 	}
 	return f
-}
-
-// value returns the median over the seeds, as in the table, and reports whether it is finite. It is not the mean,
-// because near the highest rate one seed may differ much from the others.
-func value(s capacity.Step, number func(capacity.Point) float64) (chart.Value, bool) {
-	v := chart.Value{Mean: median(s, number), Seeds: len(s.Points)}
-	return v, !math.IsInf(v.Mean, 0)
 }
 
 // bars returns a figure of the capacities of changes. If base is not "", a bar with that name for the unchanged server
@@ -145,7 +138,7 @@ func (r *Report) bars(name, title, x string, changes []Change, base string) char
 	return chart.Figure{
 		Name: name, Title: title + ": " + r.Setup, Kind: chart.Simulated, Seeds: r.runs(),
 		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
+			X: x, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
 			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: r.over("mean"), Values: values}}},
 		}},
 	}

@@ -22,7 +22,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	r.Capacity = s.base
 	if s.base.Rate == 0 {
 		// No other block size or system makes a single request faster.
-		r.Verdict = r.verdict()
+		r.Verdict = r.text("verdict")
 		if s.Question.Target > 0 {
 			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
 		}
@@ -49,7 +49,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 		}
 	}
 	r.Range = s.rangeOf(all[bounds:])
-	r.Verdict = r.verdict()
+	r.Verdict = r.text("verdict")
 	return r, nil
 }
 

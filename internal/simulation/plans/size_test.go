@@ -78,7 +78,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 			q := question(t, c.slo, c.s)
 			found := limitOf(t, q)
 			require.Equal(t, c.limit, found.Limit, "%+v", found.Limits)
-			require.Contains(t, found.verdict(), c.phrase)
+			require.Contains(t, found.text("verdict"), c.phrase)
 			// A clock at half the speed: the whole server is worth twice and more.
 			require.GreaterOrEqual(t, found.change(Whole).Gain, 0.95)
 		})
@@ -262,7 +262,7 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 			require.GreaterOrEqual(t, found.Blocks, c.blocks)
 			require.LessOrEqual(t, found.Blocks, c.most)
 			require.Equal(t, c.near, found.Near)
-			require.Contains(t, found.memory(z.memory()), c.says)
+			require.Contains(t, (&Report{Target: found, Memory: z.memory()}).text("memory for the target"), c.says)
 		})
 	}
 }
@@ -283,7 +283,7 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])
 	require.InDelta(t, 2, bars.Series[0].Values[0].Mean, 1e-9)
 	require.InDelta(t, 2, same.Rate, 1e-9)
-	require.Contains(t, r.verdict(), "2.00 requests/s under  (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
+	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
 // Ensure that the report, as text and as files, does not depend on the number of parallel
