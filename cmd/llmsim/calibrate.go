@@ -23,11 +23,11 @@ func calibrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "calibrate FILE... -o COST.json",
 		Short: "Make a cost file from measurements of a machine",
-		Long: "calibrate fits the time of an iteration to measurements and writes a cost file, which run, plan,\n" +
-			"sweep and view take with --cost. It states the errors of points that were left out of the fit.\n" +
+		Long: "calibrate fits the time of an iteration to measurements and writes a cost file for --cost of run,\n" +
+			"plan, sweep and view. It states the errors of points that were left out of the fit.\n" +
 			"Ten minutes of measuring are enough: at least 8 points of one model, of several batch sizes and of\n" +
 			"lengths that differ by a factor of 4 or more. If all lengths are the same, the times of others\n" +
-			"are a guess; then the output and every answer say so.\n\n" +
+			"are a guess, and the output and every answer say so.\n\n" +
 			"Each FILE, gzipped or not, or - for standard input, is one of these:\n" +
 			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
 			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +
@@ -65,12 +65,12 @@ func sameFile(a, b string) bool {
 // run reads the measurements, fits them and writes the cost file.
 func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 	if len(files) == 0 {
-		return errors.New("say which files have measurements: llmsim calibrate bench.json -o cost.json")
+		return errors.New("name the files with measurements: llmsim calibrate bench.json -o cost.json")
 	}
 	var points []calibrate.Point
 	for _, file := range files {
 		if sameFile(file, o.out) {
-			return fmt.Errorf("-o %s has measurements, which the cost file would replace: take another name", o.out)
+			return fmt.Errorf("-o %s is a file of measurements, which the cost file would replace: take another name", o.out)
 		}
 		more, err := calibrate.Read(file, o.lengths)
 		if err != nil {

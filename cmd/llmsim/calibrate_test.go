@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that what was measured becomes a cost file that a run takes, with its
-// errors stated, and that bad measurements leave nothing behind.
+// Ensure that calibrate does not replace its measurements by the cost file.
 func TestCalibrateMakesACostFile(t *testing.T) {
 	dir := t.TempDir()
 	bench := filepath.Join(dir, "bench.jsonl")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a trace can come from a pipe, which is read twice all the same, and that a bad row is named.
+// Ensure that a trace can come from a pipe, although it is read twice, and that a bad row is named.
 func TestATraceFromAPipe(t *testing.T) {
 	for rows, want := range map[string]string{
 		"0,10,5\n0.25,10,5\n": "2 of 2 requests in 0.363 s, ",
@@ -22,7 +22,7 @@ func TestATraceFromAPipe(t *testing.T) {
 	}
 }
 
-// Ensure that every command notices that its output cannot be written.
+// Ensure that every command fails if its output cannot be written.
 func TestAFullDiskIsNoticed(t *testing.T) {
 	for _, args := range []string{"list", "list --json", "run --requests 5", "fleet --duration 5",
 		"plan --slo tpot<20ms --seeds 1", "--help", "--version"} {

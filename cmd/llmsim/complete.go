@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// completeNames has a shell complete the names that flags of a command take. Without one that fits
-// it offers files.
+// completeNames makes the shell complete the names for flags of a command. If no name matches, it offers files.
 func completeNames(c *cobra.Command) {
 	for _, flag := range []struct {
 		name   string

@@ -30,7 +30,7 @@ func figuresCommand() *cobra.Command {
 		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws the results beside the\n" +
 			"paper's values: an SVG, a PNG and a CSV of each figure, and a page with all of them. With --check\n" +
 			"it prints each comparison, and the exit status is 1 if one is outside its tolerance. With -o every\n" +
-			"run is kept in the folder; after an interruption, the same command resumes.\n\n" +
+			"finished run is kept in the folder; after an interruption, the same command resumes.\n\n" +
 			strings.Join(terminal.Wrap("Figures: "+strings.Join(experiment.Names(), ", ")+".", 0), "\n"),
 		Example: "  llmsim figures -o figures\n" +
 			"  llmsim figures --check\n" +
@@ -43,11 +43,11 @@ func figuresCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&o.dir, "out", "o", "", "folder for the figures and index.html")
 	f.BoolVar(&o.check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
-	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default all)")
-	f.BoolVar(&o.Full, "full", false, "also latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1")
+	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default: all)")
+	f.BoolVar(&o.Full, "full", false, "also draw latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1")
 	f.BoolVar(&o.Quick, "quick", false, "fewer seeds and shorter runs")
 	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
-	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")
+	f.IntVar(&o.Jobs, "jobs", 0, "concurrent runs (default: one for each processor)")
 	return c
 }
 
@@ -74,7 +74,7 @@ func (o *figuresOptions) run(c *cobra.Command) (err error) {
 	report, err := experiment.Run(c.Context(), o.Options)
 	progress.Clear()
 	if errors.Is(err, context.Canceled) && o.dir != "" {
-		return fmt.Errorf("interrupted; what was run is kept in %s: the same command resumes", o.dir)
+		return fmt.Errorf("interrupted; finished runs are kept in %s: the same command resumes", o.dir)
 	}
 	if err != nil {
 		return err

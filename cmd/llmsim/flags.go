@@ -18,9 +18,9 @@ import (
 
 // addRun adds the flags of a run.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Server.System, "system", "", "system that serves: "+
+	f.StringVar(&s.Server.System, "system", "", "system to simulate: "+
 		strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.Var((*rateFlag)(s), "rate", "requests a second; inf: all at once (default 1; of a trace: its own)")
+	f.Var((*rateFlag)(s), "rate", "requests a second, or inf for all at once (default 1, or the trace's own rate)")
 	addBlockSize(f, &s.Server)
 	addRequests(f, s)
 	addClients(f, s)
@@ -56,26 +56,26 @@ func (r *rateFlag) Set(text string) error {
 	return nil
 }
 
-// addClients adds the flags of scenario.Clients, as in vLLM's "bench serve".
+// addClients adds the flags of scenario.Clients, which are those of vLLM's "bench serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, maxConcurrency)
 	addSessions(f, s)
 }
 
-const maxConcurrency = "largest number of requests sent and not answered; others wait with the clients, and their " +
-	"latency begins when they are sent (default: no limit)"
+const maxConcurrency = "largest number of unanswered requests; others wait at the clients, and their latency begins when " +
+	"they are sent (default: no limit)"
 
 // addSessions adds the flags of addClients except --max-concurrency.
 func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.Turns, "turns", s.Turns,
-		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, "+
-			"which finds its turns (default: no conversations)")
-	f.Float64Var(&s.Think, "think", s.Think, "mean seconds from an answer to the next turn; with a trace, the least")
+		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids, 1 "+
+			"finds its turns (default: no conversations)")
+	f.Float64Var(&s.Think, "think", s.Think, "mean seconds from an answer to the next turn; with a trace, the least seconds")
 	f.Var((*goodput)(&s.Goodput), "goodput",
-		"count the requests that keep all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
+		"count the requests within all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
-// A goodput is a flag with limits for each request.
+// A goodput is a flag with limits for the latencies of each request.
 type goodput sim.Goodput
 
 func (g *goodput) String() string { return "" }
@@ -103,7 +103,7 @@ func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// positive is a flag with a number above 0. A zero is refused, because it means the default in a scenario.
+// positive is a flag with a number above 0. It refuses 0, which means the default in a scenario.
 type positive[T int | float64] struct{ number *T }
 
 func (p positive[T]) String() string {
@@ -148,17 +148,17 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")
 	f.StringVar(&s.Trace, "trace", s.Trace,
-		"requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, "+
-			"BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
+		"file with the requests, instead of a workload: CSV or JSONL with arrival (s), prompt and output (tokens), "+
+			"BurstGPT's or Azure's CSV, or Mooncake's JSONL; may be gzipped")
 	f.Var(positive[int]{&s.InputLen}, "input-len", "tokens of each prompt, instead of a workload, as in vllm bench serve")
 	f.Var(positive[int]{&s.OutputLen}, "output-len", fmt.Sprintf("tokens of each answer (default %d with --input-len)",
 		scenario.DefaultOutputLen))
 	f.Float64Var(&s.RangeRatio, "range-ratio", s.RangeRatio,
-		"part by which these lengths are shorter or longer, up to: 0.5 is from half to one and a half (default 0)")
-	f.Var(positive[float64]{&s.Duration}, "duration", "seconds of arrivals (default 1000, or the whole trace)")
+		"largest fraction by which these lengths are shorter or longer: 0.5 means from half to one and a half (default 0)")
+	f.Var(positive[float64]{&s.Duration}, "duration", "seconds during which requests arrive (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "largest number of requests (default: no limit)")
 	f.Var(positive[float64]{&s.Burstiness}, "burstiness",
-		"shape of the gamma distribution of gaps between requests: less than 1 is burstier, more is more even (default 1, "+
+		"shape of the gamma distribution of gaps between requests: below 1 is burstier, above 1 more even (default 1, "+
 			"Poisson)")
 }
 
@@ -169,23 +169,23 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Model, "model", s.Model, "model, with --gpu instead of --setup: a name of llmsim list, or a .json file")
 	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
 	f.StringVar(&s.Engine, "engine", s.Engine,
-		"for --model: engine whose times are used: "+cost.VLLM+" (V1), fitted to published measurements (llmsim list names "+
-			"the GPUs), or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: "+cost.VLLM+
-			" on GPUs for which it has constants, else "+scenario.DataSheet+")")
-	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
+		"for --model: source of the times: "+cost.VLLM+" (V1), fitted to published measurements (llmsim list names the "+
+			"GPUs), or "+scenario.DataSheet+", with constants chosen by hand for vLLM of 2023 (default: "+cost.VLLM+
+			" on GPUs for which it has constants, otherwise "+scenario.DataSheet+")")
+	f.StringVar(&s.Cost, "cost", s.Cost, "cost file with times of iterations, written by llmsim calibrate")
 	f.Var(positive[int]{&s.Workers}, "workers", "GPUs that share each layer (tensor parallelism) (default 1)")
 	f.Var(positive[int]{&s.Stages}, "stages",
-		"for --model: stages that each have a part of the layers, on --workers GPUs each (pipeline parallelism) (default 1)")
+		"for --model: stages with a part of the layers each, on --workers GPUs each (pipeline parallelism) (default 1)")
 	f.BoolVar(&s.Apart, "experts-apart", s.Apart,
-		"for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
+		"for a --model with a mixture of experts: keep each expert on one worker (expert parallelism)")
 	f.StringVar(&s.Weights, "weights", s.Weights,
 		"for --model: type of the weights: fp16, bf16, fp8, int8, int4, fp4 (default: the model's)")
 	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
 	f.Var(positive[float64]{&s.MemoryUtilization}, "memory-utilization",
-		fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, "+
-			"otherwise what the setup says: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
+		fmt.Sprintf("fraction of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with "+
+			"--model, otherwise the setup's: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
 	f.Var(positive[float64]{&s.SwapGB}, "swap-gb-s",
-		"with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
+		"with --swap: greatest GB/s of swapping, such as a disk's (default: the link to the CPU)")
 }
 
 // addMemory adds the flags of the block manager that all systems share.
@@ -198,7 +198,7 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.MaxNumSeqs}, "max-seqs",
 		"largest number of running sequences (default: vllm serve's for the GPU; with --setup 256)")
 	f.Var(positive[int]{&v.MaxModelLen}, "max-len", "largest number of tokens of a sequence (default: the model's)")
-	f.Func("watermark", "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)",
+	f.Func("watermark", "fraction of the blocks that admission leaves free, or -1 for none (default 0.01; vllm-v1: none)",
 		func(text string) (err error) {
 			if v.Watermark, err = strconv.ParseFloat(text, 64); err == nil && v.Watermark == 0 {
 				err = errors.New("want more than 0, or -1 for none")
@@ -210,7 +210,7 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
 	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
 	f.IntVar(&v.Prefix, "prefix", v.Prefix,
-		"tokens that every prompt begins with, kept in blocks permanently (sosp) (default: the workload's)")
+		"tokens that all prompts begin with, kept in blocks permanently (sosp) (default: the workload's)")
 	f.Var(positive[int]{&v.BatchSize}, "batch",
 		"requests of a static batch (fastertransformer) (default: the artifact's)")
 }
@@ -221,7 +221,7 @@ func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.Var(positive[int]{&d.Samples}, "samples", "answers to each prompt, or the width of its beam")
 	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
 	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace,
-		"probability that a beam is replaced by a copy of another one at a token")
+		"probability that a beam is replaced by a copy of another one after a token")
 	f.IntVar(&d.Drafts, "drafts", d.Drafts, "draft tokens for each decode (speculative decoding, vllm-v1)")
 	f.Float64Var(&d.Accept, "accept", 0.7, "probability that a draft token is accepted")
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")

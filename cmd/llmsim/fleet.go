@@ -25,7 +25,7 @@ type fleetOptions struct {
 	also     []string
 	routers  []string
 	config   fleet.Config
-	margin   *cost.Margin // of the first kind of replica; nil: not known
+	margin   *cost.Margin // of the first kind of replica; nil if not known
 	asJSON   bool
 }
 
@@ -66,7 +66,7 @@ func fleetCommand() *cobra.Command {
 	return c
 }
 
-// A routed has the result of one router.
+// A routed is a router with its result.
 type routed struct {
 	Router fleet.Router  `json:"router"`
 	Result *fleet.Result `json:"result"`
@@ -117,7 +117,7 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	return o.write(out, plan, all)
 }
 
-// complete puts the fleet together.
+// complete sets the replicas and the other fields of the fleet.
 func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	if len(o.routers) == 1 && o.routers[0] == "all" {
 		o.routers = nil
@@ -127,8 +127,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	}
 	kind := func(p *scenario.Plan, n int) fleet.Kind {
 		return fleet.Kind{
-			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, GPUs: p.Setup.GPUs(),
-			Server: p.Scenario.Server, Cost: p.Model,
+			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, Server: p.Scenario.Server, Cost: p.Model,
 		}
 	}
 	o.config.Kinds = []fleet.Kind{kind(plan, o.replicas)}
@@ -155,7 +154,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	return nil
 }
 
-// write writes the answer for a terminal: a line for each router.
+// write writes the results for a terminal, a line for each router.
 func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fact := func(name, text string) { writeFact(w, name, text, len("requests  ")) }
@@ -185,7 +184,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return nil
 }
 
-// lastAnswers returns when the last answer is complete, in s, as a range if the routers differ.
+// lastAnswers returns the time of the last answer in s, as a range if the routers differ.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds
@@ -195,7 +194,7 @@ func lastAnswers(all []routed) string {
 	return digits(first) + " to " + digits(last)
 }
 
-// writeNotes writes what does not fit in the table.
+// writeNotes writes the notes below the table.
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) {
 	for _, x := range all {
 		r := x.Result

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that every help fits a terminal.
+// Ensure that every help text fits a terminal.
 func TestHelpIsNotTooWide(t *testing.T) {
 	for _, c := range append(command().Commands(), command()) {
 		var b strings.Builder
@@ -20,7 +20,7 @@ func TestHelpIsNotTooWide(t *testing.T) {
 	}
 }
 
-// Ensure that the flags of every example are there and can be read.
+// Ensure that the examples of help texts can be parsed.
 func TestTheExamplesOfHelpParse(t *testing.T) {
 	examples := 0
 	for _, from := range command().Commands() {

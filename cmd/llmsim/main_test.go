@@ -12,7 +12,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// TestMain makes the test binary llmsim itself, when a test asks for it.
+// TestMain runs llmsim if a test has started this binary for that.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_LLMSIM") != "" {
 		main()
@@ -29,7 +29,7 @@ func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), said.String()
 }
 
-// program returns the program, to be started in a process of its own.
+// program returns a command that runs llmsim in a process of its own.
 func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")

@@ -16,24 +16,24 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
-it by making one thing after the other twice as good, and compares block sizes and prefix caching.
-With --target it also says how many blocks, and how many GPUs, a rate needs.
+const planHelp = `plan finds the highest rate of requests that holds a service level objective. It finds what limits
+the rate by making one thing after the other twice as good, and compares block sizes and prefix
+caching. With --target it also finds how many blocks, and how many GPUs, a rate needs.
 
 Objectives, several with commas between them:
-  0.5s/token     the paper's normalized latency: end-to-end latency by tokens of the answer
+  0.5s/token     the paper's normalized latency: end-to-end latency / tokens of the answer
   ttft<2s@p99    time to the first token
   tpot<100ms@p90 time for each further token
   e2e<30s@p50    time of the whole answer
-The part after the @ says which statistic of all requests counts: mean (default), p50, p99.9, max.
+The statistic over all requests follows the @: mean (default), p50, p99.9, max.
 
 The rate lasts: it holds for an hour of arrivals, and for 40 times as long as an answer takes, under
-the seeds of the search and, with a workload, four others or more. Runs are as long as that needs;
---duration and --requests are minima. A trace keeps its shape, including bursts; only the speed of
-its arrivals changes. All its rows are used, unless --requests and --duration say otherwise. A trace
-that is too short to show what lasts is refused.
+the seeds of the search and, with a workload, four others or more. --duration and --requests make
+the runs longer. A trace keeps its shape, including bursts; only the speed of its arrivals changes.
+All its rows are used, unless --requests or --duration limits them. A trace that is too short to
+show what lasts is refused.
 
-With -o every run is kept in the folder; after an interruption, the same command resumes.`
+With -o every finished run is kept in the folder; after an interruption, the same command resumes.`
 
 const planExamples = `  llmsim plan --slo 0.5s/token
   llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \
@@ -63,17 +63,17 @@ func planCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.slo, "slo", "0.5s/token", "objectives: see above")
 	f.Float64Var(&q.Target, "target", 0,
-		"wanted requests a second: report how many blocks and GPUs they need (default: none)")
+		"requests a second for which the report has the blocks and GPUs needed (default: none)")
 	f.StringVarP(&q.Folder, "out", "o", "",
 		"folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
 	f.BoolVar(&o.verbose, "verbose", false, "also print the constants of the times of iterations")
-	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(),
+	f.StringVar(&q.Scenario.Server.System, "system", "", "system to simulate: "+strings.Join(sim.Systems(),
 		", ")+" (default vllm-v1)")
 	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
-	f.Lookup("duration").Usage = "seconds of arrivals, at least; of a trace those that are taken, at its own rate"
-	f.Lookup("requests").Usage = "requests of a run, at least; of a trace those that are taken (default: all)"
-	f.IntVar(&q.Seeds, "seeds", 3, "number of seeds, from --seed on; a trace needs one")
+	f.Lookup("duration").Usage = "least seconds of arrivals; of a trace, the seconds to use, at its own rate"
+	f.Lookup("requests").Usage = "least requests of a run; of a trace, the requests to use (default: all)"
+	f.IntVar(&q.Seeds, "seeds", 3, "number of seeds, beginning with --seed; a trace needs one")
 	f.Float64Var(&q.Precision, "precision", 0.02, "relative precision of the rate: 0.02 is 2 %")
 	addModel(f, &q.Scenario)
 	addDecoding(f, &q.Scenario.Decoding)
@@ -103,7 +103,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	report, err := plans.Size(c.Context(), *q)
 	progress.Clear()
 	if errors.Is(err, context.Canceled) && q.Folder != "" {
-		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command resumes\n", q.Folder)
+		fmt.Fprintf(c.ErrOrStderr(), "finished runs are kept in %s: the same command resumes\n", q.Folder)
 	}
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the command plans for a trace, and writes all it says it writes.
+// Ensure that plan plans for a trace, and writes all files that its help names.
 func TestPlanWritesWhatItSays(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "plan")
@@ -60,5 +60,5 @@ func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
 	}, 10*time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
-	require.Contains(t, said.String(), "what was run is kept in "+dir+": the same command resumes\nllmsim: interrupted\n")
+	require.Contains(t, said.String(), "finished runs are kept in "+dir+": the same command resumes\nllmsim: interrupted\n")
 }

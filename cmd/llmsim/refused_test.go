@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused are command lines that cannot be meant or run, and a part of what llmsim says.
+// refused has command lines that fail, and a part of the error.
 var refused = []struct{ args, says string }{
 	{"fly", "unknown command"},
 	{"run --ratee 3", "did you mean --rate?"},
@@ -22,7 +22,7 @@ var refused = []struct{ args, says string }{
 	{"plan --prices=p.json", "--prices was removed: llmsim computes rates and latencies, not money"},
 	{"fleet --prices p.json", "--prices was removed: "},
 
-	// Names that there are not.
+	// Unknown names.
 	{"run --system orca", "want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
 	{"view --system orca -o x.html", "there is no system \"orca\""},
 	{"run --workload chatgpt", "known are sharegpt, alpaca"},
@@ -71,7 +71,7 @@ var refused = []struct{ args, says string }{
 	{"fleet --also l4", "want GPU:N"},
 	{"figures --check --seeds -1", "--seeds -1"},
 
-	// Flags that do not go together, or do nothing.
+	// Flags that contradict each other or have no effect.
 	{"run --trace x.csv --workload alpaca", "not from both"},
 	{"run --rate inf", "need a number"},
 	{"run --think 3", "--turns"},
@@ -92,7 +92,7 @@ var refused = []struct{ args, says string }{
 	{"plan --system sosp --batch 3", "--batch does nothing with sosp: it is for fastertransformer"},
 	{"view --prefix 32 -o none.html", "--prefix does nothing"},
 	{"view --story two-levels --system sosp -o x.html", "a page shows one thing"},
-	{"view --story two-levels", "say where the page goes"},
+	{"view --story two-levels", "name the page"},
 	{"fleet --also l4:1", "--model and --gpu"},
 	{"fleet --event-delay 30", "--event-delay does nothing without --router prefix"},
 	{"fleet --samples 2", "one answer"},
@@ -119,7 +119,7 @@ var refused = []struct{ args, says string }{
 	{"sweep -o none --rates 1 --jobs -1", "--jobs: -1"},
 	{"sweep -o none --rates 1 --trace a.csv --seeds 1,", "seeds"},
 
-	// What cannot be run, or comes to nothing.
+	// Runs that cannot work or serve nothing.
 	{"run --model opt-175b --gpu l4", "workers would do"},
 	{"run --rate 0.0001 --duration 1", "no request arrived"},
 	{"view --system sosp --duration 20 --from 1e6 -o x.html", "nothing happens after"},
@@ -127,7 +127,7 @@ var refused = []struct{ args, says string }{
 	{"view --story copy-on-write -o /none/page.html", "/none/page.html: no such file or directory"},
 }
 
-// Ensure that a zero is refused where it would stand for the default.
+// Ensure that 0 is refused by flags for which 0 would mean the default.
 func TestAZeroIsNoDefault(t *testing.T) {
 	for _, name := range []string{"rate", "duration", "burstiness", "workers", "stages", "samples", "blocks", "cpu-blocks",
 		"max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "memory-utilization", "input-len", "output-len"} {
@@ -136,7 +136,7 @@ func TestAZeroIsNoDefault(t *testing.T) {
 	require.ErrorIs(t, viewCommand().Flags().Lookup("steps").Value.Set("0"), errNotPositive)
 }
 
-// Ensure that what cannot be meant or run is refused in words, before anything is printed or written.
+// Ensure that bad command lines fail with an error before anything is printed or written.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	files := func() []string {
 		names, err := filepath.Glob("*")

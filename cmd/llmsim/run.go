@@ -92,7 +92,7 @@ func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, err
 	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { progress.Show(answered, max(expected, arrived)) })
 }
 
-// digits formats a number with three digits, or all of a larger whole number.
+// digits formats a number with three digits, or as a whole number if it is 1,000 or more.
 func digits(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)
@@ -169,7 +169,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 	return w.Flush()
 }
 
-// rangeOf describes what differs between the fastest and the slowest server.
+// rangeOf describes the results of the fastest and the slowest server.
 func rangeOf(ends []*sim.Result) string {
 	between := func(of func(r *sim.Result) float64) string {
 		a, b := of(ends[0]), of(ends[1])
@@ -182,7 +182,7 @@ func rangeOf(ends []*sim.Result) string {
 		between(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
 }
 
-// writeMemory writes the averages of the window, and what was moved.
+// writeMemory writes the averages of the window and the numbers of moved blocks.
 func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 	a := &r.Window
 	if a.Iterations == 0 {

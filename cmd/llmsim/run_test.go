@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a run prints the same twice, and says what it ran.
+// Ensure that a run prints the same output again, and names what it ran.
 func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
@@ -35,8 +35,7 @@ func TestRunIsReproducible(t *testing.T) {
 	require.Contains(t, stopped, "tokens/s of answers, until the run was stopped\n")
 }
 
-// Ensure that the scenario in the output is all that the run depends on: run
-// again, it gives the result beside it.
+// Ensure that the scenario in the output contains everything that the result depends on.
 func TestRunAsJSON(t *testing.T) {
 	for _, args := range [][]string{
 		{"--system", "orca-pow2", "--rate", "3", "--duration", "100"},
@@ -59,7 +58,7 @@ func TestRunAsJSON(t *testing.T) {
 	}
 }
 
-// Ensure that a trace runs, and a bad row is named before anything is printed.
+// Ensure that a trace is run, and that a bad row is named before anything is printed.
 func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
@@ -95,8 +94,8 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// Ensure that Mooncake's hashes make prefix hits: 24 conversations that go on,
-// each with the blocks of its last round in front.
+// Ensure that Mooncake's hashes make prefix hits: 24 conversations, each prompt of which begins with the blocks of the
+// one before.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
@@ -124,15 +123,14 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 		require.Equal(t, next, r.Result.Answered)
 		return r
 	}
-	// Rounds 1 to 3 have 1, 2 and 3 blocks of 512 tokens in common with the one before.
+	// Rounds 1 to 3 have 1, 2 and 3 blocks of 512 tokens in common with the round before.
 	require.Equal(t, 24*512*(1+2+3), result().Result.Hits)
 	require.Zero(t, result("--no-caching").Result.Hits)
 	require.Equal(t, 24*512*(1+2+3), result("--system", "vllm-v0", "--caching").Result.Hits)
 	require.Less(t, result("--blocks", "300").Result.Hits, 24*512*6, "a small pool evicts")
 }
 
-// Ensure that figures are written and compared, and that the page is the last
-// thing to be there.
+// Ensure that figures are written and compared.
 func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "figures")
@@ -155,7 +153,7 @@ func TestListNamesAllThatCanBeChosen(t *testing.T) {
 	narrow(t, stdout)
 }
 
-// narrow is that a text fits a terminal.
+// narrow checks that a text fits a terminal.
 func narrow(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
@@ -163,7 +161,7 @@ func narrow(t *testing.T, text string) {
 	}
 }
 
-// Ensure that clients wait as with vLLM's "bench serve".
+// Ensure that clients wait as in vLLM's "bench serve".
 func TestClientsThatWait(t *testing.T) {
 	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput",
 		"ttft<1s,tpot<60ms")
@@ -176,8 +174,8 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that what is assumed of answers is said: drafts are right by assumption, and their time is 0
-// unless it is given.
+// Ensure that the output has the assumptions about answers: drafts are right with a probability, and take no time by
+// default.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

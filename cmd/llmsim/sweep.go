@@ -26,7 +26,7 @@ type sweepOptions struct {
 	systems, rates, sizes, seeds string
 	clients                      string
 	out                          string
-	concurrencies                []int // of clients, where it is a list without rates
+	concurrencies                []int // from clients, if there are no rates
 	jobs                         int
 	slo                          latency
 }
@@ -37,9 +37,9 @@ func sweepCommand() *cobra.Command {
 		Use:   "sweep",
 		Short: "Run systems × block sizes × rates or concurrencies × seeds",
 		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
-			"finished. After an interruption, the same command resumes. A later sweep in the folder takes what\n" +
-			"both have in common. For many machines, run llmsim run --json on each (cmd/llmsim/README.md).\n\n" +
-			"It measures what llmsim run does. The exit status is 0 when all jobs are done, else 1.",
+			"finished. After an interruption, the same command resumes. A later sweep in the same folder reuses\n" +
+			"the runs that both have in common. For many machines, run llmsim run --json on each\n" +
+			"(cmd/llmsim/README.md). The exit status is 0 if no job failed, otherwise 1.",
 		Example: "  llmsim sweep --max-concurrency 1,2,4,8 --model llama-3-8b --gpu l4 --input-len 1024\n" +
 			"  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
@@ -49,13 +49,13 @@ func sweepCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "systems that serve: some of "+strings.Join(sim.Systems(),
+	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "systems to simulate: some of "+strings.Join(sim.Systems(),
 		", ")+"; or all")
-	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
+	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, with both ends")
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
-	f.StringVar(&o.seeds, "seeds", "1-3", "seeds: 1,4 or 1-8; of a trace 1")
-	f.StringVarP(&o.out, "out", "o", "", "the folder that keeps what is finished")
-	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
+	f.StringVar(&o.seeds, "seeds", "1-3", "seeds: 1,4 or 1-8 (a trace needs one)")
+	f.StringVarP(&o.out, "out", "o", "", "folder for the results and finished runs")
+	f.IntVar(&o.jobs, "jobs", 0, "concurrent runs (default: one for each processor)")
 	addSLO(f, &o.slo)
 	addArrivals(f, &o.base)
 	f.StringVar(&o.clients, "max-concurrency", "", maxConcurrency+"; several, 1,2,4, without --rates: a table of "+
@@ -70,11 +70,10 @@ func sweepCommand() *cobra.Command {
 
 func addSLO(f *pflag.FlagSet, slo *latency) {
 	*slo = sweep.DefaultSLO
-	f.Var(slo, "slo", "mean normalized latency up to which a system keeps up")
+	f.Var(slo, "slo", "highest mean normalized latency of a sustained rate")
 }
 
-// A latency is a normalized one in s/token, written as llmsim plan has it or as a
-// number.
+// A latency is a flag with a normalized latency in s/token, written as an objective of llmsim plan or as a number.
 type latency float64
 
 func (l *latency) String() string { return fmt.Sprintf("%gs/token", float64(*l)) }
@@ -93,7 +92,7 @@ func (l *latency) Set(text string) error {
 	return nil
 }
 
-// run checks all settings before it writes anything.
+// run checks all settings, runs the jobs and writes the results.
 func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
@@ -147,8 +146,8 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	return failures(st.Failed())
 }
 
-// readLoads finds out whether the loads are rates or concurrencies. A table of concurrencies needs no folder, and
-// has vllm bench serve's number of requests, one seed and vllm-v1 unless something else is asked for.
+// readLoads determines whether the loads are rates or concurrencies. A table of concurrencies needs no folder. Its
+// defaults are vllm bench serve's number of requests, one seed and vllm-v1.
 func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
 	switch {
@@ -181,12 +180,12 @@ func (o *sweepOptions) readLoads(c *cobra.Command) error {
 // needFolder returns an error if no folder is named.
 func (o *sweepOptions) needFolder() error {
 	if o.out == "" {
-		return errors.New("-o DIR: a sweep over rates needs a folder that keeps what is finished")
+		return errors.New("-o DIR: a sweep over rates needs a folder for its results")
 	}
 	return nil
 }
 
-// runJobs runs the jobs. It shows progress on a terminal, and elsewhere a line for each job that is run.
+// runJobs runs the jobs, with progress on a terminal, otherwise with a line for each.
 func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
 	done, total := 0, len(s.Jobs)
 	w, show := c.ErrOrStderr(), func(int, int) {}
@@ -207,12 +206,12 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 		}
 	})
 	if errors.Is(err, context.Canceled) && store != nil {
-		return nil, fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
+		return nil, fmt.Errorf("interrupted; finished runs are kept in %s: the same command resumes", o.out)
 	}
 	return st, err
 }
 
-// failures returns the errors of failed jobs, which the same command tries again.
+// failures returns the errors of failed jobs. The same command runs them again.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

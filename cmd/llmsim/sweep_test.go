@@ -19,8 +19,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A sweep of 12 short jobs, and one of 12 that take long enough to be
-// interrupted twice.
+// short has 12 short jobs, long 12 jobs that take long enough to be interrupted twice.
 var (
 	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
 	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
@@ -30,7 +29,7 @@ func with(args []string, more ...string) []string {
 	return append(append([]string{}, args...), more...)
 }
 
-// tables returns the files for readers, with their text.
+// tables returns the output files with their text.
 func tables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -43,7 +42,7 @@ func tables(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// finished returns how many jobs a folder has.
+// finished returns how many jobs are kept in a folder.
 func finished(dir string) int {
 	text, _ := os.ReadFile(filepath.Join(dir, "runs.jsonl"))
 	return bytes.Count(text, []byte("\n"))
@@ -90,7 +89,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	return said.String()
 }
 
-// Ensure that a sweep that was killed while it wrote, and then interrupted, goes on, and ends as if nothing had happened.
+// Ensure that a sweep that was killed while it wrote, and then interrupted, resumes and completes.
 func TestAKilledSweepGoesOn(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
@@ -105,13 +104,13 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	said := stop(t, dir, os.Interrupt)
 	require.NotContains(t, said, fmt.Sprintf("%d/12", n))
 	require.Contains(t, said, fmt.Sprintf("%d/12", n+1))
-	require.Contains(t, said, "llmsim: interrupted; what is finished is kept in "+dir+": the same command resumes\n")
+	require.Contains(t, said, "llmsim: interrupted; finished runs are kept in "+dir+": the same command resumes\n")
 	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
 	require.Zero(t, status, stderr)
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a table of concurrencies needs no folder, and that more clients never get fewer answers a second.
+// Ensure that a table of concurrencies needs no folder, and that more clients get more answers a second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -185,7 +184,7 @@ func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	require.Equal(t, "max_concurrency", head[len(head)-1])
 }
 
-// sweepCSV reads a folder's sweep.csv.
+// sweepCSV returns the rows of a folder's sweep.csv.
 func sweepCSV(t *testing.T, dir string) [][]string {
 	t.Helper()
 	file, err := os.Open(filepath.Join(dir, "sweep.csv"))
@@ -196,8 +195,7 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	return rows
 }
 
-// Ensure that a trace is run once at each rate, since other seeds bring the same
-// requests, unless seeds are asked for.
+// Ensure that a trace is run once at each rate unless seeds are given, because all seeds have the same requests.
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")

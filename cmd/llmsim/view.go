@@ -35,7 +35,7 @@ func viewCommand() *cobra.Command {
 		Long: "view writes one HTML file that replays a run: blocks, block tables and queues, iteration by\n" +
 			"iteration. It needs no network and no server. Instead of a run it can replay a built-in story, or\n" +
 			"calls of the homework's engine: a trace in llmgrade's format, with a call in each line, such as\n" +
-			"create e0 1 40 or append e0 2 201. A comment after a # is shown with its call.\n" +
+			"create e0 1 40 or append e0 2 201. Comments after a # are shown.\n" +
 			"llmgrade --trace FILE writes such a trace.\n\n" +
 			"Open the page in a browser: space plays it, the arrow keys go step by step, n to the next event.\n\n" +
 			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0),
@@ -51,7 +51,7 @@ func viewCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.out, "out", "o", "", "the page")
+	f.StringVarP(&o.out, "out", "o", "", "the HTML file")
 	f.StringVar(&o.story, "story", "", "a built-in story: see above")
 	f.StringVar(&o.course, "course", "", "a trace of the homework's calls, in llmgrade's format")
 	f.Float64Var(&o.limits.From, "from", 0, "seconds of the run to skip")
@@ -71,7 +71,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	}
 	switch {
 	case o.out == "":
-		return errors.New("say where the page goes: -o page.html")
+		return errors.New("name the page: -o page.html")
 	case given > 1:
 		return errors.New("one of --story, --course and --system: a page shows one thing")
 	}
@@ -97,7 +97,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	return nil
 }
 
-// scenes returns what the page shows: stories, calls of the homework's engine, or a run.
+// scenes returns the contents of the page: stories, calls of the homework's engine, or a run.
 func (o *viewOptions) scenes(ctx context.Context) (scenes []*view.Scene, err error) {
 	var r *view.Recording
 	switch {

@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// Ensure that every system's run, with samples, beams and prefixes, becomes a
-// page, the same one twice.
+// Ensure that a run of every system, also with samples, beams and prefixes, becomes the same page twice.
 func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	level.SkipQuick(t)
 	dir := t.TempDir()
@@ -39,7 +38,7 @@ func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	page("--system", "vllm-v1", "--workload", "wmt16-5shot", "--samples", "3", "--seed", "2")
 }
 
-// Ensure that calls of the homework become a page, and a bad one is named.
+// Ensure that stories become pages, and that a bad call of the homework is named.
 func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")

@@ -29,7 +29,7 @@ func fitOf(t *testing.T, text string) *Calibration {
 	return c
 }
 
-// saved returns a cost file that was written and read again.
+// saved writes a cost file and reads it again.
 func (c *Calibration) saved(t *testing.T) cost.Measured {
 	path := filepath.Join(t.TempDir(), "cost.json")
 	require.NoError(t, c.Save(path, "mine", "a test"))
@@ -38,7 +38,7 @@ func (c *Calibration) saved(t *testing.T) cost.Measured {
 	return m
 }
 
-// table returns a CSV of iterations that take as long as a line says, times noise.
+// table returns a CSV of iterations whose times are those of a line, multiplied by noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -54,8 +54,8 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that a line comes back, exactly without noise and nearly with it, and
-// that the errors stated are those of the noise.
+// Ensure that the fit finds the line exactly without noise and nearly with it, and that the stated errors are those of
+// the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -71,7 +71,7 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
 
-// Ensure that no part is negative, and that a part that no point has is none.
+// Ensure that no coefficient is negative, and that the coefficient of a quantity that no point has is 0.
 func TestPartsAreNotNegative(t *testing.T) {
 	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
 		{Steps: 1, Seqs: 16, Seconds: 0.018}})
@@ -82,7 +82,7 @@ func TestPartsAreNotNegative(t *testing.T) {
 	require.Contains(t, c.Fit.String(), "fewer than 8: without data")
 }
 
-// Ensure that each benchmark's output is read as the iterations that it is of.
+// Ensure that the output of each benchmark becomes the iterations that it measured.
 func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -128,7 +128,7 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	}
 }
 
-// Ensure that what cannot be used is refused with the place and what to do.
+// Ensure that errors about measurements have the place and what to do.
 func TestBadMeasurementsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"empty", "", "it is empty"},
@@ -152,7 +152,7 @@ func TestBadMeasurementsAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a cost file is what package cost reads, and times a setup.
+// Ensure that package cost reads a cost file and uses its times.
 func TestACostFileTimesASetup(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -169,8 +169,8 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 }
 
-// Ensure that the iterations of a server's trace are one point for each kind of work, so that the many
-// small batches do not outweigh the few large ones.
+// Ensure that the iterations of a trace with the same work are one point, so that many small batches do not outweigh
+// few large ones.
 func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
@@ -196,8 +196,8 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that the line of a table comes back from any number of rows, and that its errors are those of
-// rows, not of the means of many.
+// Ensure that the fit finds the line for any number of rows, and that the stated errors are those of rows, not of
+// means.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -231,8 +231,8 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	}
 }
 
-// Ensure that steps which something else made long now and then, as on a machine that is not idle,
-// give the mean time: the sum over the steps is that which was measured.
+// Ensure that iterations that other programs made longer count: the fitted times have the same sum as the measured
+// ones.
 func TestLongStepsAreNotForgotten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var points []Point

@@ -13,9 +13,9 @@ import (
 
 var columns = []string{"batch", "context", "prompt", "seconds"}
 
-// parseCSV reads iterations: sequences that decode, tokens that each of them attends to, prompt tokens
-// that are computed, seconds. Columns are separated by commas; or, as spreadsheets write them, by
-// semicolons or tabs, and then a number may have a decimal comma. Rows without any value are skipped.
+// parseCSV reads iterations: sequences that decode, tokens that each of them attends to, computed prompt tokens,
+// seconds. Columns are separated by commas, or, as spreadsheets write them, by semicolons or tabs, with decimal commas.
+// Rows without any value are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
 	c := csv.NewReader(bytes.NewReader(text))
 	c.Comma = separator(text)
@@ -58,7 +58,7 @@ func parseCSV(text []byte) (points []Point, err error) {
 	}
 }
 
-// separator returns what stands between the columns of the first line.
+// separator returns the separator of the columns in the first line.
 func separator(text []byte) rune {
 	head, _, _ := bytes.Cut(text, []byte("\n"))
 	for _, c := range []rune{';', '\t'} {
@@ -87,12 +87,12 @@ func number(text string, separator rune) (float64, error) {
 	return v, nil
 }
 
-// leastTrace is the number of iterations from which on a file is taken for a server's trace, not a table.
+// leastTrace is the least number of iterations in a trace of a server. A file with fewer is a table.
 const leastTrace = 200
 
-// merge makes one point of the iterations of a trace with about the same work: the same number of sequences, and
-// numbers of context tokens and prompt tokens within a factor of √2. A trace has thousands of small batches, which
-// otherwise would determine the line.
+// merge combines iterations of a trace with about the same work into one point: the same number of sequences, and
+// numbers of context tokens and prompt tokens within a factor of √2. Otherwise the thousands of small batches in a
+// trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

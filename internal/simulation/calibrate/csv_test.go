@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// Ensure that a table is read as spreadsheets and other programs write it, and that what cannot be
-// read is named.
+// Ensure that tables of spreadsheets and other programs are read, and that errors name what cannot be read.
 func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	const plain = "batch,context,prompt,seconds\n4,128,16,0.0125\n"
 	var packed bytes.Buffer
@@ -53,8 +52,7 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// Ensure that what does not follow from the measurements is said with their errors, which are small
-// all the same.
+// Ensure that the fit says what the measurements cannot show, even if its errors are small.
 func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	line := cost.Linear{Base: 8, Seq: 0.15, Context: 4e-5, Prompt: 0.03}
 	measure := func(batches, contexts, prompts []float64) (points []Point) {
@@ -96,8 +94,8 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	}
 }
 
-// Ensure that results of several models make no cost file, that the file names its model, and that
-// failed requests are shown.
+// Ensure that results of several models are refused, that a cost file names its model, and that failed requests are
+// shown.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +

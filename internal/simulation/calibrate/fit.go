@@ -9,10 +9,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// leastPoints is the least number of points for which errors on other points are stated.
-const leastPoints = 8
-
-// A Residual has a point and the times that lines predict for it.
+// A Residual has the measured time of a point and the times that lines predict.
 type Residual struct {
 	Label    string  `json:"label"`
 	Measured float64 `json:"measured_ms"`
@@ -22,9 +19,9 @@ type Residual struct {
 
 // A Calibration has a line in ms and its errors.
 type Calibration struct {
-	Model     string // that was served; "": not known
+	Model     string // that was served; "" if not known
 	Linear    cost.Linear
-	Spread    *cost.Spread // nil: too few measurements of the same work
+	Spread    *cost.Spread // nil if there are too few measurements of the same work
 	Fit       cost.Fit
 	Residuals []Residual
 }
@@ -42,12 +39,12 @@ func Fit(points []Point) (*Calibration, error) {
 		}
 	}
 	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d of them: it takes at least 2, and %d for the errors to mean something", ErrInput,
-			len(points), leastPoints)
+		return nil, fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
+			len(points), cost.LeastPoints)
 	}
 	models := names(points)
 	if len(models) > 1 {
-		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file is of one", ErrInput,
+		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file has the times of one", ErrInput,
 			strings.Join(models, ", "))
 	}
 	x, ok := solve(points)
@@ -150,7 +147,7 @@ func solve(points []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// rounds of iteration give three correct digits.
+// Four rounds give three correct digits.
 const rounds = 4
 
 // nearest fits every subset of the four coefficients that has the base, and returns the line without negative

@@ -11,20 +11,19 @@ var ErrInput = errors.New("bad measurements")
 // A Point is the measured time of some iterations. A line predicts base × Steps + seq × Seqs + context × Context +
 // prompt × Prompt.
 type Point struct {
-	Label   string  // for people
-	Model   string  // that was served; "": not known
+	Label   string  // for output
+	Model   string  // that was served; "" if not known
 	Steps   float64 // iterations
 	Seqs    float64 // sequences that generate a token, over all iterations
 	Context float64 // tokens that these attend to, over all iterations
 	Prompt  float64 // prompt tokens that are computed
 	Seconds float64
 
-	lines []Point // the measurements of about the same work that are added in this point; nil for a single measurement
+	lines []Point // the measurements that were merged; nil for a single measurement
 }
 
-// run returns a point of a batch that is prefilled and then decodes: n sequences with
-// prompt tokens, of which each generates output ones. The first token comes with
-// the prompt.
+// run returns the point of a batch of n sequences that is prefilled and then decodes. The first token comes with the
+// prompt.
 func run(label string, n, prompt, output, seconds float64) Point {
 	p := decodes(n, prompt+1, output-1)
 	p.Label, p.Seconds = label, seconds
@@ -34,8 +33,7 @@ func run(label string, n, prompt, output, seconds float64) Point {
 	return p
 }
 
-// decodes returns steps iterations of n sequences whose first one attends to context
-// tokens.
+// decodes returns a point with iterations of n sequences, the first of which attends to context tokens.
 func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }

@@ -12,8 +12,8 @@ import (
 // Lengths has the settings that the JSON of vllm bench latency does not contain.
 type Lengths struct{ Batch, Prompt, Output int }
 
-// Read reads the points of a file, gzipped or not; "-" is standard input. The format is recognized by
-// the first character and the fields. The error wraps ErrInput and names the file.
+// Read reads the points of a file, which may be gzipped; "-" is standard input. The first character and the fields
+// determine the format. The error wraps ErrInput and names the file.
 func Read(path string, lengths Lengths) ([]Point, error) {
 	var text []byte
 	var err error
@@ -32,7 +32,7 @@ func Read(path string, lengths Lengths) ([]Point, error) {
 	return points, nil
 }
 
-// byteOrderMark is what Windows programs write before UTF-8 text.
+// byteOrderMark is written by Windows programs before UTF-8 text.
 var byteOrderMark = []byte("\ufeff")
 
 func parse(text []byte, lengths Lengths) ([]Point, error) {
@@ -54,7 +54,7 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 // mostUnpacked limits the decompressed size of a file.
 const mostUnpacked = 1 << 30
 
-// unpack returns the text of a gzip file, and other text as it is.
+// unpack decompresses a gzip file, and returns other text unchanged.
 func unpack(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		return text, nil
@@ -73,7 +73,7 @@ func unpack(text []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// A record is a result of one of the benchmarks: the fields that are read.
+// A record has the fields of a benchmark's result that are read.
 type record struct {
 	// llama-batched-bench -o jsonl
 	PP     *float64 `json:"pp"` // prompt tokens
@@ -146,8 +146,8 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		"(mean_tpot_ms)")
 }
 
-// llama returns a prompt phase and a generation phase, each timed by itself. The last
-// prompt token of a sequence generates its first one.
+// llama returns two points, of the prompts and of the tokens, which are timed separately. The last prompt token of a
+// sequence generates its first one.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
 		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP,

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Save writes the cost file, whole or not at all.
+// Save writes the cost file. It is never incomplete.
 func (c *Calibration) Save(path, name, source string) error {
 	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear,
 		Spread: c.Spread, Fit: c.Fit}, "", "\t")
@@ -24,7 +24,7 @@ func (c *Calibration) Save(path, name, source string) error {
 	return jobs.Replace(path, append(text, '\n'))
 }
 
-// Write writes the line and the residuals, the greatest first.
+// Write writes the line and the residuals, in order of decreasing error.
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
 	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g "+
@@ -50,7 +50,7 @@ func (c *Calibration) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// milli returns milliseconds with four digits, or all of a larger whole number.
+// milli formats milliseconds with four digits, or as a whole number if it is large.
 func milli(v float64) string {
 	if v >= 1e4 {
 		return fmt.Sprintf("%.0f", v)

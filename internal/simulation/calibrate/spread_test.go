@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// trace returns a CSV of a server's iterations. One of ten that have prompts takes three times as long as
-// the others of the same work; decodes all take the same. A batch of four is no point of the line.
+// trace returns a CSV of a server's iterations. One in ten of those with prompts takes three times as long as others
+// with the same work; decodes with the same work take the same time. Batches of four are not on the line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder
@@ -35,7 +35,7 @@ func trace(n int) string {
 	return b.String()
 }
 
-// Ensure that the spread is what measurements of the same work differ by, not by what work itself does.
+// Ensure that the spread is the difference between measurements of the same work, not between works.
 func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	c := fitOf(t, trace(8000))
 	require.Len(t, c.Spread.Prompts, 20)

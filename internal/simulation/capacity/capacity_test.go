@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Ensure that what is written is read as meant, and comes back the same.
+// Ensure that objectives are read as written, and that String returns a form that is read again.
 func TestParseSLO(t *testing.T) {
 	for text, want := range map[string]SLO{
 		"0.5s/token":                   {{Normalized, 0, 0.5}},
@@ -49,8 +49,7 @@ func TestParseSLO(t *testing.T) {
 	}
 }
 
-// line returns a cost file in which every iteration takes 10 ms; of the GPU it has only what the
-// tests need.
+// line returns a setup in which every iteration takes 10 ms.
 func line(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "line.json")
 	text := `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1, "linear_ms": {"base": 10}}`
@@ -58,7 +57,7 @@ func line(t *testing.T) string {
 	return path
 }
 
-// trace returns a file of n requests that come every second.
+// trace returns a file of n requests, one each second.
 func trace(t *testing.T, n int, row string) string {
 	path := filepath.Join(t.TempDir(), "trace.csv")
 	f, err := os.Create(path)
@@ -79,9 +78,9 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure M/D/1: Poisson arrivals, one at a time, 0.1 s for each. They wait for
-// rho/(2(1-rho)) times that, so 15 ms for each of 10 tokens are kept at rho = 1/2. However lax the objective,
-// more than ten a second do not go on. The number of runs at once changes nothing.
+// Ensure that the knee of an M/D/1 queue is found: Poisson arrivals, one request at a time, 0.1 s for each. The mean
+// wait is rho/(2(1-rho)) times the service, so 15 ms for each of 10 tokens hold up to rho = 1/2. Without a tight
+// objective, the server still sustains only ten a second. The number of concurrent runs changes nothing.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -102,14 +101,14 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
-// Ensure that a trace, whose requests may all come before the Duration is over, has no knee.
+// Ensure that Knee refuses a trace, whose requests may all arrive before Duration is over.
 func TestATraceHasNoKnee(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 9, ",16,4\n"), Duration: 100}}, 1)
 	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
 	require.ErrorIs(t, err, ErrLoad)
 }
 
-// Ensure that less of anything sustains no more.
+// Ensure that a stricter objective or a smaller server does not sustain more.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
@@ -159,7 +158,7 @@ func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) 
 	return p, l
 }
 
-// Ensure that a run's requests are those of its time, and its values the simulator's own.
+// Ensure that the requests of a run are those of its duration, and that its values are those of the simulator.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
 		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
@@ -175,7 +174,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
 }
 
-// Ensure that where a search begins does not change what it finds but for the precision.
+// Ensure that the start of a search changes its result by the precision at most.
 func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
 	rate := func(start float64) float64 {
 		s := one(t, scenario.Scenario{}, "0.1s/token")
@@ -199,7 +198,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request of a hundred does not count, and that two are as many that wait forever.
+// Ensure that one refused request in a hundred does not count, and that with two the value is infinite.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -215,8 +214,7 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that the lowest rate that failed counts, whatever held above it, and
-// that this is said.
+// Ensure that the lowest rate that failed is the limit even if a higher one held, and that monotone reports this.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -230,8 +228,8 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that a rate which seemed to hold when its run was cut is run to the horizon before it is
-// answered, and that the search goes on below if it fails there.
+// Ensure that a rate whose run was cut is run to the horizon before it becomes the answer, and that the search
+// continues below it if it fails there.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate
@@ -243,7 +241,7 @@ func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	require.False(t, s.cut(low))
 }
 
-// Ensure that what has no capacity, or no bound, ends and is said.
+// Ensure that the search ends with an error or a capacity of 0 if there is no capacity.
 func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	_, c, err := searched(t, scenario.Scenario{}, "tpot<20ms")
 	require.NoError(t, err)
@@ -274,8 +272,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a trace keeps its shape, that its rate is that of what is taken, and that requests keep their hashes,
-// which the source writes over.
+// Ensure that a trace keeps its shape at any rate, that its own rate is that of the requests that are taken, and that
+// requests keep their hashes.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"
@@ -301,7 +299,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 	}
 }
 
-// Ensure that a plan's rate does not count the requests that are left out.
+// Ensure that the rate of a plan does not include requests that are left out.
 func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
 	_, l := load(t, scenario.Scenario{Server: sim.Server{MaxModelLen: 400}}, 2)
 	require.InDelta(t, 0.47, l.LeftOut, 0.05)
@@ -318,7 +316,7 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	require.Equal(t, "-1", string(text))
 }
 
-// Ensure that a search begins at the same rate whatever other searches have drawn by then.
+// Ensure that a search begins at the same rate however many requests other searches have drawn.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Seed: 3}}, 1)
 	prompt, output := l.Means()

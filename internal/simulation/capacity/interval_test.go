@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A process is values that depend on each other, whose true mean and quantiles are known.
+// A process is a sequence of dependent values whose true mean and quantiles are known.
 type process struct {
 	name string
 	fill func(rng *rand.Rand, values []float64)
@@ -19,8 +19,7 @@ type process struct {
 	at   func(level float64) float64 // quantile
 }
 
-// waits returns the waiting times of an M/M/1 queue with services of 1 s on average, from
-// steady state on (Lindley's recursion).
+// waits returns the waiting times of an M/M/1 queue with a mean service of 1 s in steady state (Lindley's recursion).
 func waits(load float64) process {
 	return process{
 		name: fmt.Sprintf("M/M/1 at load %v", load),
@@ -39,8 +38,7 @@ func waits(load float64) process {
 	}
 }
 
-// lognormal returns exponentials of normal values, each of which has a correlation with the one
-// before.
+// lognormal returns log-normal values, each correlated with the one before.
 func lognormal(correlation float64) process {
 	return process{
 		name: fmt.Sprintf("lognormal, correlation %v", correlation),
@@ -56,17 +54,17 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage is of intervals of one level, in parts of all runs.
+// A coverage counts intervals of one level as fractions of all runs.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough
 	missed float64 // are not, and do not contain it
 }
 
-// levels are a mean and quantiles.
+// levels has the mean and some quantiles.
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover counts intervals of n values in as many runs, for each of levels.
+// cover returns the coverage of intervals of n values for each of levels.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))
@@ -95,11 +93,10 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of all runs: of independent
-// values, of latencies that depend on their neighbours, and of a queue, with as many
-// requests as come in an hour at 1 and at 5 requests/s. Where these are too few, as for the
-// 99th percentile at a high load, intervals are called rough, and in 5 % of the runs at
-// most is there one that is not and misses (8 % here: two standard deviations of 200 runs).
+// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and dependent values, with as
+// many as come in an hour at 1 and at 5 requests/s. If these are too few, as for the 99th percentile at a high load,
+// most intervals are called rough, and at most 5 % of the runs have one that is not rough and misses (8 % here: two
+// standard deviations of 200 runs).
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -135,7 +132,7 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	}
 }
 
-// Ensure that intervals of independent values are at most twice as wide as they have to be.
+// Ensure that intervals of independent values are at most twice as wide as necessary.
 func TestIntervalsAreNotTooWide(t *testing.T) {
 	const n, runs = 3600, 20
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -159,9 +156,8 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, math.IsInf(e.High, 1))
 }
 
-// Ensure that batches whose means follow each other say less: of the same means, in turn up
-// and down, or ten up and then ten down, the variance of the mean is (1 + 0.8)/(1 - 0.8)
-// times as large, where 0.8 is the largest dependence that is counted.
+// Ensure that a correlation of consecutive batches raises the variance of the mean: by (1 + 0.8)/(1 - 0.8) if the first
+// ten means are high and the others low, where 0.8 is the largest correlation that counts, and not if they alternate.
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
 	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)
@@ -174,8 +170,7 @@ func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	require.InEpsilon(t, 9*independent, batchVariance(apart, 0, batches), 1e-9)
 }
 
-// Ensure that an interval is rough where fewer than five values are beyond the quantile, and
-// is not where there are many more.
+// Ensure that an interval is rough if fewer than five values are beyond the quantile, and not if there are many more.
 func TestAQuantileWithFewValuesBeyondItIsRough(t *testing.T) {
 	for _, c := range []struct {
 		name  string

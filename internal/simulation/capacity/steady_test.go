@@ -37,10 +37,10 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	return c, err
 }
 
-// lasting returns the seconds for which rates have to last: an hour in make test-long.
+// lasting returns the seconds for which rates must last: an hour in make test-long.
 func lasting() int { return level.Pick(1800, 3600) }
 
-// servers and objectives of TestAPlanLastsForAnHour; the first of each are for make test.
+// planned and objectives are those of TestAPlanLastsForAnHour; make test uses the first of each.
 var (
 	planned = []struct {
 		name    string
@@ -61,15 +61,13 @@ var (
 	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
 )
 
-// plannedMemory is the part of the GPUs' memory in the table of simulation/README.md.
+// plannedMemory is the memory utilization of the planned servers.
 const plannedMemory = 0.95
 
-// Ensure that what a plan promises lasts: a run of an hour (in make test of half an hour) holds the objective
-// under seeds that the plan has not seen, all but at most one of five, and at 1.1
-// times what lasts under most seeds it fails under most of them. Where an objective hardly
-// changes with the rate, seeds differ by more than that: 1.1 times the answer, which holds
-// under all seeds of the plan, is logged. The rate that 300 requests sustain is of no
-// use: they have come before the first one is answered.
+// Ensure that a planned rate lasts: runs of an hour (half an hour in make test) hold the objective under seeds that the
+// plan has not seen, except at most one of five, and fail under most of them at 1.1 times the rate that lasts under
+// most seeds of the plan. If an objective hardly changes with the rate, seeds differ by more than that, so 1.1 times
+// the answer, which holds under all seeds of the plan, is logged only.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -106,16 +104,16 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// outcome is under how many of five seeds an objective was held. Seeds that cannot change
-// what is asked are not run.
+// An outcome counts the seeds, of five, under which an objective held and failed. Seeds that cannot change the result
+// of a test are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that no plan has seen, until as many as
-// are enough held or failed, or one of the two no longer can.
+// hours runs a rate for an hour under five seeds that no plan has seen, until enough held or failed, or neither is
+// possible any more.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -132,9 +130,7 @@ func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enoug
 	return o
 }
 
-// hourHolds reports whether a run as llmsim run makes it holds the objective, whose values are
-// exact here where the program's quantiles are within 1 %. It counts on memory if it can,
-// which changes nothing.
+// hourHolds reports whether a run like that of llmsim run holds the objective, with exact quantiles.
 func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	held, err := runHour(t, s, objective, true)
 	if errors.Is(err, sim.ErrAmple) {
@@ -144,7 +140,7 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour ends a run early where too many requests are above a limit for it to hold.
+// runHour runs until the end, or until too many requests are above a limit for the objective to hold.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -159,7 +155,7 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Of each objective what is above the limit: requests, or, of a mean, seconds.
+	// For each objective: the number of requests above the limit, or, for a mean, the sum of seconds.
 	above, most := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
 		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {
@@ -190,7 +186,7 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	return true, err
 }
 
-// latencyOf returns one of an answer, in s.
+// latencyOf returns a latency of an answer in s.
 func latencyOf(d sim.Departure, m Metric) float64 {
 	switch m {
 	case Normalized:
@@ -203,8 +199,7 @@ func latencyOf(d sim.Departure, m Metric) float64 {
 	return d.Done - d.Arrival
 }
 
-// Ensure that a trace of 4 rows is refused with what is missing, where it used to
-// sustain millions of requests a second.
+// Ensure that a trace that is too short is refused with the number of rows that it needs.
 func TestAShortTraceIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "four.csv")
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
@@ -217,8 +212,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace with as many rows as a refusal asks for is not refused for the same, and that
-// what a rate takes beyond that is said with the rate.
+// Ensure that a trace with the number of rows in a refusal has enough after the warm-up, and that the next refusal says
+// what a rate needs beyond that.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		text := "arrival,prompt,output\n"
@@ -235,7 +230,7 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
 }
 
-// Ensure that a trace with as many rows as a refusal names at most is long enough.
+// Ensure that a trace with the greatest number of rows in a refusal is long enough.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
@@ -248,7 +243,7 @@ func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Ensure that an objective without any value does not hold.
+// Ensure that an objective without a value does not hold.
 func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 600, ",100,1\n")},
 		Machine: scenario.Machine{Setup: line(t)}}
@@ -260,7 +255,7 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	_, err := promised(t, s, slo(t, "ttft<1s"))
 	require.NotErrorIs(t, err, ErrLoad)
 
-	// Of 600 answers 60 have two tokens: too few for a 99th percentile.
+	// Of 600 answers 60 have two tokens, too few for a 99th percentile.
 	text := "arrival,prompt,output\n"
 	for i := range 600 {
 		text += fmt.Sprintf("%d,100,%d\n", i, 1+(i%10)/9)
@@ -272,7 +267,7 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	require.ErrorContains(t, err, "have answers of more than one token; it takes 368 of these")
 }
 
-// Ensure that all rows of a trace are taken, not the first 2,000.
+// Ensure that all rows of a trace are used, not only the first 2,000.
 func TestAllOfATraceIsTaken(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 3000, ",16,20\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 2}}
@@ -282,7 +277,7 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 	require.InEpsilon(t, 10, c.Rate, 0.03, "20 iterations of 10 ms, two at a time")
 }
 
-// Ensure that a queue that grows is found, and one that wanders is not.
+// Ensure that trend is significant for a queue that grows, and not for one that varies.
 func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
 	require.Greater(t, up, 3.0)
@@ -292,7 +287,7 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	require.Zero(t, few)
 }
 
-// Ensure that a run has as many requests as it needs, however few come by chance.
+// Ensure that a run has enough requests, even if few arrive by chance.
 func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	for seed := range uint64(20) {
 		s := one(t, scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Seed: seed}}, "ttft<1s@p99")
@@ -303,8 +298,7 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	}
 }
 
-// Ensure that requests of a workload, of which there are as many as it takes, are never too
-// few, also at rates near which answers begin to take longer.
+// Ensure that a workload never has too few requests, also at rates near which answers begin to take longer.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")
@@ -316,7 +310,7 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	}
 }
 
-// Ensure that a rate lasts under nearly all seeds if one of 16 fails that is none of the search's.
+// Ensure that one seed in 16 may fail, unless it is one of the search.
 func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -340,8 +334,8 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that a seed which held at a higher rate, but does not at the answer, brings the answer
-// down to where all runs that are reported hold.
+// Ensure that the answer is a rate at which all reported runs hold, even if a seed that held at a higher rate fails
+// there.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
@@ -364,7 +358,7 @@ func TestWhatIsReportedHolds(t *testing.T) {
 	require.ErrorIs(t, err, ErrShort)
 }
 
-// Ensure that a wait which is over before it begins takes no turn.
+// Ensure that Take fails if the context is done, although there is a place.
 func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -375,8 +369,8 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Ensure that a run at a rate a little above what is served ends when that is clear: it would be
-// lengthened for 20 hours, because the time of an answer grows with the queue.
+// Ensure that a run slightly above the sustained rate ends early. Otherwise it would be extended to 20 hours, because
+// answers take longer as the queue grows.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
 		"tpot<1s")

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// small has a figure for each kind of data and each thing that can be cut.
+// small returns a figure for each kind of data and each way to cut it.
 func small() []Figure {
 	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }
 	lines := Lines{
@@ -73,7 +73,7 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
 }
 
-// Ensure that a picture that is shown alone says what it is of, and how far it is to be believed.
+// Ensure that a picture has its title, its kind and its runs, so that it can be shown alone.
 func TestAPictureSaysWhatItShows(t *testing.T) {
 	for _, f := range small() {
 		svg := texts(t, drawn(t, f))
@@ -88,7 +88,7 @@ func TestAPictureSaysWhatItShows(t *testing.T) {
 	}
 }
 
-// texts returns the visible texts, in their order.
+// texts returns the visible texts of an SVG in order.
 func texts(t *testing.T, svg string) string {
 	t.Helper()
 	var all []string
@@ -145,7 +145,7 @@ func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that a text which XML cannot have, as in the name of a file, does not make a picture that cannot be read.
+// Ensure that characters that XML cannot have are replaced.
 func TestUnprintableTextsAreReplaced(t *testing.T) {
 	f := small()[1]
 	f.Title = "a\x00b\xffc"
@@ -201,7 +201,7 @@ func TestTheCSVHasEveryNumberDrawn(t *testing.T) {
 	require.Equal(t, []string{`a "quoted", title`, "low", "both", "40", "1", "4", "45", ""}, records[1])
 }
 
-// Ensure that a name that is Fixed looks the same in every figure, and like no other series of it.
+// Ensure that a Fixed name looks the same in every figure, and different from other series.
 func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 	figure := func(names ...string) Figure {
 		var l Lines
@@ -284,7 +284,7 @@ func ends(rows []row) (least, most float64) {
 	return least, most
 }
 
-// Whatever is valid can be drawn, all of it within the picture's numbers.
+// Ensure that every valid figure can be drawn.
 func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := rapid.Bool().Draw(t, "log")
@@ -344,7 +344,7 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	})
 }
 
-// Ensure that the spread is that of a sample, and none is made of rounding.
+// Ensure that the standard deviation is that of a sample, and 0 if values differ by rounding only.
 func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))
@@ -362,7 +362,7 @@ func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)
 }
 
-// Ensure that what is compared with a measurement is not called the paper's.
+// Ensure that a table names the reference of a comparison that is not with the paper.
 func TestATableNamesWhatItComparesWith(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, WriteTable(&b,

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// A Check is one comparison with the paper. Its texts are the caller's, with
-// units; what does not apply is empty.
+// A Check is a comparison with the paper. The texts have units; those that do not apply are empty.
 type Check struct {
 	Item       string // "Fig. 13, ShareGPT, vLLM"
 	Paper      string
@@ -17,7 +16,7 @@ type Check struct {
 	Tolerance  string
 	OK         bool
 	Kind       Kind
-	Reference  string // what Paper is where it is not the paper's: "measured"
+	Reference  string // of the value in Paper, if it is not the paper's: "measured"
 }
 
 // Result returns "ok" or "MISS".
@@ -33,13 +32,13 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// WriteTable writes the checks, two lines each, and how many are within their tolerance.
+// WriteTable writes the checks in two lines each, and how many of each kind are within their tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
 	var b strings.Builder
 	for _, c := range checks {
 		fmt.Fprintf(&b, "%-5s  %s (%s)\n", c.Result(), c.Item, c.Kind)
 		tolerance := "tolerance"
-		if c.Kind == KnownMiss { // its bounds are wide; the text says why
+		if c.Kind == KnownMiss { // Tolerance has the cause
 			tolerance = "cause:"
 		}
 		var texts []string
@@ -58,8 +57,8 @@ func WriteTable(w io.Writer, checks []Check) error {
 	return err
 }
 
-// counts returns how many checks of each kind are within their tolerance. Checks that were explained
-// afterwards, and known misses, are not counted as passes.
+// counts returns a line for each kind: how many checks are within their tolerance. Explained checks and known misses do
+// not count as passes.
 func counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {

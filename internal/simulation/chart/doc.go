@@ -1,10 +1,9 @@
-// Package chart draws the figures of the simulator: lines, grouped bars and
-// stacked bars, ours beside the paper's. A figure becomes an SVG, a PNG of twice
-// the size and a CSV of every number drawn; all of them together become a page.
+// Package chart draws the figures of the simulator with gonum/plot: lines, grouped bars and stacked bars, beside the
+// paper's values. A figure becomes an SVG, a PNG of twice the size and a CSV of every number drawn; a page has all
+// figures.
 //
-// gonum/plot draws them. A picture shows its title, its kind and its seeds; its note is on the page. Lines differ in
-// dashes and markers, and values beyond an axis are cut. The same figures give the same bytes.
+// A picture has its title, its kind and its runs; its note is on the page. Lines differ in dashes and markers. Values
+// beyond an axis are cut. Equal figures give equal bytes.
 //
-// This package does not know what the numbers mean: outside the tests it names no
-// experiment and no system of the paper.
+// The package does not depend on what the numbers mean: it names no experiment and no system.
 package chart

@@ -26,13 +26,13 @@ const (
 	lineHeight   = 18
 )
 
-// A picture is a figure that is drawn: its title, the legend, the panels, and a line on what the numbers are.
+// A picture is a figure with its title, legend and panels, and a line about its runs.
 type picture struct {
 	Figure
 	legend plot.Legend
-	named  []string // in the legend
+	named  []string // names in the legend
 	plots  [][]*plot.Plot
-	width  vg.Length // of a panel's data, about
+	width  vg.Length // of the data of a panel, approximate
 	height vg.Length
 }
 
@@ -57,7 +57,7 @@ func newPicture(f Figure) *picture {
 
 func (p *picture) legendHeight() vg.Length { return p.legend.Rectangle(draw.Canvas{}).Size().Y }
 
-// newPlot draws a panel.
+// newPlot returns the plot of a panel.
 func (p *picture) newPlot(panel Panel) *plot.Plot {
 	f := &frame{Plot: plot.New(), picture: p, panel: panel}
 	f.Title.Text, f.X.Label.Text, f.Y.Label.Text = panel.Title, panel.X, panel.Y.Title
@@ -107,7 +107,7 @@ func (p *picture) drawOn(to vg.CanvasSizer) {
 	}
 }
 
-// svg and png return the picture, the latter at two pixels for each point.
+// svg returns the picture as SVG, and png as PNG with two pixels for each point.
 func (p *picture) svg() ([]byte, error) {
 	c := vgsvg.New(pictureWidth, p.height)
 	p.drawOn(c)
@@ -124,7 +124,7 @@ func (p *picture) png() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// words describes the figure for readers who cannot see it. The numbers are in the table below the figure.
+// words describes the figure for readers who cannot see it. Its CSV has the numbers.
 func (f Figure) words() string {
 	var b strings.Builder
 	for _, p := range f.Panels {
@@ -141,7 +141,7 @@ type frame struct {
 	*plot.Plot
 	*picture
 	panel Panel
-	least float64 // number that a logarithmic axis shows
+	least float64 // least number of the panel, for a logarithmic axis
 }
 
 // least returns the least number of a panel.
@@ -156,8 +156,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns which of gonum/plot's colours, dashes and markers a name has: the same in all panels of a figure, and
-// that of a Fixed name the same in all figures.
+// look returns the number of the colour, dashes and marker of a name. It is the same in all panels of a figure, and for
+// a Fixed name in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -170,7 +170,7 @@ func colour(look int) color.Color {
 	return all[look%len(all)]
 }
 
-// explain adds a name to the legend, once.
+// explain adds a name to the legend, unless the legend has it.
 func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	if !slices.Contains(p.named, name) {
 		p.named = append(p.named, name)
@@ -228,10 +228,10 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 	f.explain(paperName, rings, between)
 }
 
-// barShare is the part of a group that bars fill.
+// barShare is the fraction of a group's width that bars fill.
 const barShare = 0.8
 
-// draw adds the bars of each group, the paper's beside ours. A group is 1 wide on the x axis.
+// draw adds the bars of each group and the paper's beside them. A group is 1 wide on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0
@@ -274,7 +274,8 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// setGroups names the groups of bars or columns, at 0, 1, ... on the x axis, vertically if they are too long.
+// setGroups labels the groups of bars or columns at 0, 1, ... on the x axis. The labels are vertical if they are too
+// long.
 func (f *frame) setGroups(names []string) {
 	f.NominalX(names...)
 	f.Y.Padding = 5 // NominalX leaves room for the half of a name
@@ -285,7 +286,7 @@ func (f *frame) setGroups(names []string) {
 	}
 }
 
-// addBar adds a bar around a place of the x axis, on top of another one or, if that is nil, from the axis on.
+// addBar adds a bar around x, on top of another one or, if on is nil, from the axis upwards.
 func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}
@@ -301,7 +302,7 @@ func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.B
 	return bar
 }
 
-// draw adds our column of each group and the paper's beside it.
+// draw adds the column of each group and the paper's beside it.
 func (s Stacks) draw(f *frame) {
 	var names []string
 	for _, c := range s.Columns {

@@ -15,9 +15,9 @@ type Figure struct {
 	// Fixed has names of series and bars. All figures with the same Fixed show a name with the same colour and marker.
 	Fixed []string
 
-	Reference string // what it is compared with if not the paper, as Check.Reference
+	Reference string // see Check.Reference
 
-	Note  string // what a reader must know: spread, known misses; may be empty
+	Note  string // may be empty
 	Seeds string // "seeds 1-8, 3,600 s"
 }
 
@@ -28,7 +28,7 @@ const (
 	Predicted  Kind = "predicted"  // nothing was fitted to the compared values
 	Calibrated Kind = "calibrated" // a constant was fitted to the compared values
 	OrderOnly  Kind = "order only" // only which value is larger counts
-	Explained  Kind = "explained"  // chosen after the comparison was known: shows a cause, is no evidence
+	Explained  Kind = "explained"  // chosen after the comparison was known
 	KnownMiss  Kind = "known miss" // outside the tolerance, with its cause
 	Simulated  Kind = "simulated"  // not compared with anything
 	Measured   Kind = "measured"   // on one machine, which the note names
@@ -49,7 +49,7 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning is Meaning, of what is compared with the paper or, by name, with something else.
+// meaning returns Meaning for a comparison with another reference than the paper.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
@@ -66,7 +66,7 @@ type Panel struct {
 	Data  Data // Lines, Bars or Stacks
 }
 
-// A YAxis starts at 0, at what is negative, or, if Log, below the least value.
+// A YAxis begins at 0, at the least negative value, or, if Log, at a power of ten below the least value.
 type YAxis struct {
 	Title string // with its unit
 	Log   bool
@@ -83,7 +83,7 @@ type Data interface {
 	draw(*frame)
 }
 
-// A Value is a measured number and the paper's.
+// A Value is a number and the paper's.
 type Value struct {
 	Mean  float64
 	SD    float64 // standard deviation over the seeds
@@ -91,7 +91,7 @@ type Value struct {
 	Paper *Range  // nil if the paper prints none
 }
 
-// Average returns the mean and the standard deviation of the seeds' values.
+// Average returns the mean and the standard deviation of values, one for each seed.
 func Average(values []float64) Value {
 	n := float64(len(values))
 	if n == 0 {
@@ -138,7 +138,7 @@ type Point struct {
 	Value
 }
 
-// Bars are groups of bars side by side.
+// Bars are groups of bars.
 type Bars struct {
 	Groups []string // along the x axis
 	Series []Series // one bar in each group
@@ -156,7 +156,7 @@ type Stacks struct {
 	Columns []Column
 }
 
-// A Column has a value for each part. Its parts are not negative.
+// A Column has a value for each part, not negative.
 type Column struct {
 	Name  string
 	Parts []Value

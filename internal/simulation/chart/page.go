@@ -22,7 +22,7 @@ var pageLayout = template.Must(template.New("index.html").Funcs(template.FuncMap
 	"kinds":  kinds,
 }).ParseFS(pageFiles, "index.html"))
 
-// A Page is what index.html shows, from the top.
+// A Page is the contents of index.html, from the top.
 type Page struct {
 	Title   string // "Figures of the simulator" if empty
 	Answer  string // one or two sentences; may be empty
@@ -40,7 +40,7 @@ type shownFigure struct {
 	Picture template.HTML
 }
 
-// Words describe the picture for readers who cannot see it.
+// Words describes the picture for readers who cannot see it.
 func (f shownFigure) Words() string { return f.words() }
 
 // kinds returns the kinds that a page has to explain.

@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// ErrFigure is wrapped when a figure cannot be drawn. Nothing has been written then.
+// ErrFigure is wrapped when a figure cannot be drawn.
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
-// Numbers of other sizes cannot be on an axis.
+// These limit the numbers on an axis.
 const (
 	mostSize  = 1e12
 	leastSize = 1e-12
 )
 
-// valid returns an error for a number that an axis cannot show, and where there is none to show.
+// valid returns an error if the figure has no panels or a number that an axis cannot show.
 func (f Figure) valid() error {
 	err := errors.New("there are no panels")
 	for _, p := range f.Panels {

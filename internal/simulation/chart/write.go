@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Write is Page.Write for figures and checks alone.
+// Write writes a page of figures and checks. See Page.Write.
 func Write(dir string, figures []Figure, checks ...Check) error {
 	return Page{Figures: figures, Checks: checks}.Write(dir)
 }
@@ -41,7 +41,7 @@ type file struct {
 	data []byte
 }
 
-// render makes all files, the page last.
+// render returns all files, the page last.
 func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
@@ -61,7 +61,7 @@ func (p Page) render() ([]file, error) {
 	return append(files, file{"index.html", page}), nil
 }
 
-// render makes the files of a figure, the SVG first.
+// render returns the files of the figure, the SVG first.
 func (f Figure) render() ([]file, error) {
 	if err := f.valid(); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 		}
 		f := engineOn(t, gpu)
 		t.Log(f)
-		require.True(t, f.HeldOut.Enough())
+		require.True(t, f.HeldOut.Points >= LeastPoints)
 		require.LessOrEqual(t, f.HeldOut.Median, 0.15, gpu)
 		require.LessOrEqual(t, f.HeldOut.Worst, 0.35, gpu)
 		least, _ := errorsWith(t, fitted, f.Engine)
@@ -43,7 +43,7 @@ func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	}
 }
 
-// fitEngine writes vllm.json. What is known of other GPUs stays.
+// fitEngine writes vllm.json. The constants of other GPUs stay.
 func fitEngine(t *testing.T) {
 	f := openVLLM()
 	fitted := fitPoints(t, fittedHalves())
@@ -56,7 +56,7 @@ func fitEngine(t *testing.T) {
 	require.NoError(t, os.WriteFile("vllm.json", append(text, '\n'), 0o644))
 }
 
-// withoutEach returns how far off the points of each GPU are if the constants are fitted without it.
+// withoutEach returns the errors of the points of each GPU with constants that are fitted to the other GPUs.
 func withoutEach(t *testing.T) map[string]Fit {
 	all := map[string]Fit{}
 	for _, gpu := range MeasuredGPUs() {
@@ -68,7 +68,7 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the errors that are stated of GPUs without points are those of leaving each GPU out, and in the README.
+// Ensure that the stated errors of GPUs without points are those of leaving each GPU out, and that the README has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))
@@ -87,7 +87,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 }
 
-// Ensure that the product has the points that were held out, with what its constants predict; -update writes them.
+// Ensure that held-out.json has the points that were held out and their predictions; -update writes it.
 func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	var text bytes.Buffer
 	for _, gpu := range MeasuredGPUs() {
@@ -121,7 +121,7 @@ func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	require.True(t, string(want) == text.String(), "the constants or the points have changed: run this test with -update")
 }
 
-// heldOutOn returns what the product has of a GPU.
+// heldOutOn returns the entry of a GPU in held-out.json.
 func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	fitted, heldOut := halves(gpu)
 	all := gpuPoints{GPU: gpu, Points: len(fitted) + len(heldOut)}
@@ -140,7 +140,7 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that a GPU without constants is refused, and that what the engine is fitted to stands in every answer.
+// Ensure that a GPU without constants is refused, and that every answer says what the engine was fitted to.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit finds the constants of all GPUs at once. A constant is what all of them have, changed by how the GPU
-// (with its host) differs, as logarithms, or as log odds where it is a part of a peak. The least is sought of the sum of
-// squares of the logarithms of predicted over published, more where they are large (worstWeight), and of these
-// differences, times what they are pulled by.
+// An engineFit finds the constants of all GPUs at once. Each constant is a common one and a difference for the GPU and
+// its host, both as logarithms, or as log odds for fractions of a peak. The fit minimizes the squared logarithms of
+// predicted over published times, in which large errors count more (worstWeight), plus the squared differences
+// multiplied by their pull.
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -21,11 +21,11 @@ type engineFit struct {
 	x      []float64
 }
 
-// worstWeight: an error of a factor e counts as one and this many.
+// worstWeight is how many times more an error of a factor e counts than its square.
 const worstWeight = 10
 
-// start returns where the fit begins. FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023,
-// Fig. 4).
+// start returns the constants at which the fit begins. FlashAttention-2 computes prompts at half of an A100's peak and
+// more (Dao, 2023, Fig. 4).
 func start() Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
@@ -52,7 +52,7 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows of a GPU: what all have, and the GPU.
+// rows returns the rows of x that are added for a GPU: the common one and its own.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 // on returns the engine on a GPU.
@@ -65,7 +65,7 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the first engine of the fit with the constants x.
+// engine returns the engine whose constants are those of the start changed by some rows of x.
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -78,7 +78,7 @@ func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	return e
 }
 
-// off returns how far a prediction is off, weighted.
+// off returns the weighted error of a prediction.
 func (f *engineFit) off(i int, e hosted) float64 {
 	s, p := f.setups[i], f.points[i]
 	s.Engine = e.engine()
@@ -98,7 +98,7 @@ func (f *engineFit) sum(x []float64) float64 {
 	return sum
 }
 
-// pull of an element of x.
+// pull returns the weight of the square of an element of x.
 func (f *engineFit) pull(i int) float64 {
 	if i < len(parts) {
 		return pullToStart
@@ -106,7 +106,7 @@ func (f *engineFit) pull(i int) float64 {
 	return parts[i%len(parts)].pull
 }
 
-// fit runs Levenberg and Marquardt's method, from x.
+// fit runs the method of Levenberg and Marquardt from x.
 func (f *engineFit) fit(x []float64, most int) []float64 {
 	x = slices.Clone(x)
 	least, damping := f.sum(x), 1e-3
@@ -132,8 +132,8 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal returns the products of all slopes with each other (below the diagonal) and with what
-// is off. A point has the same slope in each of its rows.
+// normal returns the normal equations: the products of slopes with each other, below the diagonal, and with the errors.
+// A point has the same slope in each of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))
@@ -156,7 +156,7 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 	return squares, slopes
 }
 
-// add adds what a point with these slopes, in each of its rows, has a share in.
+// add adds the products of the slopes of a point.
 func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
 	n := len(slope)
 	var at []int // of x, with a slope
@@ -177,7 +177,7 @@ func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]f
 	}
 }
 
-// solve uses Cholesky's method, with the diagonal made larger by a part.
+// solve solves the equations by Cholesky's method, after the diagonal was multiplied by 1 + damping.
 func solve(squares [][]float64, right []float64, damping float64) []float64 {
 	n := len(right)
 	lower, y := make([][]float64, n), slices.Clone(right)

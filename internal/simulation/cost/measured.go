@@ -57,11 +57,8 @@ func (r *Range) doubts() (all []string) {
 	return all
 }
 
-// leastPoints is the least number of points for which errors on other points are stated.
-const leastPoints = 8
-
-// Enough reports whether there are enough points to state errors on other points.
-func (f Fit) Enough() bool { return f.Points >= leastPoints }
+// LeastPoints is the least number of points for which errors on other points are stated.
+const LeastPoints = 8
 
 func (f Fit) String() string {
 	text := f.errors()
@@ -72,8 +69,8 @@ func (f Fit) String() string {
 }
 
 func (f Fit) errors() string {
-	if f.Points < leastPoints {
-		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, leastPoints)
+	if f.Points < LeastPoints {
+		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, LeastPoints)
 	}
 	points := fmt.Sprintf("%d points", f.Points)
 	if f.Measured > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A publishedPool is how many tokens of keys and values vLLM V1 stated that it had room for.
+// A publishedPool is a number of tokens of keys and values that vLLM V1 reported.
 type publishedPool struct {
 	Publisher   string  `json:"publisher"`
 	Version     string  `json:"version"`
@@ -70,7 +70,7 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return fitted, heldOut
 }
 
-// Ensure that the pool of vLLM V1 is as large as its logs state, also where nothing was fitted to them, and that
+// Ensure that the computed pools of vLLM V1 are near those in its logs, also in the half that was not fitted, and that
 // memory.csv has both; -update writes it.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"

@@ -73,8 +73,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head tied to the embedding is read like any other, and that a
-// third matrix counts.
+// Ensure that a head that is tied to the embedding is read like any other, and that a third matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
@@ -123,9 +122,8 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that blocks move over the host's link, each run with a copy for keys
-// and one for values of each layer; that a copy on the GPU reads and writes; and
-// that a block's size counts.
+// Ensure that blocks move over the host's link, with a copy for the keys and one for the values of each layer, that a
+// copy on the GPU reads and writes, and that the block size counts.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
@@ -145,8 +143,7 @@ func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	require.InEpsilon(t, m.Seconds(alone), s.model(t, 16).Seconds(alone), 1e-12, "a calibrated line moves blocks alike")
 }
 
-// Ensure that workers share weights, heads and blocks, and add up their parts of
-// each token twice in each layer.
+// Ensure that workers share weights, heads and blocks, and add their parts of each token twice in each layer.
 func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	alone, two := tiny(1).model(t, 16), tiny(2).model(t, 16)
 	latency := 2 * 2 * 10e-6
@@ -167,7 +164,7 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers that send through the CPU's memory share what two have each.
+// Ensure that four workers that transfer through the CPU's memory share the link that two have alone.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)
@@ -178,7 +175,7 @@ func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
-// Ensure that weights are read at the rate of the memory or of all multiprocessors, the smaller.
+// Ensure that weights are read at the rate of the memory or of all multiprocessors, whichever is smaller.
 func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	weights := func(processors, rate float64) float64 {
 		s := tiny(1)
@@ -192,15 +189,15 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that keys and values are read again for a part of the query heads that share them.
+// Ensure that keys and values are read again for a fraction of the query heads that share them.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5
 	require.InEpsilon(t, 1e-9*256*1.5, s.model(t, 16).context, 1e-12)
 }
 
-// Ensure that workers beyond the KV heads keep copies: each still has one head's
-// keys and values, and their matrices.
+// Ensure that workers beyond the KV heads have copies: each still has the keys and values of one head, and their
+// matrices.
 func TestMoreWorkersThanKVHeads(t *testing.T) {
 	four, eight := tiny(4).model(t, 16), tiny(8).model(t, 16)
 	require.Equal(t, four.context, eight.context)
@@ -209,7 +206,7 @@ func TestMoreWorkersThanKVHeads(t *testing.T) {
 	require.InEpsilon(t, 2e-9*2*(2*100*64/8+2*100*32/4+2*100*256/8)+2e-9*tinyHead/8, eight.weights, 1e-12)
 }
 
-// Ensure that more of anything never takes less time, and time is a number.
+// Ensure that more work never takes less time, and that times are numbers.
 func TestMoreTakesLonger(t *testing.T) {
 	var models []*Model
 	for _, name := range Setups() {
@@ -232,8 +229,7 @@ func TestMoreTakesLonger(t *testing.T) {
 	})
 }
 
-// Ensure that the line for humans names the model, the GPUs and the form, and
-// is one.
+// Ensure that the description names the model, the GPUs and the source of the times in one line.
 func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	m := open(t, "paper-opt-13b", 16)
 	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line", m.Describe())
@@ -245,7 +241,7 @@ func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	require.NotContains(t, m.Describe()+m.Constants(), "\n")
 }
 
-// Ensure that asking costs the heap nothing: it happens in every iteration.
+// Ensure that Seconds, which is called for every iteration, does not allocate.
 func TestSecondsAllocatesNothing(t *testing.T) {
 	m, w := open(t, "paper-opt-66b", 16), Work{Seqs: 30, Context: 15_000, Prompt: 161}
 	require.Zero(t, testing.AllocsPerRun(100, func() { w.Seqs += int(m.Seconds(w)) }))

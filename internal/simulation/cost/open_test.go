@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that everything built in opens under its own name, says where its
-// figures are from, and that each setup has a model and a pool.
+// Ensure that every built-in file opens under its own name and has a source, and that each setup has a model and a
+// pool.
 func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	for _, name := range LLMs() {
 		l := llm(t, name)
@@ -36,8 +36,8 @@ func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	}
 }
 
-// Ensure that the examples of README.md can be read, that the setup takes its
-// model and GPU from beside it, and that what it leaves out is the default.
+// Ensure that the examples of README.md can be read, that the setup takes its model and GPU from files beside it, and
+// that other fields have their defaults.
 func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	s := setup(t, filepath.Join("examples", "setup.json"))
 	l := llm(t, filepath.Join("examples", "model.json"))
@@ -97,7 +97,7 @@ func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	require.NotContains(t, unknownGPU.Error(), "Hugging Face")
 }
 
-// object is a file's fields, to be changed one at a time.
+// An object has the fields of a file, of which tests change one at a time.
 type object map[string]any
 
 func example(t *testing.T, name string) object {
@@ -119,8 +119,7 @@ func (o object) write(t *testing.T) string {
 func openLLM(path string) error { _, err := OpenLLM(path); return err }
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that each figure that is left out, zero, negative or absurd is refused
-// by its name, and so is a field that means nothing.
+// Ensure that a number that is left out, zero, negative or absurd is refused by its name, and so is an unknown field.
 func TestEveryFigureIsChecked(t *testing.T) {
 	optional := map[string]bool{"name": true, "source": true, "gated": true, "tied": true}
 	for kind, open := range map[string]func(string) error{"model": openLLM, "gpu": openGPU} {
@@ -148,7 +147,7 @@ func TestEveryFigureIsChecked(t *testing.T) {
 	}
 }
 
-// Ensure that the figures of a setup's own parts are checked as well.
+// Ensure that the numbers of a setup's own parts are checked as well.
 func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 	base := object{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}
 	with := func(part string, figures object) string {
@@ -187,8 +186,8 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "memory: utilization is 1.01")
 }
 
-// Ensure that heads that cannot be shared out are refused, and that those that
-// can are not: by groups, and by workers that have whole KV heads or copies.
+// Ensure that workers and heads are refused if the heads cannot be divided evenly: workers need whole KV heads or
+// copies of one.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
@@ -212,8 +211,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
-// Ensure that a number of parameters that the dimensions cannot have is refused:
-// billions written as 13, or a flag forgotten.
+// Ensure that a number of parameters that the dimensions cannot have is refused, such as billions written as 13.
 func TestParametersFitTheDimensions(t *testing.T) {
 	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){
@@ -229,8 +227,7 @@ func TestParametersFitTheDimensions(t *testing.T) {
 	require.NoError(t, l.check())
 }
 
-// Ensure that nothing after the object is overlooked, and that text which is no
-// object is refused.
+// Ensure that text after the object is refused, and text that is no object.
 func TestTextAfterTheObjectIsRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))
 	require.NoError(t, err)

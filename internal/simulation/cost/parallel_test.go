@@ -45,8 +45,8 @@ func llm(t testing.TB, name string) LLM {
 	return l
 }
 
-// Ensure that numbers change what they should: the bytes of weights and of keys and values,
-// and the rate of linear layers where they are computed in them.
+// Ensure that number formats change the bytes of weights and of keys and values, and the rate of linear layers that are
+// computed in them.
 func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	plain := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	base := timed(t, plain)
@@ -104,8 +104,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that stages share the layers: a token takes as long as before and the hops, what
-// grows with the batch is divided, and each GPU has room for more blocks.
+// Ensure that stages share the layers: a single token takes the same time plus the transfers, times that grow with the
+// batch are divided, and each GPU holds more blocks.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -133,8 +133,7 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "what one GPU has no room for")
 }
 
-// Ensure that a token reads its experts and no others, many tokens read all of them, and
-// all are in memory.
+// Ensure that a token reads only its experts, that many tokens read all of them, and that all are in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -160,8 +159,7 @@ func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that where experts are apart the fullest worker is waited for, the less the more
-// tokens there are.
+// Ensure that, with experts apart, all workers wait for the fullest one, and that this costs less with more tokens.
 func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	shared := timed(t, s)
@@ -187,7 +185,7 @@ func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	require.ErrorContains(t, err, "no mixture of experts")
 }
 
-// Ensure that blocks are swapped no faster than what they are swapped to.
+// Ensure that a slow disk limits the rate of swaps.
 func TestASlowDiskSlowsSwaps(t *testing.T) {
 	s := roofline(t, "opt-13b", "a100-40gb", 1)
 	toCPU := timed(t, s)

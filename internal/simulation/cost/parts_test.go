@@ -2,8 +2,7 @@ package cost
 
 import "math"
 
-// hosted is an engine whose times of the host take Host times as long. The factor is one of
-// the machine: its processor, and what else runs there.
+// hosted is an engine on a machine whose CPU takes Host times as long.
 type hosted struct {
 	Engine
 	Host float64
@@ -17,15 +16,15 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part is a constant that is fitted, and how hard those of a GPU are pulled to what all have. Chosen by leaving points
-// out (published/README.md).
+// A part is a constant that is fitted. The pull of a GPU's difference towards 0 was chosen by leaving points out
+// (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1
 	pull  float64
 }
 
-// pullToStart is for what all have; a start is chosen by hand.
+// pullToStart is the pull of the common constants towards the start, which was chosen by hand.
 const pullToStart = 1e-3
 
 var parts = []part{
@@ -44,7 +43,7 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.Seq }, false, 0.33},
 }
 
-// open returns a constant without bounds: the logarithm, or that of the odds.
+// open maps a constant to a number without bounds: its logarithm, or that of its odds.
 func (p part) open(v float64) float64 {
 	if p.peak {
 		v = min(max(v, 1e-3), 1-1e-3)

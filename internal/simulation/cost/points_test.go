@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A measurement is a published point with what it takes to predict it.
+// A measurement is a published point with all that its prediction needs.
 type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded is why a point is in neither half: a reason that was known without its error.
+	// Excluded is why a point is in neither half. The reason was known before the error of the point.
 	Excluded string `json:"excluded"`
 
 	// tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
@@ -59,9 +59,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points on a GPU in two halves without looking at their values: ordered by the SHA-256 of what they
-// are of, the first, the third and so on are fitted. As the GPU is in that text, a load is fitted on some GPUs and held
-// out on others.
+// halves divides the points on a GPU into two halves without using their values: in the order of the SHA-256 of their
+// digests, the first, the third and so on are fitted. The digest contains the GPU, so a load is fitted on some GPUs and
+// held out on others.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -98,7 +98,7 @@ func fittedHalves() (all []measurement) {
 	return all
 }
 
-// errorsWith returns the errors of predictions with an engine, and which point is farthest off.
+// errorsWith returns the errors of predictions with an engine, and the point with the largest.
 func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
 	var all []Published
 	for _, p := range points {
@@ -125,9 +125,9 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns how long the point takes with a model of times. Time is all but a line in the context, so the middle of an
-// answer stands for all of it; where answers differ, the batch is smaller on the average and its sequences are farther
-// on. Prompts are computed beside decodes.
+// on returns the time that a model predicts for the point. Time is nearly linear in the context, so an iteration in the
+// middle of an answer stands for all of them. If answers differ in length, the batch is smaller on average and its
+// sequences are longer. Prompts are computed beside decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
@@ -140,13 +140,13 @@ func (p measurement) on(m *Model) float64 {
 	return p.cycle(m)
 }
 
-// decodes returns sequences in the middle of their answers.
+// decodes returns the work of n sequences in the middle of their answers.
 func (p measurement) decodes(n float64) Work {
 	context := float64(p.Median) + float64(p.Output+p.Longest+2)/4
 	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
 }
 
-// computed returns the tokens of a prompt that are computed, and what they attend to.
+// computed returns the tokens of a prompt that are computed, and the number of tokens that they attend to.
 func (p measurement) computed() (tokens, pairs float64) {
 	prompt := float64(p.Median)
 	tokens = prompt
@@ -163,7 +163,7 @@ func (p measurement) with(w Work, prompts float64) Work {
 	return w
 }
 
-// prefill returns a prompt alone, until its first token.
+// prefill returns the time of a prompt alone until its first token.
 func (p measurement) prefill(m *Model) float64 {
 	tokens, _ := p.computed()
 	chunks := math.Ceil(tokens / float64(p.Budget))
@@ -171,8 +171,8 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch returns one whose prompts come at once: as many iterations as their tokens fill, in which
-// the first ones already decode, and one for each further token of an answer.
+// batch returns the time of a batch whose prompts come at once: the iterations that their tokens fill, in which the
+// first sequences already decode, and one for each further token of an answer.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
@@ -182,10 +182,9 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which each of the clients has one answer. They are at different places of
-// theirs, so an iteration has as many new prompts as chance makes it: none with the
-// probability e^-x, if there are x on the average. If the prompts of a cycle do not fit in the iterations that
-// answers take, there are more of these.
+// cycle returns the time in which each client gets one answer. The clients are at different places of their answers, so
+// the number of new prompts in an iteration is random: 0 with the probability e^-x if there are x on average. If the
+// prompts of a cycle do not fit in the iterations of its answers, there are more iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()

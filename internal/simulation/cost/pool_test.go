@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a token's keys and values take what they take (simulation/PAPER.md §1, §5):
-// grouped heads make Llama-3-8B's 128 KiB, not 512.
+// Ensure that a token's keys and values have the right number of bytes (simulation/PAPER.md §1, §5): with its grouped
+// heads, Llama-3-8B has 128 KiB, not 512.
 func TestKVBytesPerToken(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"opt-13b":      819_200,
@@ -41,8 +41,8 @@ func TestKVBytesPerToken(t *testing.T) {
 	require.Len(t, LLMs(), 21, "the models above")
 }
 
-// Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,
-// and table 1's for the others (simulation/PAPER.md §1).
+// Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B, and those of Table 1 for the others
+// (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -83,9 +83,8 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that what is taken from the GPU's memory is the weights, of which each
-// worker has its share and all that is not a matrix, activations, the workspace
-// and what is not to be used (the artifact's rule, simulation/PAPER.md §1).
+// Ensure that the used memory is the sum of the weights, of which each worker has its share of the matrices and all of
+// the rest, of the activations and of the workspace (the artifact's rule, simulation/PAPER.md §1).
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
@@ -113,8 +112,7 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	require.Zero(t, cpu)
 }
 
-// Ensure that workers beyond the KV heads do not make the pool larger than their
-// copies allow.
+// Ensure that workers beyond the KV heads do not make the pool larger than their copies allow.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
 	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
 	four := pool(t, s)
@@ -124,15 +122,15 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that the error for a model that does not fit states the missing bytes, and
-// with a number of workers that would do, of which none less would.
+// Ensure that the error for a model that does not fit has the missing bytes and the least number of workers that would
+// do.
 func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	s := roofline(t, "opt-66b", "a100-40gb", 1)
 	_, _, err := s.Pool(16)
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// Exactly the missing bytes more of memory, all of it used, and one block fits.
+	// With exactly the missing bytes more, all of which may be used, one block fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)
@@ -151,7 +149,7 @@ func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	gpu, _, err = s.Pool(16)
 	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
 
-	// On four, weights leave room for blocks, but not for a sequence this long.
+	// On four GPUs there is memory for blocks, but not for a sequence of this length.
 	s = roofline(t, "llama-3-70b", "a100-40gb", 1)
 	s.LLM.MaxLength = 40_000
 	_, _, err = s.Pool(16)

@@ -18,8 +18,8 @@ func spreadModel(t *testing.T, s *Spread) *Model {
 	return m
 }
 
-// Ensure that iterations take the times of the spread, each as often, those with prompts their own,
-// and the same ones in the same run.
+// Ensure that iterations take the times of the spread equally often, that those with prompts have their own, and that a
+// repeated run has the same times.
 func TestIterationsDifferByTheSpread(t *testing.T) {
 	m := spreadModel(t, &Spread{Decodes: []float64{0.5, 0.75, 1.75}, Prompts: []float64{0.25, 1.75}})
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestIterationsDifferByTheSpread(t *testing.T) {
 		"; nine of ten iterations take 0.50 to 1.75 times this without prompts, 0.25 to 1.75 times this with prompts")
 }
 
-// Runs are kept under the text of their model (capacity, sweep).
+// capacity and sweep keep runs under the text of their model.
 func TestModelsOfEqualSpreadsHaveEqualTexts(t *testing.T) {
 	text := func(factors ...float64) string { return fmt.Sprintf("%+v", *spreadModel(t, &Spread{Decodes: factors})) }
 	require.Equal(t, text(0.5, 1, 1, 1.5), text(0.5, 1, 1, 1.5))

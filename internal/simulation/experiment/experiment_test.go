@@ -47,7 +47,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 }
 
-// Ensure that the systems of a figure share the requests of a seed: the more systems, not the more memory.
+// Ensure that the systems of a figure share the requests of a seed, so that more systems do not need more memory.
 func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	allocated := func(systems int) float64 {
 		var before, after runtime.MemStats
@@ -60,7 +60,7 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	allocated(1) // what is read once
-	// Without sharing it is 2.99 times as much, with it 2.88. Allocated bytes do not depend on time, live bytes do.
+	// Without sharing the ratio is 2.99, with it 2.88. Allocated bytes do not depend on time, as live bytes do.
 	require.Less(t, allocated(6), 2.95*allocated(2))
 }
 

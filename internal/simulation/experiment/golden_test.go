@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
-// Ensure that the pictures of the READMEs are what the experiments give, and that their comparisons hold.
+// Ensure that the pictures in the READMEs are those of the experiments, and that their comparisons hold.
 func TestPicturesOfTheREADMEs(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {
@@ -26,7 +26,7 @@ func TestPicturesOfTheREADMEs(t *testing.T) {
 	require.Equal(t, "seeds 1 to 8, 900 s", waste.Seeds)
 	requirePicture(t, "served", "served.svg", 3*len(servedMetrics))
 
-	// Fewer seeds are taken if asked for, and other numbers come out.
+	// With other seeds the numbers differ.
 	r, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
 	require.NoError(t, err)
 	require.Equal(t, "seed 1, 900 s", r.Figures[0].Seeds)

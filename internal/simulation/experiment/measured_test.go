@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Ensure that what was measured is drawn as such, with the machine's name and the
-// paper's values beside it.
+// Ensure that a measured figure says so, names its machine, and has the paper's values beside it.
 func TestMeasuredFiguresNameTheirMachine(t *testing.T) {
 	report, err := Run(context.Background(), Options{Only: []string{"fig18a"}})
 	require.NoError(t, err)

@@ -15,7 +15,6 @@ import (
 type Kind struct {
 	Name   string // for results
 	Count  int
-	GPUs   int // of each
 	Server sim.Server
 	Cost   *cost.Model
 }

@@ -26,7 +26,7 @@ func model(t testing.TB, gpu string) (*cost.Model, sim.Server) {
 func replicas(t testing.TB, n int, gpu string) Kind {
 	t.Helper()
 	m, server := model(t, gpu)
-	return Kind{Name: gpu, Count: n, GPUs: 1, Server: server, Cost: m}
+	return Kind{Name: gpu, Count: n, Server: server, Cost: m}
 }
 
 // talks returns conversations with pauses.
@@ -57,7 +57,7 @@ func run(t testing.TB, c Config, s workload.Source) *Result {
 	return r
 }
 
-// Ensure that a fleet of one is a server, to the last digit.
+// Ensure that a fleet of one replica has the results of a server, to the last digit.
 func TestAFleetOfOneIsAServer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -86,7 +86,7 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 	}
 }
 
-// Ensure that a result keeps nothing else of its fleet in memory.
+// Ensure that a result does not keep its fleet in memory.
 func TestAResultDoesNotKeepItsFleet(t *testing.T) {
 	freed := make(chan struct{})
 	source := &struct{ workload.Source }{singles(t, "sharegpt", 8, 10)}
@@ -111,8 +111,7 @@ func TestRoundRobinSharesRequestsOut(t *testing.T) {
 	}
 }
 
-// Ensure that load is seen: the faster replicas of two kinds get more, and the tail is
-// shorter than with a random choice.
+// Ensure that routers that see the load send more to faster replicas, and have shorter tails than a random choice.
 func TestTheLessLoadedGetMore(t *testing.T) {
 	kinds := []Kind{replicas(t, 2, "l4"), replicas(t, 2, "h100-80gb")}
 	random := run(t, Config{Kinds: kinds, Router: Random}, singles(t, "sharegpt", 25, 600))
@@ -124,8 +123,7 @@ func TestTheLessLoadedGetMore(t *testing.T) {
 	}
 }
 
-// Ensure that conversations come back to the replica that has them cached, and less so
-// if the router hears late of what is cached.
+// Ensure that the prefix router sends turns to the replica that has them cached, less so if events arrive late.
 func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	hits := func(router Router, delay float64) float64 {
 		r := run(t, Config{Kinds: []Kind{replicas(t, 4, "l4")}, Router: router, EventDelay: delay}, talks(t, 3, 150))

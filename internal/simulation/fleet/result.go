@@ -5,20 +5,18 @@ import "llmmemory/internal/simulation/sim"
 // A Result has the measurements of a run.
 type Result struct {
 	sim.Result
-	GPUSeconds float64         `json:"gpuSeconds"`
-	Replicas   []ReplicaResult `json:"replicas"`
+	Replicas []ReplicaResult `json:"replicas"`
 }
 
 // A ReplicaResult has the measurements of one replica.
 type ReplicaResult struct {
-	Kind       string  `json:"kind"`
-	Answered   int     `json:"answered"`
-	Iterations int     `json:"iterations"`
-	Generated  int     `json:"generated"` // tokens
-	Prompted   int     `json:"prompted"`
-	Hits       int     `json:"hits"`
-	Recomputed int     `json:"recomputed"` // preemptions
-	GPUSeconds float64 `json:"gpuSeconds"`
+	Kind       string `json:"kind"`
+	Answered   int    `json:"answered"`
+	Iterations int    `json:"iterations"`
+	Generated  int    `json:"generated"` // tokens
+	Prompted   int    `json:"prompted"`
+	Hits       int    `json:"hits"`
+	Recomputed int    `json:"recomputed"` // preemptions
 }
 
 // HitRate returns the fraction of prompt tokens that were found in caches.
@@ -49,14 +47,13 @@ func (f *fleet) finish() *Result {
 		of := p.Result()
 		v := ReplicaResult{
 			Kind: p.kind.Name, Answered: of.Answered, Iterations: of.Iterations, Generated: of.Generated, Prompted: of.Prompted,
-			Hits: of.Hits, Recomputed: of.Recomputed, GPUSeconds: float64(max(1, p.kind.GPUs)) * f.now,
+			Hits: of.Hits, Recomputed: of.Recomputed,
 		}
 		r.Iterations += v.Iterations
 		r.Generated += v.Generated
 		r.Prompted += v.Prompted
 		r.Hits += v.Hits
 		r.Recomputed += v.Recomputed
-		r.GPUSeconds += v.GPUSeconds
 		r.Replicas = append(r.Replicas, v)
 	}
 	return &r

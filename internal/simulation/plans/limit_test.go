@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// Ensure that a faster GPU is not named alone where a setting gains, too: with --max-seqs 8 the answer
-// was twice the memory's bandwidth.
+// Ensure that settings that raise the capacity are named beside a limit that needs a faster GPU.
 func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
 	gpu := Change{Name: "twice the GPU's memory bandwidth", Is: Time, Gain: 1, GainLow: 1, GainHigh: 1}
 	memory := Change{Name: "twice the KV memory", Is: KVMemory}

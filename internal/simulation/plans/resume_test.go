@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// small returns a question that is answered in about a second.
+// small returns a question that takes about a second.
 func small(t *testing.T) Question {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
@@ -31,7 +31,7 @@ func kept(t *testing.T, path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Ensure that a plan that was stopped goes on with what it has, and answers the same.
+// Ensure that an interrupted plan resumes with the runs that were kept, and has the same answer.
 func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	level.SkipQuick(t)
 	q := small(t)
@@ -67,7 +67,7 @@ func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	require.LessOrEqual(t, taken, there)
 }
 
-// Ensure that searches which go on at the same time end with the first error, once.
+// Ensure that the first error of concurrent functions is returned and cancels the others.
 func TestTheFirstErrorStopsTheOthers(t *testing.T) {
 	full := errors.New("no space left on device")
 	waits := func(ctx context.Context) error {

@@ -48,8 +48,7 @@ func words(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// Ensure that each limit is found where it is made the narrowest. In make test memory is that of the
-// report of TestTheReportIsTheSameHoweverManyRunsGoOn.
+// Ensure that the tightest limit is named. In make test, TestTheReportIsTheSameHoweverManyRunsGoOn checks memory.
 func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {
@@ -79,7 +78,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 			found := limitOf(t, q)
 			require.Equal(t, c.limit, found.Limit, "%+v", found.Limits)
 			require.Contains(t, found.text("verdict"), c.phrase)
-			// A clock at half the speed: the whole server is worth twice and more.
+			// With everything twice as fast, the capacity at least doubles.
 			require.GreaterOrEqual(t, found.change(Whole).Gain, 0.95)
 		})
 	}
@@ -91,7 +90,7 @@ func TestMoreMemoryHelpsSystemsThatReserveIt(t *testing.T) {
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
 }
 
-// based returns a question whose capacity is known.
+// based returns the state of Size after the search for the capacity.
 func based(t *testing.T, q Question) *sizer {
 	s := &sizer{Question: q, pool: capacity.NewPool(1)}
 	var err error
@@ -105,7 +104,7 @@ func based(t *testing.T, q Question) *sizer {
 	return s
 }
 
-// limitOf returns a report without what to take.
+// limitOf returns a report with the limits only.
 func limitOf(t *testing.T, q Question) *Report {
 	t.Helper()
 	q.Precision = 0.1
@@ -122,7 +121,7 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that an objective that even one request misses is said, and why.
+// Ensure that the report says why no rate holds if even single requests miss an objective.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
@@ -136,8 +135,7 @@ func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	require.NoError(t, r.Save(t.TempDir()))
 }
 
-// Ensure that only what is better under every seed, and by more than the
-// precision, stands against the default.
+// Ensure that the default is replaced only by a change that gains more than the precision under every seed.
 func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	s := &sizer{Question: Question{Precision: 0.02}}
 	at := func(size int, rates ...float64) Change {
@@ -163,7 +161,7 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
+// Ensure that large blocks waste memory, and that the default is recommended then.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
@@ -185,8 +183,7 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that a target says how many blocks and GPUs it takes: that many blocks are
-// enough, and 3 % fewer are not.
+// Ensure that a target has a number of blocks and of GPUs: these blocks are enough, and 3 % fewer are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -232,8 +229,8 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Contains(t, never.Note, "--model")
 }
 
-// Ensure that more memory is not advised where it gains nothing: a server with 4 sequences at
-// once uses 2 % of it. Shorter runs hold at higher rates than those of an hour.
+// Ensure that more memory is not advised if it gains nothing: a server with at most 4 sequences uses 2 % of it. Shorter
+// runs hold higher rates than those of an hour.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
@@ -267,8 +264,8 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change which gains nothing has the bar and the rate of the server as it is,
-// and that the rates of the search are not taken for those of the answer, which is below.
+// Ensure that a change without a gain has the bar and the rate of the unchanged server, and that rates of the search
+// are scaled to those of the answer.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}
@@ -286,11 +283,11 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
-// Ensure that the report, as text and as files, does not depend on the number of parallel
-// runs, and equals the golden one.
+// Ensure that the report, as text and as files, does not depend on the number of concurrent runs, and equals the golden
+// file.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
-	// A batch of few requests, so that runs are short.
+	// The batch is small, so that runs are short.
 	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{Load: scenario.Load{Workload: "alpaca"},
 		Server: sim.Server{NumGPUBlocks: 45}})
 	q.Target, q.Precision, q.Lasts = 6, 0.05, capacity.Horizon{Seconds: 150, Answers: 20}
@@ -380,7 +377,7 @@ func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
 }
 
-// A rate that two of three seeds do not hold, because the queue grows, has no median of the third.
+// Ensure that seeds under which the queue grows count in a median.
 func TestAGrowingQueueIsNotLeftOutOfAMedian(t *testing.T) {
 	point := func(seconds float64) capacity.Point {
 		return capacity.Point{Result: &sim.Result{Normalized: sim.Spread{Mean: seconds}}}

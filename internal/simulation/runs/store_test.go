@@ -68,7 +68,7 @@ func TestWhatFailsIsRunAgain(t *testing.T) {
 	require.Equal(t, 9, got)
 }
 
-// Ensure that a process which is killed while it writes loses one result, wherever in the line that was.
+// Ensure that a process that is killed while it writes loses one result at most.
 func TestALineThatIsCutOffIsRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	s, file := open(t, dir, ""), filepath.Join(dir, "runs.jsonl")

@@ -15,8 +15,8 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that closed loops that are published of vLLM V1 take as long when its scheduler is run,
-// with constants that were found without running it (package cost's tests).
+// Ensure that simulated closed loops of vLLM V1 take as long as published, with constants that were fitted without
+// running the scheduler (package cost's tests).
 func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 	runs := 0
 	var points []cost.Published

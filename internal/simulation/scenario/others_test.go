@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the margins of answers are what servers of other publishers leave open, and that the README says how many
-// quantities are within them to which they do not owe anything.
+// Ensure that margins.json is what the program margins computes, and that the README has the number of quantities
+// within the margins to which nothing was fitted.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -19,7 +19,7 @@ func open(t *testing.T, s Scenario) *Plan {
 	return p
 }
 
-// Ensure that an empty scenario is OPT-13B on the paper's GPU, and is complete.
+// Ensure that an empty scenario is the paper's setup with all defaults.
 func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	p := open(t, Scenario{})
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
@@ -33,7 +33,7 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
 }
 
-// Ensure that a model decides over lengths and memory, and numbers given stay.
+// Ensure that the model determines lengths and memory, and that given numbers stay.
 func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "a100-40gb"}, Server: sim.Server{BlockSize: 32}})
 	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
@@ -55,8 +55,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that a model on a GPU has vLLM's default part of the memory and the paper's setups theirs; that
-// what a user wants is taken, and that more of it gives more blocks.
+// Ensure that a model on a GPU has vLLM's default memory utilization and the paper's setups have theirs, that a given
+// one is used, and that more of it gives more blocks.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -123,7 +123,7 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-// Ensure that a trace is taken as it is, or faster, and cut where it is said.
+// Ensure that a trace is replayed at its rate or another one, and limited by duration and requests.
 func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
 	run := func(s Scenario) *sim.Result {
@@ -142,8 +142,7 @@ func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	require.Equal(t, 2, run(Scenario{Load: Load{Duration: 20}}).Answered)
 	require.Equal(t, 4, open(t, Scenario{Load: Load{Trace: path}}).Trace.Requests)
 
-	// The rate is that of the requests that are taken: two of them 10 s apart, then
-	// one an hour later.
+	// The rate is that of the requests that are taken: two gaps of 10 s, then one of an hour.
 	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
 	require.InDelta(t, 20, run(Scenario{Load: Load{Rate: 0.1, Requests: 3}}).Seconds, 1)
 	require.InDelta(t, 30, run(Scenario{Load: Load{Rate: 0.1}}).Seconds, 1)
@@ -181,8 +180,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, ":3:")
 }
 
-// Ensure that other numbers, stages and experts that are apart reach the setup, and are
-// refused where they mean nothing.
+// Ensure that number formats, stages and expert parallelism reach the setup, and are refused if they mean nothing.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	p, err := Open(Scenario{Machine: Machine{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2,
 		Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3}})
@@ -214,8 +212,8 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that a model on a GPU has the published times if there are any, says which, and stays with them; and that what
-// a user names is taken.
+// Ensure that the default engine is the one with published times for the GPU, that the answer and the plan's scenario
+// name it, and that a given engine is used.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string

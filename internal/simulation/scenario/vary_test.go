@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// Ensure that a trace is read to its end once, and that another one is not taken
-// for it.
+// Ensure that Vary reads a trace once, and reads another trace.
 func TestVaryReadsATraceOnce(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a.csv"), filepath.Join(dir, "b.csv")

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// An account is all that a run reports.
+// An account has everything that a run reports.
 type account struct {
 	Result *Result
 	Left   []Departure
@@ -28,7 +28,7 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
-// variedCost returns a line of which iterations that compute the same take different times.
+// variedCost returns a line with a spread: iterations with the same work take different times.
 func variedCost(t require.TestingT) *cost.Model {
 	setup, err := cost.New("opt-13b", "a100-40gb", 1)
 	require.NoError(t, err)
@@ -40,9 +40,8 @@ func variedCost(t require.TestingT) *cost.Model {
 	return m
 }
 
-// Ensure that counting on memory changes nothing in what a run reports, to the last digit:
-// requests in any memory, with short steps in which prompts are cut, with few sequences,
-// with a watermark. Where memory becomes short, it is said.
+// Ensure that a run with Ample has the same results to the last digit, for any requests and limits, or ErrAmple if
+// memory is short.
 func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	same, short := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +84,7 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	require.Positive(t, short)
 }
 
-// Ensure the same with lengths as they are, at a rate at which a batch is full.
+// Ensure the same for ShareGPT at a rate at which a batch is full.
 func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 	config := Config{Server: Server{NumGPUBlocks: 20_000}, Cost: paperCost(t)}
 	want, err := runOf(config, poisson(t, "sharegpt", 12, 0, 1500, 1))
@@ -146,8 +145,7 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
 
-// Ensure that a request which would have to wait for memory, or for what the watermark
-// leaves free, is not admitted.
+// Ensure that a request that would wait for memory, or for the blocks that the watermark leaves free, gives ErrAmple.
 func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 	for _, c := range []struct {
 		name      string

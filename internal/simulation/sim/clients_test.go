@@ -20,8 +20,8 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	return workload.AtOnce(s)
 }
 
-// Ensure that no more requests are in the system than the clients may have under way,
-// that as many are, and that waiting for a place is no latency.
+// Ensure that the number of unanswered requests reaches the limit and does not exceed it, and that waiting at a client
+// is not latency.
 func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		underWay, highest := 0, 0
@@ -56,8 +56,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
-// Ensure that the next turn of a conversation comes after the answer to the one before,
-// and that a prefix cache finds what was said.
+// Ensure that a turn of a conversation follows the answer before it, and that the prefix cache has the conversation.
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
@@ -90,7 +89,7 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	require.Zero(t, run(Goodput{TTFT: 1e-9}).Good)
 }
 
-// talks has one turn after each request, a second after the answer.
+// talks is a source whose requests have one further turn each, a second after the answer.
 type talks struct{ requests []workload.Request }
 
 func (s *talks) Next(r *workload.Request) error {
@@ -106,8 +105,8 @@ func (*talks) Follow(session int64, answered float64, r *workload.Request) bool 
 	return session > 0
 }
 
-// Ensure that a request is sent when it comes, or when there is a place for it if all were taken, and that a turn
-// goes before a new request of the same time.
+// Ensure that a request is sent when it is due, or when the number of unanswered requests falls below the limit, and
+// that a turn precedes a new request of the same time.
 func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
 	require.NoError(t, err)
@@ -126,7 +125,7 @@ func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	require.Equal(t, 3.0, r.Arrival)
 }
 
-// Ensure that turns leave the heap in the order of their arrival.
+// Ensure that turns are sent in the order of their arrival.
 func TestTurnsComeInOrder(t *testing.T) {
 	var c Clients
 	c.ended = true

@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// list is a source of these requests.
+// list is a source of given requests.
 type list []workload.Request
 
 func (l *list) Next(r *workload.Request) error {
@@ -50,12 +50,12 @@ func poisson(t testing.TB, name string, rate, until float64, count int, seed uin
 	return source
 }
 
-// served runs requests with the paper's times, if the configuration has none.
+// served runs requests, with the paper's times unless c has a cost model.
 func served(t require.TestingT, c Config, requests ...workload.Request) *Result {
 	return ran(t, c, (*list)(&requests))
 }
 
-// ran is served for a source.
+// ran does the same with the requests of a source.
 func ran(t require.TestingT, c Config, source workload.Source) *Result {
 	if c.Cost == nil {
 		c.Cost = paperCost(t)
@@ -65,7 +65,7 @@ func ran(t require.TestingT, c Config, source workload.Source) *Result {
 	return r
 }
 
-// Ensure that a result keeps nothing else of its run in memory.
+// Ensure that a result does not keep its run in memory.
 func TestAResultDoesNotKeepItsRun(t *testing.T) {
 	freed := make(chan struct{})
 	source := &list{{Prompt: 100, Output: 3}}
@@ -83,8 +83,8 @@ func TestAResultDoesNotKeepItsRun(t *testing.T) {
 	require.Equal(t, 1, r.Answered)
 }
 
-// Ensure that the server's own work adds to first tokens and to whole answers alone, and that a client that waits
-// for an answer sends its next request when it has it.
+// Ensure that the time outside iterations is added to first tokens and whole answers, and that a client sends its next
+// request when it has received the answer.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5
 	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way),
@@ -97,9 +97,8 @@ func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	require.InDelta(t, whole+way+whole, r.Seconds, 1e-12)
 }
 
-// Ensure that times are those that can be added up by hand: a prompt of 100
-// tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 + 0.0007 for each token that
-// it attends to.
+// Ensure that times are those computed by hand: a prompt of 100 tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 ms and
+// 0.0007 ms for each token that it attends to.
 func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "sosp"}}, workload.Request{Arrival: 5, Prompt: 100, Output: 3})
 	first := 0.0363
@@ -113,14 +112,13 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.Equal(t, 3, r.Generated)
 	require.Equal(t, 100, r.Prompted)
 	require.Equal(t, 1, r.Answered)
-	// 7 blocks for 100 to 102 tokens: 983 × 16 slots.
+	// 100 to 102 tokens have 7 blocks, of 983 × 16 slots.
 	require.InDelta(t, (100+101+102)/3.0/15728, r.Window.Tokens, 1e-12)
 	require.InDelta(t, (7*16-101)/15728.0, r.Window.Internal, 1e-12)
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
 }
 
-// Ensure that what Orca has in memory is divided as in the paper: 100 + 3 tokens
-// in a chunk of 2,048.
+// Ensure that Orca's memory is divided as in the paper: 100 + 3 tokens in a chunk of 2,048.
 func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
 		for _, n := range []float64{1, 2} {
@@ -133,8 +131,7 @@ func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	}
 }
 
-// Ensure that equal configurations give equal results, to the byte, and other
-// seeds others.
+// Ensure that equal configurations give equal results to the byte, and that other seeds give others.
 func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
 	for _, system := range Systems() {
 		t.Run(system, func(t *testing.T) {
@@ -160,8 +157,7 @@ func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
 	}
 }
 
-// A witness compares what the run says with what the scheduler has, after each
-// step.
+// A witness checks the scheduler after each step.
 type witness struct {
 	t       *rapid.T
 	r       *run
@@ -179,7 +175,7 @@ func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	return nil
 }
 
-// checkSums adds up again what the run counts.
+// checkSums compares the totals of the run with sums over its requests.
 func checkSums(t *rapid.T, r *run) {
 	l := &r.requests
 	again := requestTable{server: l.server, kind: l.kind, all: l.all}
@@ -220,8 +216,8 @@ func checkSums(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
-// Ensure that with any requests in any memory the sums are right after every
-// iteration, that memory adds up to 1, and that all that arrives is accounted for.
+// Ensure that, for any requests and memory, the totals are right after every iteration, the fractions of the memory are
+// from 0 to 1, and every request is counted once.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -285,18 +281,16 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	})
 }
 
-// Ensure Little's law: requests in the system are their rate times their time
-// there, if the window is the whole run.
+// Ensure Little's law: the number of requests in the system is their rate times their time in it.
 func TestLittlesLawHolds(t *testing.T) {
 	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.Equal(t, r.Arrived, r.Answered)
-	// Iterations are weighted by their time only nearly, so 5 %.
+	// The window weights iterations equally, not by their time, hence 5 %.
 	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
 	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
 }
 
-// Ensure that answers to one prompt are one request to the user, in systems with
-// groups and in those that make a request of each.
+// Ensure that the answers to a prompt are one request in the statistics, in all systems.
 func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
 	for _, system := range []string{"sosp", "orca-oracle", "vllm-v0", "vllm-v1"} {
 		r := served(t, Config{Server: Server{System: system},
@@ -318,7 +312,7 @@ func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
 	}
 }
 
-// Ensure that a shared prefix is computed once, or never.
+// Ensure that a shared prefix is computed at most once.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	source := func() *list {
 		return &list{{Prompt: 100, Output: 2, Shared: 80}, {Arrival: 1, Prompt: 90, Output: 2, Shared: 80}}
@@ -331,8 +325,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	require.Equal(t, 110, r.Prompted)
 }
 
-// Ensure that drafts that are always right are always used: a prefill and 2
-// decodes of 4 tokens each.
+// Ensure that drafts that are always right are always used: a prompt, then 2 decodes of 4 tokens.
 func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	run := func(accept float64) *Result {
 		r := served(t, Config{
@@ -343,12 +336,12 @@ func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	}
 	require.Equal(t, 3, run(1).Iterations)
 	require.Equal(t, 9, run(0).Iterations)
-	// A prompt of 10, a decode and 3 drafts with 11 tokens to attend to, one with 15,
-	// of which V1 verifies all 3 again; a millisecond to guess each time.
+	// A prompt of 10; a decode and 3 drafts with 11 tokens to attend to; one with 15, for which V1 verifies all 3 drafts
+	// again; a millisecond of drafting for each.
 	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
 }
 
-// Ensure that a run can be stopped at a time, and by its context.
+// Ensure that a run can be stopped at a time or by its context.
 func TestARunCanBeStopped(t *testing.T) {
 	config := Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), From: 50, Until: 100, Stop: true}
 	r := ran(t, config, poisson(t, "sharegpt", 2, 0, 0, 1))
@@ -368,7 +361,7 @@ func TestARunCanBeStopped(t *testing.T) {
 	require.Positive(t, r.Answered)
 }
 
-// Ensure that a run of which no request is served can be stopped too.
+// Ensure that a run can be stopped if all requests are refused.
 func TestEndsWhereAllIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
@@ -436,8 +429,7 @@ func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
 }
 
-// Ensure that requests that take all memory from each other in turn end a run, and
-// that one whose prompt takes long does not.
+// Ensure that a run ends if requests preempt each other forever, but not if one prompt takes long.
 func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
 		NumGPUBlocks: 40}, Cost: paperCost(t)}
@@ -464,8 +456,7 @@ func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 2,000 and for 12,000 requests")
 }
 
-// BenchmarkThousandSeconds is 1,000 simulated seconds of ShareGPT at 2 requests
-// a second with the paper's 983 blocks.
+// BenchmarkThousandSeconds simulates 1,000 seconds of ShareGPT at 2 requests/s with the paper's 983 blocks.
 func BenchmarkThousandSeconds(b *testing.B) {
 	for _, system := range Systems() {
 		b.Run(system, func(b *testing.B) {
@@ -490,8 +481,7 @@ func Example() {
 	// Output: 216 216 <nil>
 }
 
-// endless is a source of ShareGPT's lengths whose next request has never come
-// yet.
+// endless is a source of requests with ShareGPT's lengths that never arrive by themselves.
 type endless struct {
 	lengths workload.Lengths
 	rng     *rand.Rand
@@ -503,8 +493,7 @@ func (e *endless) Next(r *workload.Request) error {
 	return nil
 }
 
-// Ensure that iterations allocate nothing once arrays have grown, under traffic
-// that preempts where memory is paged.
+// Ensure that iterations do not allocate once arrays have grown, with preemptions if memory is paged.
 func TestIterationsDoNotAllocate(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
@@ -601,7 +590,7 @@ func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	require.Greater(t, often.Window.Saving, seldom.Window.Saving)
 }
 
-// Ensure that averages are of the window, whether the run ends with it or not.
+// Ensure that averages are those of the window, whether the run ends with it or not.
 func TestAveragesAreOfTheWindow(t *testing.T) {
 	run := func(from, until float64) int {
 		r := ran(t, Config{Server: Server{System: "sosp"}, From: from,

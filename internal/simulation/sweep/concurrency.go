@@ -9,7 +9,7 @@ import (
 )
 
 // writeConcurrencies writes a row for each number of clients: throughput, and latencies as medians and 95th and 99th
-// percentiles. Throughput and medians have their ranges. Each is the mean over the seeds.
+// percentiles. Throughput and medians have their ranges. All values are means over the seeds.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+

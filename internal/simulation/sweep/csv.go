@@ -12,10 +12,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeCSV writes a row for each job, in the order of the grid: what it is, why
-// it has no result if it failed, and every figure of its result. Times are in
-// seconds, but for an iteration's in milliseconds. If a job has a range, the last
-// columns are the least and the greatest of its quantities.
+// writeCSV writes a row for each job, in the order of the grid: the job, the error if it failed, and every number of
+// its result. Times are in seconds, except those of iterations, in milliseconds. If jobs have ranges, the last columns
+// have the ends of each range.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := append([]string{"system", "block_size", "rate", "seed", "error"},
@@ -57,7 +56,7 @@ func (st *State) writeCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// ranged are the quantities whose ranges sweep.csv has.
+// ranged has the quantities whose ranges are in sweep.csv.
 var ranged = []struct {
 	name string
 	of   func(r *sim.Result) float64
@@ -71,7 +70,7 @@ func tokenRate(r *sim.Result) float64   { return perSecond(r.Generated, r) }
 func firstToken(r *sim.Result) float64  { return r.TTFT.P50 }
 func perToken(r *sim.Result) float64    { return r.TPOT.P50 }
 
-// within returns the least and the greatest value of a quantity in the range, which is not empty.
+// within returns the ends of the range of a quantity. The job must have a range.
 func (o *Outcome) within(of func(r *sim.Result) float64) (least, most float64) {
 	a, b := of(o.Range[0]), of(o.Range[1])
 	return min(a, b), max(a, b)
@@ -86,7 +85,7 @@ func perSecond(n int, r *sim.Result) float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns returns the names of a struct's numbers, from their JSON names: normalized.p50 becomes normalized_p50.
+// columns returns the names of the numbers in a struct, from their JSON names: normalized.p50 becomes normalized_p50.
 func columns(prefix string, t reflect.Type) []string {
 	var all []string
 	for i := range t.NumField() {
@@ -101,7 +100,7 @@ func columns(prefix string, t reflect.Type) []string {
 	return all
 }
 
-// snake returns swapBlocks as swap_blocks.
+// snake converts swapBlocks to swap_blocks.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {

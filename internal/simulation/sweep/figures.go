@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// figures returns the latency against the rate, one for each block size, cut at twice
-// the SLO.
+// figures returns a figure of latency against rate for each block size, cut at twice the SLO.
 func (st *State) figures(slo float64) []chart.Figure {
 	if st.Grid.closed() {
 		return nil
@@ -36,7 +35,7 @@ func (st *State) figures(slo float64) []chart.Figure {
 			Seeds: st.Grid.seeds(),
 			Note:  st.About,
 			Panels: []chart.Panel{{
-				X: "request rate (requests/s)",
+				X:    "request rate (requests/s)",
 				Y:    chart.YAxis{Title: "normalized latency (s/token)", Max: 2 * slo},
 				Data: data,
 			}},

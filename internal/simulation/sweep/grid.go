@@ -27,8 +27,8 @@ type Grid struct {
 
 const mostJobs = 100_000
 
-// ordered returns the grid in the order in which it is run and written, so that the order of the user's lists does not
-// matter.
+// ordered returns the grid in the order in which it is run and written, which does not depend on the order of the
+// lists.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()
@@ -98,7 +98,7 @@ func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, er
 	return all, nil
 }
 
-// jobs returns all combinations, in the order of sweep.csv; they have no keys yet.
+// jobs returns all combinations, in the order of sweep.csv.
 func (g Grid) jobs() []Job {
 	var all []Job
 	for _, system := range g.Systems {

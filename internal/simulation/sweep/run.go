@@ -34,9 +34,9 @@ type State struct {
 	Outcomes []*Outcome
 }
 
-// Run runs the jobs that the store does not have, the longest first, at most atOnce at a time (0: one for each
-// processor), and calls done for each outcome, one at a time. A job that fails is an outcome. The error is the
-// context's, or that of a result that cannot be kept.
+// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0: one for each
+// processor). It calls done for each outcome, from one goroutine at a time. A failed job is an outcome. The error is
+// that of the context, or of a result that cannot be kept.
 func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done func(o *Outcome, ran bool)) (*State, error) {
 	if atOnce < 1 {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -91,7 +91,7 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job, or reads its result from the store. Errors of the job are in its Outcome, others are returned.
+// outcome runs a job or reads its result from the store. Errors of the job are in its Outcome; others are returned.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

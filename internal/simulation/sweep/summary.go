@@ -14,7 +14,7 @@ const DefaultSLO = 0.5
 
 // A cell has the results of all seeds at one rate.
 type cell struct {
-	latency chart.Value // the seeds' mean normalized latency, s/token; Seeds answered anything
+	latency chart.Value // mean normalized latency in s/token, over the seeds with answers
 	failed  bool        // a run failed
 	part    bool        // not all requests were answered
 }
@@ -64,7 +64,7 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns how many of the lowest rates are under the SLO.
+// sustained returns the number of the lowest rates that meet the SLO.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {
@@ -74,9 +74,8 @@ func (r row) sustained(slo float64) int {
 	return len(r.cells)
 }
 
-// WriteSummary writes, for each system and block size, the mean normalized latency at each
-// rate, and the highest rate such that this and all lower rates of the grid meet slo, which
-// is in seconds a token. For concurrencies it writes throughput and latencies.
+// WriteSummary writes, for each system and block size, the mean normalized latency at each rate, and the highest rate
+// up to which all rates meet slo, in seconds per token. For concurrencies it writes throughput and latencies.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {
 		return st.writeConcurrencies(out)

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// run runs a sweep, and returns its outcomes and what it ran.
+// run runs a sweep and returns its outcomes and the jobs that were not in the store.
 func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
 	t.Helper()
 	store, err := runs.Open(dir, s.Grid.Base.Trace)
@@ -31,7 +31,7 @@ func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
 	return st, ran
 }
 
-// table writes a sweep to a folder, and returns its sweep.csv.
+// table returns the sweep.csv of a sweep.
 func table(t *testing.T, st *State) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func table(t *testing.T, st *State) string {
 	return string(text)
 }
 
-// Ensure that a sweep runs what the folder does not have, also from another sweep, and that the table is the same.
+// Ensure that a sweep runs only the jobs that the folder does not have, and that the table is the same.
 func TestWhatIsThereIsNotRunAgain(t *testing.T) {
 	whole, ran := run(t, t.TempDir(), open(t, grid()), 3)
 	require.Len(t, ran, 8)
@@ -63,7 +63,7 @@ func TestAnInterruptedSweepHasTheContextsError(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a job that fails stops no other, is in the table with its error, and is tried again.
+// Ensure that a job that fails does not stop others, is in the table with its error, and is run again.
 func TestWhatFailedIsRunAgain(t *testing.T) {
 	files := t.TempDir()
 	const text = `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}`
@@ -86,7 +86,7 @@ func TestWhatFailedIsRunAgain(t *testing.T) {
 	require.Empty(t, st.Failed())
 }
 
-// Ensure that a run is of all that its result depends on, and of nothing else.
+// Ensure that a result is reused only if everything that it depends on is equal.
 func TestAResultIsTakenOnlyForTheSameRun(t *testing.T) {
 	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
 	dir, files := t.TempDir(), t.TempDir()
@@ -135,7 +135,7 @@ func TestAResultIsTakenOnlyForTheSameRun(t *testing.T) {
 		"a default that is written down")
 }
 
-// Ensure that every number of a result is in the table, under its own name.
+// Ensure that the table has every number of a result under its name.
 func TestTheTableHasAllNumbers(t *testing.T) {
 	r := &sim.Result{Seconds: 8, Iterations: 5, Answered: 4, Generated: 40, SwapBlocks: 7,
 		Normalized: sim.Spread{P99: 0.25}, EndToEnd: sim.Spread{Max: 3}, TTFT: sim.Spread{Mean: 0.1},

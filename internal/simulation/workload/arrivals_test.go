@@ -13,7 +13,8 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that gaps have the rate and the variance of their shape, which those of shape 1, Poisson's, have exponentially.
+// Ensure that gaps have the rate and the variance of their shape. With shape 1, Poisson arrivals, they are
+// exponentially distributed.
 func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 	for _, shape := range []float64{0.25, 1, 4} {
 		s, err := Gamma(fixed{1, 1}, 4, shape, 1, 0, draws)
@@ -55,7 +56,7 @@ func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	refuse(1, 1, 0, -1)
 }
 
-// Ensure that the end comes with time or count, whichever is first.
+// Ensure that arrivals end by time or by count, whichever is first.
 func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	l := fixed{1, 1}
 	s, err := Gamma(l, 2, 1, 1, 1000, 0)
@@ -74,7 +75,7 @@ func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	require.Equal(t, []Request{want, want}, drain(t, AtOnce(s)))
 }
 
-// Ensure that the rate moves arrivals and nothing else, and the seed everything.
+// Ensure that the rate changes arrivals only, and the seed everything.
 func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	draw := func(rate float64, seed uint64) []Request {
 		s, err := Gamma(shareGPT(), rate, 1, seed, 0, 100)
@@ -92,7 +93,7 @@ func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	}
 }
 
-// Ensure that a source can be cut, sped up and kept to what a model takes.
+// Ensure that a source can be limited, sped up, and restricted to requests that fit a model.
 func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	source := func() Source {
 		s, err := Gamma(shareGPT(), 1, 1, 1, 0, 1000)
@@ -128,7 +129,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
 
-// Ensure that requests without an end, next to all of which are too long, are given up.
+// Ensure that reading an endless workload ends if almost all of its requests are too long.
 func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -164,7 +165,7 @@ func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	require.Empty(t, drain(t, WithoutLonger(s, 499)), "these have an end")
 }
 
-// A rate is that of the requests that fit: 5 a second of which most were left out were once called 5.
+// Ensure that the rate of a workload is that of the requests that fit.
 func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -180,12 +181,12 @@ func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	require.Greater(t, fitted.LeftOut(), 0.5)
 }
 
-// fixed are requests that are all the same.
+// fixed has the same lengths for all requests.
 type fixed struct{ prompt, output int }
 
 func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }
 
-// Ensure that random lengths are those of vllm bench serve: each whole number between the ends as likely as the others.
+// Ensure that random lengths are those of vllm bench serve: uniformly distributed whole numbers.
 func TestRandomLengths(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -35,7 +35,7 @@ func TestTurnsOfATraceAreFoundByTheirHashes(t *testing.T) {
 		{Arrival: 0, Prompt: 1100, Output: 5, Hashes: []int64{0, 1, 2}},    // a conversation
 		{Arrival: 1, Prompt: 1024, Output: 5, Hashes: []int64{0, 9}},       // another with the same system prompt
 		{Arrival: 5, Prompt: 1600, Output: 5, Hashes: []int64{0, 1, 3, 4}}, // continues the first
-		// so does this, of which the third is the last block that is whole
+		// continues the row above, whose last whole block is 3
 		{Arrival: 6, Prompt: 2000, Output: 5, Hashes: []int64{0, 1, 3, 5}},
 		{Arrival: 90, Prompt: 2100, Output: 5, Hashes: []int64{0, 1, 3, 5, 6}}, // continues the one before
 		{Arrival: 95, Prompt: 600, Output: 5, Hashes: []int64{0, 7}},           // has only the system prompt in common

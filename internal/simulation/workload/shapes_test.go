@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden requests anew")
 
-// Ensure that a named workload's stream of requests does not change.
+// Ensure that the requests of a named workload do not change.
 func TestNamedWorkloadsDoNotChange(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestNamedWorkloadsDoNotChange(t *testing.T) {
 	}
 }
 
-// drain reads a source to its end, which must be one, again and again.
+// drain reads a source to its end, and checks that it stays at the end.
 func drain(t testing.TB, s Source) []Request {
 	var all []Request
 	for {
@@ -59,7 +59,7 @@ func drain(t testing.TB, s Source) []Request {
 	}
 }
 
-// sample returns many draws, each column in the order of drawing.
+// sample returns n draws.
 func sample(l Lengths, n int) (prompts, outputs, sums []float64) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range n {
@@ -89,7 +89,7 @@ func correlation(x, y []float64) float64 {
 	return c / sx / sy
 }
 
-// scores returns the normal scores of the ranks, ties sharing their middle rank.
+// scores returns the normal scores of ranks. Equal values share the middle of their ranks.
 func scores(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {
@@ -143,7 +143,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	}
 	require.Less(t, sums[draws-1], 2048.0)
 
-	// Lengths are correlated as the table says before the filter, and as far as that leaves it after it.
+	// The correlation is that of the table before the filter, and lower after it.
 	c := *l.(*copula)
 	prompts, outputs, _ = sample(&c, draws)
 	require.InDelta(t, 0.17, correlation(scores(prompts), scores(outputs)), 0.01)
@@ -152,8 +152,8 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	require.InDelta(t, 0.217, correlation(scores(prompts), scores(outputs)), 0.01)
 }
 
-// Ensure that Alpaca has the means and the spread that were inferred (simulation/PAPER.md §1), with independent lengths, and
-// that the other shape of its prompts cannot be distinguished from the first by mean and maxima.
+// Ensure that Alpaca has the means and the spread that were inferred (simulation/PAPER.md §1), with independent
+// lengths, and that the other shape of its prompts has the same mean and maxima.
 func TestAlpacaHasThePapersLengths(t *testing.T) {
 	for name, blocks := range map[string]float64{"alpaca": 0.71, "alpaca-inputs": 0.65} {
 		l, info, err := Named(name)
@@ -166,8 +166,8 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 		mean, sd := meanSD(outputs)
 		require.InEpsilon(t, 58.45, mean, 0.01)
 		require.InEpsilon(t, 57.95, sd, 0.02)
-		// Largest of 14 requests, on average (simulation/PAPER.md §1: 50.8 and 192.1). The shape
-		// of prompts only just fits them.
+		// The mean of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The shape of prompts only just
+		// fits.
 		var p, o, whole float64
 		for i := 0; i+14 <= draws; i += 14 {
 			p += slices.Max(prompts[i:i+14]) / (draws / 14)
@@ -184,7 +184,7 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 	}
 }
 
-// Ensure that most prompts of the chatbot are cut, and none is longer.
+// Ensure that most prompts of the chatbot are cut to 1,024 tokens, and that none is longer.
 func TestMostChatPromptsAreCut(t *testing.T) {
 	l, info, err := Named("chat")
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestTranslationsHaveTheirPrefixInFront(t *testing.T) {
 	}
 }
 
-// Ensure that an unknown name is answered with those that are known.
+// Ensure that the error for an unknown name lists the known ones.
 func TestAnUnknownWorkloadIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, _, err := Named("shareGPT")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -17,8 +17,7 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that two requests have exactly the tokens in common that their shared
-// prefix and their hashes say.
+// Ensure that two requests have exactly the tokens of their shared prefix or of their common first hashes in common.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
@@ -46,8 +45,7 @@ func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	})
 }
 
-// Ensure that the same block after another one has other contents, and that
-// outputs are the request's own.
+// Ensure that the tokens of a block depend on the blocks before it, and that outputs are not shared.
 func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	a := Request{Prompt: 1024, Output: 600, Hashes: []int64{1, 7}}
 	b := Request{Prompt: 1024, Output: 600, Hashes: []int64{2, 7}}
@@ -61,8 +59,7 @@ func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	}
 }
 
-// Ensure that requests without anything in common differ from the first token,
-// and that ids go after what is there.
+// Ensure that requests without anything in common differ from the first token on, and that ids are appended.
 func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}

@@ -79,7 +79,7 @@ func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	}
 }
 
-// Ensure that two of Mooncake's requests share the tokens of their common hashes.
+// Ensure that two of Mooncake's requests share the tokens of their common first hashes.
 func TestMooncakeRequestsShareTheTokensOfCommonHashes(t *testing.T) {
 	trace, err := Open(filepath.Join("testdata", "traces", "mooncake.jsonl"))
 	require.NoError(t, err)
@@ -104,8 +104,7 @@ const (
 	ownRow1     = `{"arrival":9,"prompt":6,"output":5}` + "\n"
 )
 
-// Ensure that whatever is wrong with a row is named with its line and column,
-// and what is wanted.
+// Ensure that an error about a row has the line, the column, and what is wanted.
 func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -199,7 +198,7 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	}
 }
 
-// readAll returns the error of a trace.
+// readAll reads a whole trace and returns its error.
 func readAll(r io.Reader) error {
 	t, err := read(r, "my.csv")
 	if err != nil {
@@ -209,7 +208,7 @@ func readAll(r io.Reader) error {
 	return err
 }
 
-// Ensure that columns may have any order and case, and others between them.
+// Ensure that columns may be in any order and case, with others between them.
 func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	for _, text := range []string{
 		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
@@ -221,7 +220,7 @@ func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	}
 }
 
-// Ensure that an error comes again and again, and rows before it are read.
+// Ensure that rows before an error are read, and that the error is returned again and again.
 func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	trace, err := read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
 	require.NoError(t, err)
@@ -232,8 +231,7 @@ func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	require.Equal(t, err, trace.Next(&r))
 }
 
-// Ensure that files that cannot be read say why, and only damaged ones are
-// called bad traces.
+// Ensure that errors say why a file cannot be read, and that only damaged files are bad traces.
 func TestUnreadableFilesSayWhy(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.csv"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -269,7 +267,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Ensure that Check sums a trace up, and refuses one without requests.
+// Ensure that Check summarizes a trace, and that a trace without requests is an error.
 func TestCheckSumsATraceUp(t *testing.T) {
 	s, err := Check(filepath.Join("testdata", "traces", "burstgpt.csv"), 0)
 	require.NoError(t, err)
@@ -294,7 +292,7 @@ func TestCheckSumsATraceUp(t *testing.T) {
 	require.Zero(t, s)
 }
 
-// rows returns n rows of a format, made while they are read.
+// rows returns n rows of a format, which are made while they are read.
 func rows(format string, n int) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -322,14 +320,13 @@ func rows(format string, n int) io.Reader {
 	return r
 }
 
-// Ensure that a million rows need no more memory than a thousand: hardly any
-// allocation for a row, and nothing kept.
+// Ensure that a trace of a million rows is read in constant memory.
 func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	level.SkipQuick(t)
 	n := level.Pick(100_000, 1_000_000)
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
-			// What the rows' maker allocates is measured first.
+			// The allocations of the goroutine that makes the rows are measured first.
 			var before, between, after, kept runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -354,7 +351,7 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	}
 }
 
-// Ensure that a pipe that does not end is given up with what to do.
+// Ensure that a pipe that does not end is refused, with advice.
 func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	text, err := readAtMost(strings.NewReader("12345"), 5)
 	require.NoError(t, err)
@@ -364,8 +361,7 @@ func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "write it to one")
 }
 
-// FuzzRead: whatever a file contains, requests are valid and in order, and
-// errors are the trace's.
+// FuzzRead checks for any file that requests are valid and in order, and that errors are ErrTrace.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "traces", "*"))
 	require.NoError(f, err)
