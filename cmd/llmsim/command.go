@@ -8,6 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/scenario"
+	"llmmemory/internal/simulation/sim"
+	"llmmemory/internal/simulation/workload"
 	"llmmemory/internal/terminal"
 )
 
@@ -58,3 +62,32 @@ func onlyFlags(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes flags, and no %q; a file goes with %s", c.CommandPath(), args[0],
 		strings.Join(files, " or "))
 }
+
+// completeNames makes the shell complete the names for flags of a command. If no name matches, it offers files.
+func completeNames(c *cobra.Command) {
+	for _, flag := range []struct {
+		name   string
+		values func() []string
+	}{
+		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"engine", scenario.Engines},
+		{"setup", cost.Setups}, {"workload", workload.Names}, {"system", sim.Systems},
+	} {
+		if c.Flags().Lookup(flag.name) != nil {
+			_ = c.RegisterFlagCompletionFunc(flag.name, func(*cobra.Command, []string, string) ([]string,
+				cobra.ShellCompDirective) {
+				return flag.values(), cobra.ShellCompDirectiveDefault
+			}) // fails only for a flag that does not exist or is registered already
+		}
+	}
+}
+
+// removed has the replacements of commands and flags that llmsim no longer has.
+var removed = terminal.Removed{
+	"calibrate --figures": "the table that calibrate prints has the same numbers",
+	"cheapest":            "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",
+	"plan --prices":       withoutMoney,
+	"fleet --prices":      withoutMoney,
+	"sweep --shard":       "run llmsim run --json in each task of a job array; cmd/llmsim/README.md shows how",
+}
+
+const withoutMoney = "llmsim computes rates and latencies, not money: divide what a server costs by the rate"

@@ -120,16 +120,12 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	return half, n*single < least*largest
 }
 
-// batchVariance estimates the variance of the mean from the means of n batches.
-func batchVariance(values []float64, mean float64, n int) float64 {
+// batchVariance estimates the variance of the mean, which is centre, from the means of n batches.
+func batchVariance(values []float64, centre float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {
 		part := values[b*len(values)/n : (b+1)*len(values)/n]
-		sum := 0.0
-		for _, v := range part {
-			sum += v
-		}
-		d := sum/float64(len(part)) - mean
+		d := mean(part) - centre
 		square += d * d
 		product += d * last
 		last = d
@@ -155,10 +151,7 @@ func trend(values []float64) (slope, deviations float64) {
 	if n < 4 {
 		return 0, 0
 	}
-	middle, mean := (n-1)/2, 0.0
-	for _, v := range values {
-		mean += v / n
-	}
+	middle, mean := (n-1)/2, mean(values)
 	var xx, xy float64
 	for i, v := range values {
 		x := float64(i) - middle

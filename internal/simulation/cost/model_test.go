@@ -2,10 +2,13 @@ package cost
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 func open(t testing.TB, name string, block int) *Model { return setup(t, name).model(t, block) }
@@ -206,12 +209,43 @@ func TestMoreWorkersThanKVHeads(t *testing.T) {
 	require.InEpsilon(t, 2e-9*2*(2*100*64/8+2*100*32/4+2*100*256/8)+2e-9*tinyHead/8, eight.weights, 1e-12)
 }
 
+// eachFitted calls test with vLLM V1 on each GPU that it has constants for, and models of all sizes.
+func eachFitted(t *testing.T, test func(name string, s Setup)) {
+	for _, gpu := range slices.Concat(MeasuredGPUs(), OtherGPUs()) {
+		f := engineOn(t, gpu)
+		for _, llm := range []string{"qwen2.5-0.5b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"} {
+			for _, workers := range []int{1, 2} {
+				s := roofline(t, llm, gpu, workers)
+				test(gpu+": "+llm, s.On(f))
+			}
+		}
+	}
+}
+
+// Ensure that no engine is faster than the bandwidth and the FLOPS of its GPUs.
+func TestNoEngineIsFasterThanItsRoofline(t *testing.T) {
+	eachFitted(t, func(name string, s Setup) {
+		m, l := s.times(16), s.LLM
+		kv := float64(l.kvBytes(s.Workers, 1))
+		active := l.sharedMatrices(s.Workers) + float64(l.ExpertsPerToken)*l.expertMatrices(s.Workers)
+		for _, n := range []int{1, 8, 64, 512, 4096} {
+			seqs, context := float64(n), 1000
+			t1 := m.Seconds(Work{Seqs: n, Context: n * context})
+			bytes := l.ParameterBytes*l.sharedMatrices(s.Workers) + kv*seqs*float64(context)
+			require.GreaterOrEqual(t, t1, bytes/(giga*s.GPU.Bandwidth), name)
+			require.GreaterOrEqual(t, t1, 2*active*seqs/(tera*s.GPU.rate(l.Computed)), name)
+			require.GreaterOrEqual(t, m.Seconds(Work{Prompt: n}), 2*active*seqs/(tera*s.GPU.rate(l.Computed)), name)
+		}
+	})
+}
+
 // Ensure that more work never takes less time, and that times are numbers.
 func TestMoreTakesLonger(t *testing.T) {
 	var models []*Model
 	for _, name := range Setups() {
 		models = append(models, open(t, name, 16))
 	}
+	eachFitted(t, func(_ string, s Setup) { models = append(models, s.times(16)) })
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string) int { return rapid.IntRange(0, 1<<30).Draw(t, name) }
 		work := func() Work {

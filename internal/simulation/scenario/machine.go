@@ -1,10 +1,13 @@
 package scenario
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"llmmemory/internal/simulation/cost"
+	"llmmemory/internal/simulation/sim"
 )
 
 // A Machine is a model on GPUs, with the times of iterations. It is a named setup, or Model on GPU with the fields that
@@ -51,4 +54,102 @@ func (m *Machine) check() error {
 		return bad("a memory utilization of %v: want more than 0, and at most 1", m.MemoryUtilization)
 	}
 	return nil
+}
+
+// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023. They were not compared with
+// measurements on the GPU.
+const DataSheet = "data-sheet"
+
+// Engines returns the valid names for Machine.Engine.
+func Engines() []string { return []string{cost.VLLM, DataSheet} }
+
+// chooseEngine sets the times of the engine that the scenario names. By default that is vLLM V1 if there are constants
+// for the GPU, otherwise DataSheet. The name of the chosen engine is stored in the plan's scenario.
+func (p *Plan) chooseEngine() error {
+	s := &p.Scenario
+	switch s.Engine {
+	case DataSheet:
+		return nil
+	case "", cost.VLLM:
+	default:
+		return fmt.Errorf("engine %q: %w: there are %s (V1) and %s; for other engines and releases, use llmsim calibrate "+
+			"with your measurements", s.Engine, cost.ErrUnknown, cost.VLLM, DataSheet)
+	}
+	if s.Engine == "" && s.Cost != "" { // the cost file has the times
+		return nil
+	}
+	fitted, err := cost.OpenVLLM(p.Setup.GPU.Name)
+	if s.Engine == "" && errors.Is(err, cost.ErrUnknown) {
+		s.Engine = DataSheet
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Engine = cost.VLLM
+	p.Setup = p.Setup.On(fitted)
+	return nil
+}
+
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have 0.95, as the
+// paper's artifact does.
+const DefaultMemoryUtilization = 0.9
+
+// PoolShare returns the memory utilization by which the number of blocks was computed, or 0 if that number was given.
+func (p *Plan) PoolShare() float64 {
+	v := &p.Scenario.Server
+	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
+		return 0
+	}
+	return p.Setup.Memory.Utilization
+}
+
+// SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It returns
+// 0 if the number of blocks was given or if sorting does not reduce it.
+func (p *Plan) SortingPool() int {
+	if p.PoolShare() == 0 {
+		return 0
+	}
+	s := p.Setup
+	s.Sorts = true
+	v := &p.Scenario.Server
+	if gpu, _, err := s.Pool(v.BlockSize); err == nil && gpu < v.NumGPUBlocks {
+		return gpu
+	}
+	return 0
+}
+
+// largeGPU is the GPU memory at or above which vllm serve has larger limits, except on an A100
+// (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
+const largeGPU = 70 << 30
+
+// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
+// names a model and a GPU. V1's defaults, unchanged since 0.8.5, are 256 sequences and 2,048 tokens, or 1,024 and 8,192
+// on a large GPU; they also determine the memory that activations take. V0 processes whole prompts.
+func (p *Plan) useDefaults(v *sim.Server) {
+	if p.Scenario.Model == "" {
+		return
+	}
+	seqs, tokens := 256, 2048
+	switch v.System {
+	case "", sim.DefaultSystem:
+		if g := p.Setup.GPU; g.MemoryBytes >= largeGPU && !strings.HasPrefix(g.Name, "a100") {
+			seqs, tokens = 1024, 8192
+		}
+	case "vllm-v0":
+		if !v.Chunked {
+			tokens = max(tokens, v.MaxModelLen)
+		}
+	default:
+		return
+	}
+	if v.MaxNumSeqs == 0 {
+		v.MaxNumSeqs = seqs
+	}
+	if v.MaxNumBatchedTokens == 0 {
+		v.MaxNumBatchedTokens = max(tokens, v.MaxNumSeqs)
+	}
+	if v.System != "vllm-v0" && p.Setup.Sequences == 0 {
+		p.Setup.Sequences, p.Setup.Memory.Tokens = v.MaxNumSeqs, v.MaxNumBatchedTokens
+	}
 }

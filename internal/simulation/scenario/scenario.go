@@ -220,30 +220,26 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatch returns FasterTransformer's largest batch: on the paper's GPUs the size in the paper's artifact
-// (simulation/PAPER.md §1), on others the number of sequences of the greatest length that fit.
+// staticBatches has FasterTransformer's largest batches in the paper's artifact (simulation/PAPER.md §1), for Alpaca and
+// for other workloads.
+var staticBatches = map[string][2]int{
+	"opt-13b on 1 x a100-40gb":  {14, 5},
+	"opt-66b on 4 x a100-40gb":  {8, 2},
+	"opt-175b on 8 x a100-80gb": {80, 24},
+}
+
+// staticBatch returns FasterTransformer's largest batch: that of the artifact on the paper's GPUs, otherwise the number of
+// sequences of the greatest length that fit.
 func (p *Plan) staticBatch() int {
-	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
-	pick := func(a, b int) int {
-		if alpaca {
-			return a
-		}
-		return b
-	}
 	v := &p.Scenario.Server
-	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)
-	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.NumGPUBlocks != all {
-		machine = "" // the number of blocks was given
+	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
+	if all, _, err := p.Setup.Pool(v.BlockSize); !ok || err != nil || v.NumGPUBlocks != all { // or the number was given
+		return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
 	}
-	switch machine {
-	case "opt-13b on 1 x a100-40gb":
-		return pick(14, 5)
-	case "opt-66b on 4 x a100-40gb":
-		return pick(8, 2)
-	case "opt-175b on 8 x a100-80gb":
-		return pick(80, 24)
+	if strings.HasPrefix(p.Scenario.Workload, "alpaca") {
+		return batch[0]
 	}
-	return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
+	return batch[1]
 }
 
 // prefix returns the number of tokens that all prompts of the workload share, or 0 with a trace, whose requests have

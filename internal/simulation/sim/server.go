@@ -1,6 +1,9 @@
 package sim
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 // ErrConfig is wrapped by errors about a configuration.
 var ErrConfig = errors.New("bad configuration")
@@ -37,27 +40,18 @@ const DefaultSystem = "vllm-v1"
 
 // Complete returns the server with defaults for zero fields.
 func (s Server) Complete() Server {
-	or := func(v *int, otherwise int) {
-		if *v == 0 {
-			*v = otherwise
-		}
+	s.System = cmp.Or(s.System, DefaultSystem)
+	s.BlockSize = cmp.Or(s.BlockSize, 16)
+	s.NumGPUBlocks = cmp.Or(s.NumGPUBlocks, 983)
+	s.NumCPUBlocks = cmp.Or(s.NumCPUBlocks, 1638)
+	s.MaxNumSeqs = cmp.Or(s.MaxNumSeqs, 256)
+	s.MaxModelLen = cmp.Or(s.MaxModelLen, 2048)
+	s.MaxNumBatchedTokens = cmp.Or(s.MaxNumBatchedTokens, max(2560, s.MaxModelLen)) // a whole prompt must fit
+	s.BatchSize = cmp.Or(s.BatchSize, 5)
+	if kind, err := Lookup(s.System); err == nil {
+		s.Watermark = cmp.Or(s.Watermark, kind.DefaultWatermark)
 	}
-	if s.System == "" {
-		s.System = DefaultSystem
-	}
-	or(&s.BlockSize, 16)
-	or(&s.NumGPUBlocks, 983)
-	or(&s.NumCPUBlocks, 1638)
-	or(&s.MaxNumSeqs, 256)
-	or(&s.MaxModelLen, 2048)
-	or(&s.MaxNumBatchedTokens, max(2560, s.MaxModelLen)) // 2,560 is the artifact's; a whole prompt must fit
-	or(&s.BatchSize, 5)
-	if s.Watermark == 0 {
-		s.Watermark = -1
-		if kind, err := Lookup(s.System); err == nil && kind.DefaultWatermark > 0 {
-			s.Watermark = kind.DefaultWatermark
-		}
-	}
+	s.Watermark = cmp.Or(s.Watermark, -1)
 	return s
 }
 
