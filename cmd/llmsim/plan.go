@@ -73,8 +73,9 @@ func planCommand() *cobra.Command {
 	addRequests(f, &q.Scenario)
 	f.Lookup("duration").Usage = "least seconds of arrivals; of a trace, the seconds to use, at its own rate"
 	f.Lookup("requests").Usage = "least requests of a run; of a trace, the requests to use (default: all)"
-	f.IntVar(&q.Seeds, "seeds", 3, "number of seeds, beginning with --seed; a trace needs one")
-	f.Float64Var(&q.Precision, "precision", 0.02, "relative precision of the rate: 0.02 is 2 %")
+	q.Seeds, q.Precision = 3, 0.02
+	f.Var(positive[int]{&q.Seeds}, "seeds", "number of seeds, beginning with --seed; a trace needs one")
+	f.Var(positive[float64]{&q.Precision}, "precision", "relative precision of the rate: 0.02 is 2 %")
 	addModel(f, &q.Scenario)
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
@@ -85,9 +86,6 @@ func planCommand() *cobra.Command {
 func (o *planOptions) run(c *cobra.Command) (err error) {
 	q := &o.q
 	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
-		return err
-	}
-	if err := checkSearch(q); err != nil {
 		return err
 	}
 	if err := q.Scenario.Check(q.Scenario.Server.System); err != nil {
@@ -116,13 +114,4 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		err = fmt.Errorf("nothing holds %s", q.SLO)
 	}
 	return errors.Join(report.Write(c.OutOrStdout(), o.verbose), err)
-}
-
-// checkSearch returns an error if the settings of the search are out of range.
-func checkSearch(q *plans.Question) error {
-	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
-		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds,
-			q.Precision, capacity.MostSeeds)
-	}
-	return nil
 }

@@ -62,9 +62,10 @@ var refused = []struct{ args, says string }{
 	{"run --duration 1h", "\"1h\" for \"--duration\" flag: want a number without a unit; llmsim run --help has the unit\n"},
 	{"plan --seed -1", "\"-1\" for \"--seed\" flag: want a whole number of at least 0\n"},
 	{"run --requests 2.5", "\"2.5\" for \"--requests\" flag: want a whole number\n"},
-	{"plan --seeds 0", "want 1 to 100 seeds"},
+	{"plan --seeds 0", "for \"--seeds\" flag: want more than 0"},
 	{"plan --seeds 100000", "want 1 to 100 seeds"}, // they took 24 GB
-	{"plan --precision NaN", "between 0 and 1"},
+	{"plan --precision NaN", "for \"--precision\" flag: want more than 0"},
+	{"plan --precision 1.5", "a precision of 1.5: want 1 to 100 seeds and a precision of 0 to 1"},
 	{"plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
 	{"run --goodput ttft<1s@p99", "without @"},
 	{"fleet --replicas 0", "0 replicas"},

@@ -1,6 +1,6 @@
 //go:build ignore
 
-// Command llmd starts two replicas of llmserve demo, gives their KV events to llm-d's indexer, and checks its scores:
+// Command llmd starts two replicas of llmserve demo, passes their KV events to llm-d's indexer, and checks its scores:
 // the number of blocks that each replica has cached from the beginning of a prompt. ../llmd.sh builds it with the
 // modules of a checkout of llm-d-kv-cache. Usage: llmd LLMSERVE
 package main
@@ -69,7 +69,7 @@ func check(llmserve string) error {
 		return [2]float64{scores[names[0]], scores[names[1]]}, err
 	}
 
-	// Events before a subscription are lost. Each attempt is a prompt that was not there before.
+	// Events before a subscription are lost, so each attempt sends a new prompt.
 	seed := 100
 	for i, r := range replicas {
 		for deadline := time.Now().Add(patience); ; {
@@ -133,7 +133,7 @@ func check(llmserve string) error {
 	return nil
 }
 
-// newIndexer returns an indexer and what subscribes it to events.
+// newIndexer returns an indexer and its subscriptions to events.
 func newIndexer(ctx context.Context) (*kvcache.Indexer, *kvevents.SubscriberManager, error) {
 	blocks := kvblock.DefaultTokenProcessorConfig()
 	blocks.BlockSizeTokens = blockSize
@@ -168,7 +168,7 @@ type replica struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`)
 
-// start returns a replica that has said its address.
+// start starts a replica and waits until it has printed its address.
 func start(llmserve, name string) (*replica, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *replica) stop() {
 	_ = r.command.Wait()
 }
 
-// send has the replica compute a prompt, and returns when it is in its cache.
+// send makes the replica compute a prompt, and returns when the prompt is in its cache.
 func (r *replica) send(tokens []uint32) error {
 	body, err := json.Marshal(map[string]any{"model": model, "prompt": tokens, "max_tokens": 1})
 	if err != nil {
@@ -227,7 +227,7 @@ func (r *replica) send(tokens []uint32) error {
 	return err
 }
 
-// prompt returns n tokens. Those of two seeds differ in their first block.
+// prompt returns n tokens. The first blocks of two seeds differ.
 func prompt(seed, n int) []uint32 {
 	tokens := []uint32{uint32(5 + seed%90), uint32(5 + seed/90)}
 	for i := len(tokens); i < n; i++ {

@@ -27,7 +27,7 @@ var settings = []struct {
 	{"int8, f16", []model.Option{model.Int8Activations}, attention.F16},
 }
 
-// compare prints what each setting loses over n tokens: differences of the log probabilities of all tokens of the
+// compare prints the loss of each setting over n tokens: differences of the log probabilities of all tokens of the
 // vocabulary, and how often the most probable one is the same.
 func compare(path string, n int) error {
 	var exact []float64

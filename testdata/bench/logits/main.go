@@ -1,8 +1,8 @@
 // Command logits compares this project's log probabilities of 50 tokens with those of ../llamacpp/logits.cpp:
 // go run ./testdata/bench/logits MODEL [FILE]
 //
-// It prints the largest difference over all tokens of the vocabulary, and the mean of those of the tokens that follow.
-// Without FILE it prints what types of activations and of keys and values lose over 512 tokens, the table of
+// It prints the largest difference over the vocabulary, and the mean difference for the tokens that follow. Without
+// FILE it prints the loss of types of activations and of keys and values over 512 tokens, the table of
 // cmd/llmserve/README.md.
 package main
 

@@ -1,6 +1,6 @@
-// Command served puts what llmserve bench has measured and what llmsim calibrate has fitted to the other
-// half of it together, for the figure "served" of llmsim figures:
-// go run ./testdata/bench/served FOLDER MACHINE FILE. simulated.sh makes the folder.
+// Command served combines the measurements of llmserve bench with the times that llmsim calibrate has fitted to other
+// measurements, for the figure "served" of llmsim figures: go run ./testdata/bench/served FOLDER MACHINE FILE.
+// simulated.sh makes the folder.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command tables reads what go test -bench prints and prints it as tables: a row for each benchmark, with the median
-// of each metric over repeated runs. With -json it also writes what llmsim figures draws beside the paper's figures 18a
-// and 19:
+// Command tables reads the output of go test -bench and prints tables with a row for each benchmark and the median of
+// each metric over repeated runs. With -json it also writes the measurements that llmsim figures draws beside the
+// paper's figures 18a and 19:
 //
 //	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
 package main
@@ -69,7 +69,7 @@ func (r *result) median(unit string) float64 {
 	return values[len(values)/2]
 }
 
-// The name of a benchmark ends with the number of processors, if it is not 1.
+// The name of a benchmark ends with the number of processors unless it is 1.
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // read returns the results in the order in which they come. A failed test is an error.
@@ -124,7 +124,7 @@ func print(out io.Writer, results []*result) error {
 	return w.Flush()
 }
 
-// figures are the measurements of attention that llmsim draws. Times are in microseconds.
+// figures has the measurements of attention for llmsim figures. Times are in microseconds.
 type figures struct {
 	Machine string  `json:"machine"`
 	Date    string  `json:"date"`
