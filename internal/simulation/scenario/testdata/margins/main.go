@@ -1,7 +1,7 @@
-// Command margins computes how far off answers are for servers of vLLM V1 to which nothing was fitted: it simulates the
-// loads of cost/published/others.json and compares the times with the published ones. It writes what one half of the
-// loads gives to a file, cost/published/margins.json, and prints how many quantities of the other half are within.
-// Run it in internal/simulation/scenario:
+// Command margins computes the ranges of answers from measurements of vLLM V1 to which nothing was fitted
+// (cost/published/others.json). It simulates their loads and compares simulated with published times. The ratios of one
+// half of the loads give the ranges, which it writes to cost/published/margins.json. Then it prints how many times of
+// the other half are in their ranges. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
@@ -25,11 +25,11 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A point is a server under a load, and what was published of it; 0: not published.
+// A point is a server, its load, and the times that were published; 0: not published.
 type point struct {
 	Publisher string `json:"publisher"`
 	GPU       string `json:"gpu"`
-	Excluded  string `json:"excluded"` // why it says nothing of the GPU
+	Excluded  string `json:"excluded"` // why its ratios do not count for the GPU
 
 	Model      string  `json:"model"`
 	Weights    string  `json:"weights"` // their type; absent: the model's
@@ -131,7 +131,7 @@ func (p point) load() string {
 		p.Prompt, p.Output)
 }
 
-// A quantity is what was published of a point, in s.
+// A quantity is one published time of a point, in s.
 type quantity struct {
 	name      string // all, token or first
 	published float64
@@ -156,8 +156,8 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate runs a point with vLLM's defaults, with times that iterations take as a multiple, and ms of the server's own
-// work.
+// simulate runs a point with vLLM's defaults. Iterations take a multiple of their simulated times, and the first token
+// includes the server's own time in ms.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
@@ -175,27 +175,26 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	return r, p.quantities(n), nil
 }
 
-// light reports whether first tokens hardly wait for other requests.
+// light reports whether the load is so light that first tokens hardly wait for other requests.
 func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
 
-// fewPoints is how many points of a GPU say nothing of others on it.
-const fewPoints = 4
+// leastRatios is the number of ratios from which on a GPU has a range of its own.
+const leastRatios = 4
 
-// ratios are published over simulated times of iterations.
+// ratios are published times divided by simulated ones.
 type ratios struct {
 	all        []float64
 	publishers []string
 }
 
 func (r *ratios) margin() cost.Margin {
-	return cost.Margin{Points: len(r.all), Publishers: r.publishers, Least: math.Floor(100*min(1,
-		slices.Min(r.all))) / 100,
-		Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
+	return cost.Margin{Points: len(r.all), Publishers: r.publishers,
+		Least: math.Floor(100*min(1, slices.Min(r.all))) / 100, Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
 }
 
-// marginsOf returns the margins that points leave open.
+// marginsOf returns the ranges in which the points' ratios are.
 func marginsOf(points []point) (margins, error) {
 	servers, firsts := map[string]*ratios{}, map[string][]float64{}
 	for _, p := range points {
@@ -222,7 +221,7 @@ func marginsOf(points []point) (margins, error) {
 	}
 	m := margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
 	for on, r := range servers {
-		if on != "" && len(r.all) >= fewPoints {
+		if on != "" && len(r.all) >= leastRatios {
 			m.GPUs[on] = r.margin()
 		}
 	}
@@ -244,7 +243,7 @@ func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
 	return f
 }
 
-// report prints each quantity of points with its range, and how many are within.
+// report prints each quantity of the points with its range, and how many are in their ranges.
 func report(m margins, points []point) error {
 	within, all := 0, 0
 	for _, p := range points {
