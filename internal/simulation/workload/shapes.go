@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// alpaca is the shape inferred from maxima of batches of 14 requests (simulation/PAPER.md
-// §1): outputs 1 + floor(Exp(57.95)), at most 2,000, so that their mean is
-// 58.45; prompts round(LogNormal) of mean 19.31 and sigma 0.6, at least 3,
-// independent of each other.
+// alpaca is the shape inferred from maxima of batches of 14 requests (simulation/PAPER.md §1). Outputs are 1 + whole
+// numbers with an exponential distribution, at most 2,000, with the mean 58.45. Prompts have a log-normal distribution
+// with the mean 19.31 and sigma 0.6, rounded, at least 3, independent of outputs.
 type alpaca struct{}
 
 func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
