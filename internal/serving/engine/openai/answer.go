@@ -9,15 +9,15 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// An answer writes what the engine generates as one of the two interfaces has it.
+// An answer makes the JSON of answers to a request, for completions or for chats.
 type answer struct {
 	server   *Server
 	chat     bool
-	echo     bool // completions: the prompt comes first
-	special  bool // texts have the names of special tokens
-	tokenIDs bool // the tokens of prompts and answers are wanted
+	echo     bool // in completions: the prompt precedes the answer
+	special  bool // texts include the names of special tokens
+	tokenIDs bool // the tokens of prompts and answers are included
 
-	top, promptTop int // the most likely tokens to report for each token; -1: none, and not the token itself
+	top, promptTop int // most likely tokens to include for each token; -1 means no log probabilities at all
 	logprobs       bool
 	body           answerBody // without choices
 }
@@ -32,11 +32,11 @@ type (
 		Usage   *usage   `json:"usage,omitempty"`
 		Timings *timings `json:"timings,omitempty"`
 
-		// vLLM's, in chats.
+		// Fields of vLLM, in chats.
 		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"`
 		PromptLogprobs promptLogprobs `json:"prompt_logprobs,omitempty"`
 	}
-	// A choice has a text of completions, or the message of a chat or a part of it.
+	// A choice has a Text in completions, and a Message or in streams a Delta in chats.
 	choice struct {
 		Index    int            `json:"index"`
 		Text     *string        `json:"text,omitempty"`
@@ -45,7 +45,7 @@ type (
 		Logprobs any            `json:"logprobs"`
 		Finish   *engine.Finish `json:"finish_reason"`
 
-		// vLLM's.
+		// Fields of vLLM.
 		StopReason     any            `json:"stop_reason"` // a text, a token or null
 		TokenIDs       *tokenIDs      `json:"token_ids,omitempty"`
 		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"` // in completions
@@ -83,13 +83,13 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 		object = "chat.completion.chunk"
 	}
 	var b [12]byte
-	rand.Read(b[:]) // never fails
+	rand.Read(b[:])
 	a.body = answerBody{ID: prefix + hex.EncodeToString(b[:]), Object: object, Created: time.Now().Unix(),
 		Model: s.config.Name}
 	return a
 }
 
-// field is the field of a request that has the prompt.
+// field returns the field of a request that contains the prompt.
 func (a *answer) field() string {
 	if a.chat {
 		return "messages"
@@ -97,8 +97,9 @@ func (a *answer) field() string {
 	return "prompt"
 }
 
-// of adds to a chat what is reported of its prompt. A stream has it once for each answer.
-func (a *answer) of(p *part) *answer {
+// withPrompt returns a with the tokens and log probabilities of the prompt of a chat. A stream sends them once for each
+// answer.
+func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a
 	}
@@ -110,14 +111,14 @@ func (a *answer) of(p *part) *answer {
 	return &to
 }
 
-// with is the body with some choices, and perhaps the usage.
+// with returns the body with choices, and with the usage unless that is nil.
 func (a *answer) with(u *usage, choices ...choice) answerBody {
 	b := a.body
 	b.Choices, b.Usage = append([]choice{}, choices...), u
 	return b
 }
 
-// whole is the choice of an answer that is complete.
+// whole returns the choice of a complete answer.
 func (a *answer) whole(p *part) choice {
 	c := a.choice(p)
 	if a.chat {
@@ -126,7 +127,7 @@ func (a *answer) whole(p *part) choice {
 	return c
 }
 
-// chunk is the choice of what is new of an answer.
+// chunk returns the choice of a new part of an answer, for a stream.
 func (a *answer) chunk(p *part) choice {
 	c := a.choice(p)
 	if a.chat {
@@ -138,7 +139,7 @@ func (a *answer) chunk(p *part) choice {
 	return c
 }
 
-// opening is the choice of the first chunk of a chat's answer, which has the role.
+// opening returns the choice of the first chunk of an answer in a chat, which has the role.
 func (a *answer) opening(index int) choice {
 	return choice{Index: index, Delta: &delta{"assistant", new(string)}}
 }
@@ -175,7 +176,7 @@ func (a *answer) choice(p *part) choice {
 	return c
 }
 
-// promptText is a prompt as it was given. Its tokens may decode to another text: with a space before it,
+// promptText returns a prompt as the client gave it. Its tokens may decode to another text: with a space before it,
 // normalized, or without the names of special tokens.
 func (a *answer) promptText(p prompt) string {
 	if p.text != "" {

@@ -11,26 +11,25 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Beam search as vLLM's server does it: in each step every beam is a request for one token
-// with the log probabilities of the most likely ones. What beams have in common is found in
-// the prefix cache.
+// Beam search works as in vLLM's server: in each step every beam is a request for one token and the log probabilities of
+// the most likely tokens. The prefix cache has the common tokens of beams.
 
-// maxBeams is the number of beams for which the log probabilities of a token suffice.
+// maxBeams is the largest width. A step needs the 2·width most likely tokens.
 const maxBeams = sampling.MaxLogprobs / 2
 
 // maxLengthPenalty keeps the power of a length finite.
 const maxLengthPenalty = 10
 
-// A beamField is a field of engine.Request as beam search sees it.
+// A beamField says whether beam search supports a field of engine.Request.
 type beamField struct {
-	field, param string // in Go, and in bodies of requests
-	// used reports whether beam search does what the field's value asks for; nil: it does so for all values.
-	used    func(r *engine.Request) bool
-	instead string // what to do instead; "" if there is nothing
+	field, param string // its names in Go and in JSON
+	// supported reports whether beam search supports the value. nil means that it supports all values.
+	supported func(r *engine.Request) bool
+	instead   string // what to do instead, or ""
 }
 
-// beamFields are all fields of engine.Request, those of sampling.Params among them. Beams are chosen by the log
-// probabilities of the model itself: nothing is drawn, and no logits are adjusted.
+// beamFields lists all fields of engine.Request and sampling.Params. Beam search ranks beams by the log probabilities of
+// the model: it draws nothing and adjusts no logits.
 var beamFields = []beamField{
 	{field: "Prompt"},
 	{field: "N"},
@@ -38,7 +37,7 @@ var beamFields = []beamField{
 	{field: "StopTokenIDs"},
 	{field: "IgnoreEOS"},
 	{field: "CacheSalt"},
-	{field: "Seed"}, // of what is drawn
+	{field: "Seed"}, // has no effect
 	{field: "IncludeStop"},
 	{field: "SpecialTokens"},
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
@@ -56,11 +55,11 @@ var beamFields = []beamField{
 	{"LogitBias", "logit_bias", func(r *engine.Request) bool { return len(r.LogitBias) == 0 }, ""},
 }
 
-// unusedByBeams returns an error that names the first field of a request that beam search does not use.
-func unusedByBeams(r *engine.Request) error {
+// unsupportedByBeams returns an error for the first field of a request that beam search does not support.
+func unsupportedByBeams(r *engine.Request) error {
 	for _, f := range beamFields {
 		switch {
-		case f.used == nil || f.used(r):
+		case f.supported == nil || f.supported(r):
 		case f.instead != "":
 			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.instead)
 		default:
@@ -70,16 +69,16 @@ func unusedByBeams(r *engine.Request) error {
 	return nil
 }
 
-// A beam is a candidate for an answer: one more token after another beam, or the empty answer.
+// A beam is a candidate for an answer: the beam before and another token.
 type beam struct {
-	before  *beam // nil: the answer is empty
+	before  *beam // nil for the empty answer
 	token   int32
 	length  int     // of prompt and answer
 	logprob float64 // of the answer
 	ended   bool
 }
 
-// answer is the tokens after a prompt.
+// answer returns the tokens after a prompt.
 func (b *beam) answer(prompt []int32) []int32 {
 	tokens := make([]int32, b.length-len(prompt))
 	for i := len(tokens) - 1; i >= 0; i-- {
@@ -88,7 +87,7 @@ func (b *beam) answer(prompt []int32) []int32 {
 	return tokens
 }
 
-// score is vLLM's get_beam_search_score: the end of a sequence does not count as a token.
+// score is vLLM's get_beam_search_score. The token that ends an answer does not count for its length.
 func (b *beam) score(penalty float64) float64 {
 	n := b.length
 	if b.ended {
@@ -97,21 +96,21 @@ func (b *beam) score(penalty float64) float64 {
 	return b.logprob / math.Pow(float64(n), penalty)
 }
 
-// A search is the settings of a beam search.
+// A search is a beam search.
 type search struct {
 	server  *Server
 	series  *engine.Series
-	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // the most likely tokens
+	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // most likely tokens
 	width   int
-	longest int // tokens of a sequence
-	most    int // tokens of an answer
-	ends    []int32
-	own     []int32 // of ends: the model's
+	longest int     // limit of a sequence's tokens
+	most    int     // limit of an answer's tokens
+	ends    []int32 // tokens that end an answer
+	own     []int32 // the ones of ends that are the model's
 	penalty float64
 	salt    string
 }
 
-// search checks what a request asks for.
+// search returns the beam search that a request asks for.
 func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	switch {
 	case r.N > maxBeams:
@@ -129,7 +128,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
 		return nil, err
 	}
-	if err := unusedByBeams(r); err != nil {
+	if err := unsupportedByBeams(r); err != nil {
 		return nil, err
 	}
 	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}
@@ -152,10 +151,10 @@ func (f *search) stopReason(answer []int32) any {
 	return nil
 }
 
-// run returns the beams of a prompt, the best first.
+// run returns the best beams after a prompt, the best first.
 func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	live := []*beam{{length: len(prompt)}}
-	var done []*beam // the best of those that have ended
+	var done []*beam // the best beams that have ended
 	for step := 0; step < f.most && len(live) > 0 && live[0].length < f.longest; step++ {
 		tops, err := f.next(ctx, prompt, live)
 		if err != nil {
@@ -177,7 +176,7 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	return f.best(append(done, live...)), nil
 }
 
-// best are as many beams as are wanted, the best first and of equal ones the earliest.
+// best returns the width best beams, the best first. The order of equal beams stays.
 func (f *search) best(beams []*beam) []*beam {
 	slices.SortStableFunc(beams, func(a, b *beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
 	n := min(f.width, len(beams))
@@ -185,7 +184,7 @@ func (f *search) best(beams []*beam) []*beam {
 	return beams[:n]
 }
 
-// step asks for the most likely next tokens of all beams.
+// step gets the most likely next tokens of all beams from the engine.
 func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops [][]sampling.Logprob, err error) {
 	j := &job{}
 	defer j.cancel()
@@ -219,7 +218,7 @@ func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops 
 	return tops, nil
 }
 
-// beams answers a request with use_beam_search: some of the beams of each prompt.
+// beams answers a request with use_beam_search with the best beams of each prompt.
 func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	f, err := s.search(c, &request)
 	if err != nil {
@@ -264,6 +263,6 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.of(&part{prompt: j.prompts[0]}).with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.withPrompt(&part{prompt: j.prompts[0]}).with(u, choices...))
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package openai is OpenAI's HTTP interface to an engine: completions, chat
-// completions and models, with streaming by server-sent events and OpenAI's
-// errors. It also serves /metrics under vLLM's names, and /health.
+// Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions and models, with streams of
+// server-sent events and OpenAI's errors. It also serves /metrics under vLLM's names, /tokenize, /detokenize, /version
+// and /health.
 //
-// It checks each field of a request before the engine gets it. The engine decides
-// the answer.
+// It checks each field of a request before it submits the request to the engine.
 package openai

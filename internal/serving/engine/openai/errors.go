@@ -33,7 +33,7 @@ type errorBody struct {
 	Error *apiError `json:"error"`
 }
 
-// shown is a text of the client's as errors show it: its beginning.
+// shown shortens a text of the client for an error.
 func shown(text string) string {
 	const most = 1000 // bytes
 	if len(text) <= most {
@@ -42,7 +42,7 @@ func shown(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// invalid is a request that cannot be served as it is. Each argument is shown.
+// invalid returns the error of a request that must be changed. It shortens the arguments.
 func invalid(param, format string, args ...any) *apiError {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -59,7 +59,7 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// refused is an invalid request with another status, and a code or "".
+// refused is like invalid with another status, and with a code unless that is "".
 func refused(status int, code, format string, args ...any) *apiError {
 	e := invalid("", format, args...)
 	e.status = status
@@ -77,15 +77,14 @@ func failure(status int, kind, code, message string) *apiError {
 	return e
 }
 
-// errGone answers a client that has closed its side of the connection. Most such clients do not read the answer.
-// The status is nginx's.
+// errGone answers a client that has closed its side of the connection. The status is nginx's.
 var errGone = refused(499, "client_closed_request",
 	"The client closed the connection before the answer was complete.")
 
-// errUnread is logged when a client did not read a piece of the answer within WriteTimeout. It is never sent.
+// errUnread is the recorded reason if a client did not read a piece of the answer within WriteTimeout. It is never sent.
 var errUnread = refused(499, "", "The client did not read the answer in time.")
 
-// translate gives an error its form.
+// translate returns an error in OpenAI's form.
 func translate(err error) *apiError {
 	var known *apiError
 	var value *sampling.Invalid
@@ -131,20 +130,20 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1)) // an answer ends there, also if the connection does not
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
-	if _, err := w.Write(append(data, '\n')); err == nil { // else the client is gone, which is recorded
-		_ = http.NewResponseController(w).Flush() // before the record is made
+	if _, err := w.Write(append(data, '\n')); err == nil { // the response records errors
+		_ = http.NewResponseController(w).Flush()
 	}
 }
 
-// errNoNumber means that logits are NaN or infinite, or that a log probability is, which JSON cannot represent.
+// errNoNumber is the error for logits, or a log probability, that are NaN or infinite. JSON cannot represent these.
 var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
 	"The model's logits are not finite numbers; its weights may be damaged, or too large for the types of activations, "+
 		"keys and values.")
 
-// isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
-// Content-Type it is taken for JSON.
+// isJSON returns an error if the headers say that the body is compressed or not JSON. A body without a Content-Type
+// counts as JSON.
 func isJSON(r *http.Request) error {
 	unsupported := func(format, value string) error {
 		return refused(http.StatusUnsupportedMediaType, "", format, value)
@@ -160,10 +159,10 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists are the fields with more than one value.
+// lists are the fields of which an element can have the wrong type.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
-// unmarshal reads JSON. Its errors name the field.
+// unmarshal decodes JSON. Its errors name the field.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	var wrongType *json.UnmarshalTypeError
@@ -177,7 +176,10 @@ func unmarshal(data []byte, into any) error {
 		if wrongType.Field == "" {
 			return invalid("", "The body is a JSON %s; an object is expected.", wrongType.Value)
 		}
-		field := strings.TrimPrefix(wrongType.Field, "common.") // which is no field of the body
+		field := wrongType.Field
+		for _, embedded := range []string{"common.", "chatFields."} {
+			field = strings.TrimPrefix(field, embedded)
+		}
 		verb := "is"
 		if kind := wrongType.Type.Kind(); kind != reflect.Slice && kind != reflect.Map && slices.Contains(lists, field) {
 			verb = "contains"
@@ -195,15 +197,15 @@ func bodyTooLarge(limit int64) error {
 	return refused(http.StatusRequestEntityTooLarge, "", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
 }
 
-// How long the rest of a body that is too large is read after the answer, in all and without a byte: nginx's
-// lingering_time and lingering_timeout.
+// How long the rest of a body that is too large is read after the answer (nginx's lingering_time and
+// lingering_timeout).
 const (
-	lingerTime    = 30 * time.Second
-	lingerTimeout = 5 * time.Second
+	lingerTime    = 30 * time.Second // in all
+	lingerTimeout = 5 * time.Second  // without a byte
 )
 
-// refuseBody answers a request whose body was not read, and then discards the body: a connection that is closed
-// while the client still sends is reset, and most clients then report that in place of the answer.
+// refuseBody answers a request whose body was not read, and then discards the body. If it closed the connection while the
+// client sends, the connection would be reset, and most clients would report that instead of the answer.
 func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // the answer does not wait for the body
@@ -223,7 +225,7 @@ func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// kindName is the kind of a field's value, in words.
+// kindName describes the values that a field may have.
 func kindName(e *json.UnmarshalTypeError) string {
 	switch e.Type.Kind() {
 	case reflect.Bool:

@@ -123,7 +123,7 @@ func TestBeamFieldsAreAllFieldsOfARequest(t *testing.T) {
 		}
 	}
 	require.Empty(t, fields, "engine.Request has no such field")
-	require.NoError(t, unusedByBeams(&engine.Request{Params: sampling.Default()}))
+	require.NoError(t, unsupportedByBeams(&engine.Request{Params: sampling.Default()}))
 }
 
 // Few long bodies become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.

@@ -6,51 +6,50 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"llmmemory/internal/serving/engine"
 )
 
-// A job is what the engine does for one HTTP request: a stream for each prompt.
+// A job is the work of an engine for an HTTP request: a stream for each prompt.
 type job struct {
 	streams []*engine.Stream
 	source  source
-	prompts []prompt // of source
+	prompts []prompt // made by source
 	answer  *answer
-	n       int // answers to a prompt that are wanted
+	n       int // answers to a prompt that the client gets
+	bestOf  int // answers to a prompt that the engine generates
 	timings bool
-	of      int // answers to a prompt that are made
 
-	// promptOnly leaves out the answers (echo with max_tokens 0). The engine makes a token
-	// of each, as vLLM's does.
+	// promptOnly leaves out the answers (echo with max_tokens 0). The engine generates a token of each, as vLLM's does.
 	promptOnly bool
 }
 
-// A prompt is what an answer continues.
 type prompt struct {
 	tokens []int32
-	text   string // as it was given; "" if it was given as tokens, or as messages
+	text   string // as the client gave it; "" if it gave tokens or messages
 }
 
-// A part is an answer, or what is new of it.
+// A part is an answer, or a new part of it.
 type part struct {
 	index  int
 	prompt prompt
-	first  bool // nothing of it was sent before
+	first  bool // nothing of the answer was sent before
 	text   string
 	tokens []engine.Token
-	prefix []engine.Token // of the prompt, if its logprobs are wanted
+	prefix []engine.Token // the prompt with its log probabilities, if they were requested
 	finish engine.Finish
 
-	consumed int    // tokens so far
-	place    *place // after the tokens that were sent before
+	consumed int    // tokens of the answer so far
+	place    *place // where the next token begins
 
-	// vLLM's.
+	// Fields of vLLM.
 	stopReason     any
 	promptLogprobs promptLogprobs
 }
 
-// score is the sum of the logarithms of the tokens' probabilities.
+// score returns the log probability of the answer.
 func (p *part) score() float64 {
 	sum := 0.0
 	for _, t := range p.tokens {
@@ -59,7 +58,7 @@ func (p *part) score() float64 {
 	return sum
 }
 
-// do answers a request whose job is known.
+// do submits the prompts of a job and writes the answers.
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	if c.UseBeamSearch {
 		return s.beams(w, r, c, request, j)
@@ -75,9 +74,9 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 	return s.whole(w, r, j)
 }
 
-// submit gives the prompts of a job to the engine: all of them, or none.
+// submit submits all prompts of a job to the engine, or returns an error and submits none.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
-	j.of = r.N
+	j.bestOf = r.N
 	if j.promptOnly {
 		r.MaxTokens = 1
 	}
@@ -98,7 +97,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 	return nil
 }
 
-// trim removes from an event what the user does not get.
+// trim removes the answer from an event with promptOnly.
 func (j *job) trim(e engine.Event) engine.Event {
 	if j.promptOnly && e.Err == nil {
 		e.Text, e.Tokens, e.Finish, e.StopReason = "", nil, engine.FinishLength, nil
@@ -106,14 +105,14 @@ func (j *job) trim(e engine.Event) engine.Event {
 	return e
 }
 
-// admit checks a request with each of its prompts, and counts it against its key's rate. giveBack undoes that if
-// the engine does not take the request in. A request that is refused costs nothing.
+// admit makes the prompts of a job, checks the request with each of them, and counts it against the limits of its key.
+// A request that is refused counts nothing. If the engine refuses the request, the caller must call giveBack.
 func (s *Server) admit(
 	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
-	// all answers must be able to run or wait; beams need not
-	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.of))
+	// All answers must be able to run or wait at the same time, but not all beams, for which bestOf is 0.
+	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.bestOf))
 	switch n := j.source.count; {
 	case n == 0:
 		return nil, invalid("prompt", "prompt is missing.")
@@ -140,7 +139,8 @@ func (s *Server) admit(
 	return func() { a.giveBack(w.Header(), tokens, time.Now()) }, nil
 }
 
-// count makes the prompts of a job and checks them. It returns how many tokens they and their answers have, at most.
+// count makes the prompts of a job and checks them. It returns the largest number of tokens that they and their answers
+// can have.
 func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int, err error) {
 	var long *engine.TooLong
 	defer func() {
@@ -151,7 +151,7 @@ func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int
 	if j.prompts, err = s.prompts(from, j.source); err != nil {
 		return 0, err
 	}
-	j.source.make = nil // it has the texts
+	j.source.make = nil // it refers to the texts, which are no longer needed
 	c := s.config.Engine.Config()
 	for _, p := range j.prompts {
 		r.Prompt = p.tokens
@@ -160,7 +160,7 @@ func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int
 		}
 		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
 	}
-	return tokens, j.checkPromptLogprobs(&r) // at most MaxTexts · MaxN · MaxModelLen tokens
+	return tokens, j.checkPromptLogprobs(&r)
 }
 
 func (j *job) cancel() {
@@ -179,9 +179,9 @@ func (j *job) usage(completion int) *usage {
 	return u
 }
 
-// whole answers when everything is there.
+// whole writes the answers when all are complete.
 func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
-	parts := make([]part, len(j.streams)*j.of)
+	parts := make([]part, len(j.streams)*j.bestOf)
 	texts := make([]strings.Builder, len(parts))
 	made := 0
 	for n := range j.merge(r.Context()) {
@@ -190,7 +190,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 				return e.Err
 			}
 			e = j.trim(e)
-			at := n.prompt*j.of + e.Index
+			at := n.prompt*j.bestOf + e.Index
 			p := &parts[at]
 			texts[at].WriteString(e.Text)
 			p.tokens, p.finish, p.stopReason = append(p.tokens, e.Tokens...), e.Finish, e.StopReason
@@ -206,69 +206,62 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
 	}
 	var choices []choice
 	for i, prompt := range j.prompts {
-		of := parts[i*j.of:][:j.of]
-		prefix := of[0].prefix // comes with the first answer
+		answers := parts[i*j.bestOf:][:j.bestOf]
+		prefix := answers[0].prefix // only the first answer has it
 		logs := j.answer.promptLogprobs(prefix)
-		for k := range of {
-			p := &of[k]
-			p.prompt, p.first, p.prefix, p.text, p.place = prompt, true, prefix, texts[i*j.of+k].String(), new(place)
+		for k := range answers {
+			p := &answers[k]
+			p.prompt, p.first, p.prefix, p.text, p.place = prompt, true, prefix, texts[i*j.bestOf+k].String(), new(place)
 			p.promptLogprobs = logs
 		}
-		if j.n < j.of {
-			of = best(of, j.n)
+		if j.n < j.bestOf {
+			answers = best(answers, j.n)
 		}
-		for k := range of {
-			of[k].index = i*j.n + k
-			choices = append(choices, j.answer.whole(&of[k]))
+		for k := range answers {
+			answers[k].index = i*j.n + k
+			choices = append(choices, j.answer.whole(&answers[k]))
 		}
 	}
 	u := j.usage(made)
 	recordUsage(w, u)
-	body := j.answer.of(&parts[0]).with(u, choices...)
+	body := j.answer.withPrompt(&parts[0]).with(u, choices...)
 	body.Timings = j.timingsOf(made)
 	writeJSON(w, http.StatusOK, body)
 	return nil
 }
 
-// merge reads all streams of a job, and returns their events in the order in which they come.
+// news are events of the stream of a prompt.
+type news struct {
+	prompt int
+	events []engine.Event
+}
+
+// merge reads the events of all streams of a job until all answers have ended or ctx is done.
 func (j *job) merge(ctx context.Context) <-chan news {
 	out := make(chan news)
-	left := make(chan struct{}, len(j.streams))
+	var wait sync.WaitGroup
 	for i, stream := range j.streams {
-		go func() {
-			defer func() { left <- struct{}{} }()
+		wait.Go(func() {
 			for {
 				events, err := stream.Next(ctx)
 				if err != nil || events == nil {
 					return
 				}
+				events = slices.Clone(events) // they are valid until the next call of Next
+				for k := range events {
+					events[k].Tokens = slices.Clone(events[k].Tokens)
+				}
 				select {
-				case out <- news{i, keep(events)}:
+				case out <- news{i, events}:
 				case <-ctx.Done():
 					return
 				}
 			}
-		}()
+		})
 	}
 	go func() {
-		for range j.streams {
-			<-left
-		}
+		wait.Wait()
 		close(out)
 	}()
 	return out
-}
-
-// keep copies events, which are valid until the next call of Next.
-func keep(events []engine.Event) []engine.Event {
-	kept := slices.Clone(events)
-	for i := range kept {
-		kept[i].Tokens = slices.Clone(kept[i].Tokens)
-	}
-	return kept
-}
-
-type news struct {
-	prompt int
-	events []engine.Event
 }

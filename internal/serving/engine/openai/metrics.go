@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Metrics are counted under vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py). They
-// observe an engine. Which of vLLM's are missing, and why, is in TestMetricsHaveVLLMsNames.
+// Metrics observe an engine and count under vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py).
+// TestMetricsHaveVLLMsNames lists the metrics of vLLM that are missing, with reasons.
 type Metrics struct {
 	registry *prometheus.Registry
 	labels   prometheus.Labels
@@ -111,7 +112,7 @@ func (m *Metrics) histograms() {
 	m.maxTokens = histogram("request_params_max_tokens", "Tokens that an answer may have.", sizes)
 }
 
-// Watch adds the metrics that are read from the engine when they are requested.
+// Watch adds the metrics that are read from an engine when a client requests them.
 func (m *Metrics) Watch(e *engine.Engine) {
 	gauge := func(name, help string, f func() float64, labels ...string) {
 		all := prometheus.Labels{}
@@ -145,49 +146,53 @@ func (m *Metrics) Watch(e *engine.Engine) {
 	}, func() float64 { return 1 }))
 }
 
-// cacheTypes are vLLM's names of the types of keys and values (its CacheDType); float32 is of its ModelDType.
+// cacheTypes are vLLM's names of the types of keys and values, from its CacheDType and, for float32, its ModelDType.
 var cacheTypes = map[attention.DType]string{
 	attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
 	attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",
 }
 
-// watchOffload adds what an engine stores and loads outside the process, if it does.
+// watchOffload adds the metrics of the tiers, if the engine has any.
 func (m *Metrics) watchOffload(e *engine.Engine) {
 	if _, ok := e.OffloadStats(); !ok {
 		return
 	}
-	add := func(name, help string, labels prometheus.Labels, value func(engine.OffloadStats) float64) {
-		maps.Copy(labels, m.labels)
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
-			stats, _ := e.OffloadStats()
-			return value(stats)
-		}))
-	}
-	stores, loads := func() prometheus.Labels { return prometheus.Labels{"transfer_type": "CPU_to_tier"} },
-		func() prometheus.Labels { return prometheus.Labels{"transfer_type": "tier_to_CPU"} }
 	const bytes, seconds = "Bytes of blocks stored in tiers outside the process and loaded from them.", "Time that this took."
-	add("vllm:kv_offload_total_bytes", bytes, stores(), func(s engine.OffloadStats) float64 { return float64(s.StoredBytes) })
-	add("vllm:kv_offload_total_bytes", bytes, loads(), func(s engine.OffloadStats) float64 { return float64(s.LoadedBytes) })
-	add("vllm:kv_offload_total_time", seconds, stores(), func(s engine.OffloadStats) float64 { return s.StoreTime.Seconds() })
-	add("vllm:kv_offload_total_time", seconds, loads(), func(s engine.OffloadStats) float64 { return s.LoadTime.Seconds() })
-	add("llmserve:kv_offload_dropped_blocks_total", "Blocks that were not stored, because the tier was too slow.", prometheus.Labels{},
-		func(s engine.OffloadStats) float64 { return float64(s.Dropped) })
-	add("llmserve:kv_offload_failures_total", "Stores and loads that failed.", prometheus.Labels{},
-		func(s engine.OffloadStats) float64 { return float64(s.Failures) })
-	add("llmserve:kv_offload_computed_blocks_total", "Blocks that a tier had and that were computed, which was faster.", prometheus.Labels{},
-		func(s engine.OffloadStats) float64 { return float64(s.Computed) })
-	gauge := func(name, help string, value func(engine.OffloadStats) float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: m.labels}, func() float64 {
+	for _, c := range []struct {
+		name, transfer, help string
+		value                func(s engine.OffloadStats) float64
+	}{
+		{"vllm:kv_offload_total_bytes", "CPU_to_tier", bytes, func(s engine.OffloadStats) float64 { return float64(s.StoredBytes) }},
+		{"vllm:kv_offload_total_bytes", "tier_to_CPU", bytes, func(s engine.OffloadStats) float64 { return float64(s.LoadedBytes) }},
+		{"vllm:kv_offload_total_time", "CPU_to_tier", seconds, func(s engine.OffloadStats) float64 { return s.StoreTime.Seconds() }},
+		{"vllm:kv_offload_total_time", "tier_to_CPU", seconds, func(s engine.OffloadStats) float64 { return s.LoadTime.Seconds() }},
+		{"llmserve:kv_offload_dropped_blocks_total", "", "Blocks that were not stored, because the tier was too slow.",
+			func(s engine.OffloadStats) float64 { return float64(s.Dropped) }},
+		{"llmserve:kv_offload_failures_total", "", "Stores and loads that failed.",
+			func(s engine.OffloadStats) float64 { return float64(s.Failures) }},
+		{"llmserve:kv_offload_computed_blocks_total", "", "Blocks that a tier had and that were computed, which was faster.",
+			func(s engine.OffloadStats) float64 { return float64(s.Computed) }},
+		{"llmserve:kv_offload_queued_blocks", "", "Blocks that wait to be stored.",
+			func(s engine.OffloadStats) float64 { return float64(s.Queued) }},
+		{"llmserve:kv_offload_load_tokens_per_second", "", "How fast a tier is, lately; 0: not known.",
+			func(s engine.OffloadStats) float64 { return s.LoadRate * float64(e.Config().BlockSize) }},
+		{"llmserve:kv_offload_compute_tokens_per_second", "", "How fast prompts are computed, lately; 0: not known.",
+			func(s engine.OffloadStats) float64 { return s.ComputeRate }},
+	} {
+		read := func() float64 {
 			stats, _ := e.OffloadStats()
-			return value(stats)
-		}))
+			return c.value(stats)
+		}
+		options := prometheus.Opts{Name: c.name, Help: c.help, ConstLabels: maps.Clone(m.labels)}
+		if c.transfer != "" {
+			options.ConstLabels["transfer_type"] = c.transfer
+		}
+		if strings.Contains(c.name, "_total") {
+			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts(options), read))
+		} else {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts(options), read))
+		}
 	}
-	gauge("llmserve:kv_offload_queued_blocks", "Blocks that wait to be stored.",
-		func(s engine.OffloadStats) float64 { return float64(s.Queued) })
-	gauge("llmserve:kv_offload_load_tokens_per_second", "How fast a tier is, lately; 0: not known.",
-		func(s engine.OffloadStats) float64 { return s.LoadRate * float64(e.Config().BlockSize) })
-	gauge("llmserve:kv_offload_compute_tokens_per_second", "How fast prompts are computed, lately; 0: not known.",
-		func(s engine.OffloadStats) float64 { return s.ComputeRate })
 }
 
 func (m *Metrics) handler() http.Handler {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -14,41 +15,39 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// Config configures a server.
+// Config describes a server.
 type Config struct {
 	Engine        *engine.Engine
 	Name          string         // of the model
-	Template      *chat.Template // nil: the model cannot chat
-	TemplateError error          // why its chat template cannot be used; nil: it has none
+	Template      *chat.Template // nil if the model cannot chat
+	TemplateError error          // why the model's chat template cannot be used, or nil
 	ParseSpecial  bool           // special tokens in the messages of a chat are tokens, not text
 	Version       string         // of the program
 	Metrics       *Metrics
-	APIKeys       []string      // each request needs one of them; none: no key is needed
-	MaxBody       int64         // bytes; 0: 8 MB
-	MaxTexts      int           // prompts in one request; 0: 128
-	Limits        Limits        // of each key
-	Local         bool          // only this machine can reach the server
-	KeepAlive     time.Duration // how long a stream is silent before it gets a comment; 0: 15 s
+	APIKeys       []string // each request needs one of them, unless there are none
+	MaxBody       int64    // bytes of a request; 0 means 8 MB
+	MaxTexts      int      // prompts in a request; 0 means 128
+	Limits        Limits   // of each key
+	Local         bool     // only this machine can reach the server
+	Origins       *Origins // whose web pages may use the server; nil means only its own
 
-	WriteTimeout time.Duration // how long a client may take to accept a piece of an answer; 0: WriteTimeout
+	KeepAlive        time.Duration // how long a stream may be silent before it gets a comment; 0 means 15 s
+	WriteTimeout     time.Duration // how long a client may take to accept a piece of an answer; 0 means WriteTimeout
+	IterationTimeout time.Duration // how long a step may take before GET /health is 503; 0 means a minute
 
-	Origins *Origins     // whose web pages may use the server; nil: only its own
-	Record  func(Record) // gets a record of each request; nil: nobody
+	Record func(Record) // gets the record of each request, unless nil
 
-	// IterationTimeout is how long a step may take before GET /health is 503; 0: a minute.
-	IterationTimeout time.Duration
-
-	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send
-	// the key as the password of HTTP's basic authentication.
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send the key as the password of HTTP's
+	// basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 
-// A Server is the handler of all paths.
+// A Server handles the requests of all paths.
 type Server struct {
 	config  Config
 	started int64
 	keys    [][sha256.Size]byte
-	allowed []*allowance // of each key; without keys, of all requests
+	allowed []*allowance // of each key; if there are no keys, one for all requests
 	mux     *http.ServeMux
 	turns   turns
 	bodies  *bodyMemory
@@ -56,24 +55,10 @@ type Server struct {
 
 // New makes a server.
 func New(c Config) *Server {
-	if c.MaxBody == 0 {
-		c.MaxBody = 8 << 20
-	}
-	if c.MaxTexts == 0 {
-		c.MaxTexts = 128
-	}
-	if c.KeepAlive == 0 {
-		c.KeepAlive = 15 * time.Second // what HTML's standard advises against proxies that end silent connections
-	}
-	if c.Origins == nil {
-		c.Origins = &Origins{}
-	}
-	if c.WriteTimeout == 0 {
-		c.WriteTimeout = WriteTimeout
-	}
-	if c.IterationTimeout == 0 {
-		c.IterationTimeout = time.Minute
-	}
+	c.MaxBody, c.MaxTexts = cmp.Or(c.MaxBody, 8<<20), cmp.Or(c.MaxTexts, 128)
+	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second) // HTML's standard advises it against proxies that end silent connections
+	c.Origins = cmp.Or(c.Origins, &Origins{})
+	c.WriteTimeout, c.IterationTimeout = cmp.Or(c.WriteTimeout, WriteTimeout), cmp.Or(c.IterationTimeout, time.Minute)
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody)}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
@@ -107,7 +92,7 @@ func New(c Config) *Server {
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.recorded(s.deadlined(w), r, func(w http.ResponseWriter, r *http.Request) {
+	s.respond(w, r, func(w http.ResponseWriter, r *http.Request) {
 		allowed := s.config.Origins.allow(w.Header(), r.Header.Get("Origin"))
 		if err := s.trusted(r, allowed); err != nil {
 			writeError(w, err)
@@ -121,8 +106,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// clean is a request whose path has no slash at its end and not two in a row, which some clients add. The mux would
-// redirect it, which many clients do not follow.
+// clean returns the request with a path without double and trailing slashes, which some clients add. The mux would
+// redirect such a request, and many clients do not follow redirects.
 func clean(r *http.Request) *http.Request {
 	to := path.Clean("/" + r.URL.Path)
 	if to == r.URL.Path {
@@ -142,13 +127,14 @@ func clean(r *http.Request) *http.Request {
 const served = "This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET " +
 	"/v1/models, /metrics, /version, /health and /memory."
 
-// guarded asks for a key, and writes the error of a handler that has not written
-// anything.
+// guarded returns a handler that requires a key and writes the error of h, which must not have written anything then.
 func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)
 		if err == nil {
-			err = s.held(w, r, h)
+			r = s.holding(r)
+			defer free(r)
+			err = h(w, r)
 		}
 		switch {
 		case err == nil:
@@ -160,14 +146,7 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 	}
 }
 
-// held calls a handler, which has its body until it ends, if not shorter.
-func (s *Server) held(w http.ResponseWriter, r *http.Request, h func(http.ResponseWriter, *http.Request) error) error {
-	r = s.holding(r)
-	defer free(r)
-	return h(w, r)
-}
-
-// page is guarded, and a browser asks the user for the key.
+// page is like guarded, but makes a browser ask its user for the key.
 func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	ask := s.guarded(h)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -181,10 +160,10 @@ func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.Han
 	}
 }
 
-// key is the place of a request's key among the server's, -1 if it has none of
-// them. It compares digests, which takes the same time whatever the key.
+// key returns the index of the request's key, or -1 if it has none of the server's. It compares digests in constant
+// time.
 func (s *Server) key(r *http.Request) int {
-	key := r.Header.Get("X-Api-Key") // Anthropic's and Azure's clients, and proxies
+	key := r.Header.Get("X-Api-Key") // sent by Anthropic's and Azure's clients, and by proxies
 	if scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		key = bearer // RFC 9110, section 11.1
 	}
@@ -203,7 +182,7 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// health answers GET /health: with an error if the engine has work and has not finished a step for too long.
+// health answers GET /health, with an error if the engine has work and has not finished a step for IterationTimeout.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if since := s.config.Engine.SinceStep(); since > s.config.IterationTimeout {
 		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "engine_stalled",
@@ -213,7 +192,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// A modelCard describes the model.
+// A modelCard is vLLM's and OpenAI's description of a model.
 type modelCard struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"`

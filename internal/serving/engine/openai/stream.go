@@ -10,15 +10,15 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// stream answers by server-sent events. Once it has begun, errors are events.
+// stream answers with server-sent events. After the first one, errors are events, too.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back until it has a buffer full
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
 	w.WriteHeader(http.StatusOK)
-	out.flush() // the client learns at once that it was accepted
-	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.of), prefixes: make([][]engine.Token, len(j.streams))}
+	out.flush() // the client sees at once that the request was accepted
+	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.bestOf), prefixes: make([][]engine.Token, len(j.streams))}
 	defer func() { recordUsage(w, j.usage(d.made)) }()
 	events := j.merge(r.Context())
 	silence := time.NewTicker(s.config.KeepAlive)
@@ -50,16 +50,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 	return nil
 }
 
-// A delivery is how much of a job's answers was sent.
+// A delivery is the state of a stream.
 type delivery struct {
 	j        *job
 	out      *sender
-	parts    []part           // of each answer, the last
-	prefixes [][]engine.Token // come with the first answer to a prompt
-	made     int
+	parts    []part           // the last part of each answer
+	prefixes [][]engine.Token // Event.Prompt of each prompt
+	made     int              // tokens of all answers
 }
 
-// deliver sends what is new, or reports false after an error, which it sends.
+// deliver sends events. After an error of the engine it sends the error and returns false.
 func (d *delivery) deliver(n news) bool {
 	a := d.j.answer
 	for _, e := range n.events {
@@ -71,7 +71,7 @@ func (d *delivery) deliver(n news) bool {
 			return false
 		}
 		e = d.j.trim(e)
-		p := &d.parts[n.prompt*d.j.of+e.Index]
+		p := &d.parts[n.prompt*d.j.bestOf+e.Index]
 		if e.Prompt != nil {
 			d.prefixes[n.prompt] = e.Prompt
 		}
@@ -81,7 +81,7 @@ func (d *delivery) deliver(n news) bool {
 		}
 		d.made += len(e.Tokens)
 		if p.first && a.chat {
-			d.out.send(a.of(p).with(nil, a.opening(p.index)))
+			d.out.send(a.withPrompt(p).with(nil, a.opening(p.index)))
 		}
 		body := a.with(nil, a.chunk(p))
 		body.Timings = d.j.timingsOf(d.made)
@@ -90,7 +90,7 @@ func (d *delivery) deliver(n news) bool {
 	return true
 }
 
-// next sets p to what an event adds.
+// next sets p to the part that an event adds.
 func (j *job) next(p *part, prompt int, e engine.Event) {
 	*p = part{
 		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,
@@ -98,7 +98,7 @@ func (j *job) next(p *part, prompt int, e engine.Event) {
 	}
 }
 
-// A sender writes events. After the first failure it does nothing.
+// A sender writes server-sent events. After the first failure it does nothing.
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -113,7 +113,7 @@ func (s *sender) send(body any) {
 		s.failed = true
 		return
 	}
-	s.raw(strings.ReplaceAll(string(data), "\u0085", `\u0085`)) // JSON may have it, but it ends a line for some clients
+	s.raw(strings.ReplaceAll(string(data), "\u0085", `\u0085`)) // some clients take this character for a line break
 }
 
 func (s *sender) raw(data string) { s.write("data: " + data + "\n\n") }

@@ -1,0 +1,110 @@
+package openai
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"time"
+)
+
+// A Record describes an answered request. The client decides Method, Path and parts of Reason.
+type Record struct {
+	Begin                          time.Time
+	Elapsed                        time.Duration
+	Client, Method, Path           string
+	Status                         int
+	PromptTokens, GenerationTokens int
+	Reason                         string // why the request was refused or failed, or ""
+}
+
+// Refused reports whether the client got an error.
+func (r *Record) Refused() bool { return r.Status >= 400 || r.Reason != "" }
+
+// WriteTimeout is how long a client may take to accept a piece of an answer. The server disconnects a slower client and
+// frees what it has not read.
+const WriteTimeout = time.Minute
+
+// maxPiece is the most bytes that a client has WriteTimeout for.
+const maxPiece = 256 << 10
+
+// A response sets a new deadline for each piece that is written, and fills in a Record.
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	record  Record
+}
+
+// respond answers a request, and passes its record on.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
+	to := &response{w, http.NewResponseController(w), s.config.WriteTimeout,
+		Record{Begin: time.Now(), Client: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath()}}
+	defer func() {
+		if to.record.Status == 0 {
+			to.record.Status = http.StatusOK // of net/http, if a handler writes nothing or no status
+		}
+		to.record.Elapsed = time.Since(to.record.Begin)
+		if s.config.Record != nil {
+			s.config.Record(to.record)
+		}
+	}()
+	answer(to, r)
+}
+
+// extend sets the deadline. It fails for connections without deadlines, as in a test.
+func (w *response) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
+
+func (w *response) WriteHeader(status int) {
+	if w.record.Status == 0 {
+		w.record.Status = status
+	}
+	w.extend()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(data []byte) (n int, err error) {
+	for len(data) > 0 && err == nil {
+		piece := data[:min(len(data), maxPiece)]
+		data = data[len(piece):]
+		w.extend()
+		var written int
+		written, err = w.ResponseWriter.Write(piece)
+		n += written
+	}
+	return n, w.checked(err)
+}
+
+// FlushError implements what http.ResponseController calls.
+func (w *response) FlushError() error {
+	w.extend()
+	return w.checked(w.control.Flush())
+}
+
+// Unwrap returns the writer below, as http.ResponseController asks.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// checked records an error of writing to the client.
+func (w *response) checked(err error) error {
+	switch {
+	case err == nil, errors.Is(err, http.ErrNotSupported):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		recordError(w, errUnread)
+	default:
+		recordError(w, errGone)
+	}
+	return err
+}
+
+// recordError records why a request was refused or failed. Only the first reason is kept.
+func recordError(w http.ResponseWriter, e *apiError) {
+	if to, ok := w.(*response); ok && to.record.Reason == "" {
+		to.record.Reason = e.Message
+	}
+}
+
+// recordUsage records the tokens of an answer.
+func recordUsage(w http.ResponseWriter, u *usage) {
+	if to, ok := w.(*response); ok {
+		to.record.PromptTokens, to.record.GenerationTokens = u.PromptTokens, u.CompletionTokens
+	}
+}
