@@ -200,11 +200,11 @@ test-tiers:
 	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -qy redis-server; }
 	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/serving/kvoffload ./internal/serving/engine ./cmd/llmserve
 
-# What needs Open MPI, Slurm and network namespaces; root, who installs what is not there.
+# The tests that need Open MPI and Slurm; as root it installs what is missing.
 test-mpi:
 	@.ci/tools test
-	@command -v mpirun slurmctld slurmd munged tc >/dev/null || \
-	  { apt-get update -q && apt-get install -qy libopenmpi-dev openmpi-bin slurmctld slurmd slurm-client munge iproute2; }
+	@command -v mpirun slurmctld slurmd munged >/dev/null || \
+	  { apt-get update -q && apt-get install -qy libopenmpi-dev openmpi-bin slurmctld slurmd slurm-client munge; }
 	@CC=$(MPICC) CGO_ENABLED=1 $(CHEAP) vet -tags mpi ./internal/serving/model/mpi ./cmd/llmserve
 	@CC=$(MPICC) CGO_ENABLED=1 $(TEST) -tags mpi -count=1 -v -run 'Rank|Processes' ./internal/serving/model/mpi ./cmd/llmserve
 

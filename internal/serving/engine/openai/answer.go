@@ -185,7 +185,6 @@ func (a *answer) promptText(p prompt) string {
 	return a.text(p.tokens)
 }
 
-// text is the text of tokens.
 func (a *answer) text(tokens []int32) string {
 	tokenizer := a.server.config.Engine.Config().Tokenizer
 	if !a.special {

@@ -10,23 +10,23 @@ import (
 	"os"
 )
 
-// The body of a request is bounded before it is decoded. What has arrived of a large one is in memory, which bodies
-// share. A few that are complete are decoded at a time and become tokens. Their values are counted before: each takes
-// many times the bytes that it is written with.
+// The bodies of requests are limited in several ways. While they arrive, large bodies share a bodyMemory. A few complete
+// bodies at a time, which have a turn, are decoded and tokenized. Before a body is decoded its values are counted,
+// because a decoded value can take many times the memory of its JSON.
 
-// maxValues is how many values a body may have, without those of prompt and tokens.
+// maxValues limits the values of a body, except those of prompt and tokens.
 const maxValues = 1 << 16
 
-// A hold is what the body of a request has until its prompts are made: memory, and a turn to become tokens.
+// A hold is what a request occupies until its prompts are made.
 type hold struct {
 	memory *bodyMemory
 	share  share
-	end    func() // of the turn; nil: there is none
+	end    func() // ends the turn, if there is one
 }
 
 type holdKey struct{}
 
-// holding gives a request a hold.
+// holding returns the request with a hold in its context.
 func (s *Server) holding(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), holdKey{}, &hold{memory: s.bodies}))
 }
@@ -36,7 +36,7 @@ func holdOf(r *http.Request) *hold {
 	return h
 }
 
-// free gives back what the body of a request has. It is called before anything is written: a client may read slowly.
+// free ends the hold of a request. It must be called before the answer is written, because a client may read slowly.
 func free(r *http.Request) {
 	h := holdOf(r)
 	h.memory.giveBack(&h.share)
@@ -52,7 +52,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	limit := s.config.MaxBody
-	if r.ContentLength > limit { // also before a client sends it that waits for "100 Continue"
+	if r.ContentLength > limit { // also if the client waits for "100 Continue" before it sends the body
 		return nil, bodyTooLarge(limit)
 	}
 	h := holdOf(r)
@@ -80,7 +80,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, s.countValues(data)
 }
 
-// receive reads a body of n bytes in pieces. Those after the first 32 KB are in the memory that bodies share.
+// receive reads a body in pieces and returns them with the number of their bytes. After the first shortBody bytes it
+// takes the memory for each piece from s.bodies.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (pieces [][]byte, n int, err error) {
 	body := http.MaxBytesReader(w, r.Body, s.config.MaxBody)
 	for n = 0; err == nil; {
@@ -91,7 +92,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 		}
 		size := min(max(n, firstPiece), shortBody)
 		if left := int(r.ContentLength) - n; left > 0 {
-			size = min(size, left+1) // the end is read as well
+			size = min(size, left+1) // one byte more, to reach the end of the body
 		}
 		piece := make([]byte, size)
 		at := 0
@@ -108,7 +109,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 	return pieces, n, err
 }
 
-// countValues refuses a body with too many values.
+// countValues returns an error for a body with too many values.
 func (s *Server) countValues(data []byte) error {
 	tokens, others := values(data)
 	if others > maxValues {
@@ -123,10 +124,9 @@ func (s *Server) countValues(data []byte) error {
 	return nil
 }
 
-// values counts the values of a JSON object: those of prompt and tokens, which are decoded into little more than their
-// bytes, and others.
+// values counts the values of a JSON object: those of the fields prompt and tokens, which take little memory, and others.
 func values(data []byte) (tokens, others int) {
-	depth, key, begin := 0, true, 0 // key: the next text at depth 1 is the name of a field
+	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; c {
@@ -156,7 +156,7 @@ func values(data []byte) (tokens, others int) {
 	return tokens, others
 }
 
-// list decodes a list of at most the given number of elements.
+// list decodes a list of at most most elements. For a longer list it returns tooMany.
 func list[T any](data []byte, most int, tooMany error) (all []T, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if _, err := d.Token(); err != nil {

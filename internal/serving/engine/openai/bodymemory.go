@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	largeBodies = 8                // of the largest size, that are in memory at a time
-	firstPiece  = 4 << 10          // bytes of a body that are read first
-	bodyWait    = 30 * time.Second // for memory, in all
-	bodyTime    = 10 * time.Second // in which a large body arrives, and
-	bodyRate    = 256 << 10        // its bytes in a second beyond that, at least
-	pieceTime   = 5 * time.Second  // in which a piece arrives, if others wait for memory
+	largeBodies = 8                // bodies of the largest size that fit into memory
+	firstPiece  = 4 << 10          // bytes of the first piece of a body
+	bodyWait    = 30 * time.Second // how long a body may wait for memory, in all
+	bodyTime    = 10 * time.Second // how long a large body may take to arrive, plus a second for each bodyRate bytes
+	bodyRate    = 256 << 10
+	pieceTime   = 5 * time.Second // how long a piece may take to arrive if other bodies wait for memory
 )
 
 var (
@@ -27,29 +27,29 @@ var (
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 
-// A bodyMemory bounds the memory that large bodies take, in pieces of shortBody bytes. A body takes a piece before it
-// reads one, so a client that stops sending holds only the memory of what it has sent. The bodies of one client take at
-// most half of the memory. When no piece is free, bodies that arrive slowly are refused and the others wait. One of
-// those that wait may exceed the limit, so that bodies never wait for each other without end.
+// A bodyMemory limits the memory of large bodies, in pieces of shortBody bytes. A body takes a piece before it reads
+// into it, so a client that stops sending holds only the memory for what it has sent. The bodies of one client can take
+// at most half of the memory. When no piece is free, bodies wait, and those that arrive slowly are refused. One waiting
+// body may exceed the limit, so bodies never wait for each other forever.
 type bodyMemory struct {
 	mu       sync.Mutex
-	most     int // pieces
-	used     int
-	clients  map[string]int // pieces that each client uses
-	more     *share         // the one that may exceed the limit
-	waiting  []*share       // the first has waited longest
+	most     int            // limit of used
+	used     int            // pieces in use
+	clients  map[string]int // pieces in use by client
+	exempt   *share         // the body that may exceed the limit, or nil
+	waiting  []*share       // in the order of waiting
 	arriving map[*share]bool
 }
 
-// A share is the memory of a body.
+// A share is the part of the memory that a body uses.
 type share struct {
 	client   string
-	time     time.Duration   // in which it has to arrive once it is large
-	deadline func(time.Time) // sets until when it may be read
-	by       time.Time       // until then
+	time     time.Duration   // how long the body may take to arrive once it is large
+	deadline func(time.Time) // sets the read deadline
+	by       time.Time       // the read deadline
 	pieces   int
 	since    time.Time     // when it took the last piece
-	granted  chan struct{} // nil: it does not wait
+	granted  chan struct{} // closed when the piece is granted that it waits for, or nil
 	waited   time.Duration
 	slow     bool // it was ended because it arrived slowly
 }
@@ -59,7 +59,7 @@ func newBodyMemory(maxBody int64) *bodyMemory {
 		arriving: map[*share]bool{}}
 }
 
-// newShare returns the share of the body of a request. It has no pieces yet.
+// newShare returns the share of a body, without pieces.
 func newShare(w http.ResponseWriter, r *http.Request, maxBody int64) share {
 	size := r.ContentLength
 	if size < 0 {
@@ -67,10 +67,10 @@ func newShare(w http.ResponseWriter, r *http.Request, maxBody int64) share {
 	}
 	control := http.NewResponseController(w)
 	return share{client: clientOf(r), time: bodyTime + time.Duration(size)*time.Second/bodyRate,
-		deadline: func(t time.Time) { _ = control.SetReadDeadline(t) }} // fails where connections have none, as in a test
+		deadline: func(t time.Time) { _ = control.SetReadDeadline(t) }} // fails for connections without deadlines, as in a test
 }
 
-// take takes a piece, for which it may wait.
+// take takes a piece. It waits if none is free.
 func (m *bodyMemory) take(ctx context.Context, h *share) error {
 	granted, err := m.ask(h)
 	if granted == nil {
@@ -121,15 +121,15 @@ func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
 	return h.granted, nil
 }
 
-// grant gives h a piece if one is free for its client, and reports whether it did.
+// grant gives h a piece, unless none is free for its client, and reports whether it did.
 func (m *bodyMemory) grant(h *share) bool {
 	switch {
 	case m.used < m.most && m.clients[h.client] < m.most/2:
 		m.used++
 		m.clients[h.client]++
 		h.pieces++
-	case m.more == nil || m.more == h:
-		m.more = h
+	case m.exempt == nil || m.exempt == h:
+		m.exempt = h
 	default:
 		return false
 	}
@@ -138,16 +138,16 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow ends the slowest body whose memory the waiting body could take.
+// endSlow ends the slowest body whose memory the waiting body could use.
 func (m *bodyMemory) endSlow(waits *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := m.clients[waits.client] >= m.most/2 // only what is its client's
+	own := m.clients[waits.client] >= m.most/2 // it can only use memory of its own client
 	var slowest *share
 	for h := range m.arriving {
 		switch {
 		case h.granted != nil, h.slow, time.Since(h.since) < pieceTime:
-		case own && h.client != waits.client && h != m.more:
+		case own && h.client != waits.client && h != m.exempt:
 		case slowest == nil || h.since.Before(slowest.since):
 			slowest = h
 		}
@@ -158,7 +158,7 @@ func (m *bodyMemory) endSlow(waits *share) {
 	}
 }
 
-// complete notes that a body is no longer read, and reports whether it was ended for being slow.
+// complete records that a body is no longer read, and reports whether it was ended because it arrived slowly.
 func (m *bodyMemory) complete(h *share) (slow bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *bodyMemory) complete(h *share) (slow bool) {
 	return h.slow
 }
 
-// giveBack returns all pieces of a body, and grants them to bodies that wait.
+// giveBack returns all pieces of a body and grants them to waiting bodies.
 func (m *bodyMemory) giveBack(h *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,8 +177,8 @@ func (m *bodyMemory) giveBack(h *share) {
 		delete(m.clients, h.client)
 	}
 	h.pieces = 0
-	if m.more == h {
-		m.more = nil
+	if m.exempt == h {
+		m.exempt = nil
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *share) bool {
 		if !m.grant(w) {
@@ -190,7 +190,7 @@ func (m *bodyMemory) giveBack(h *share) {
 	})
 }
 
-// clientOf returns the address of a client: for IPv6 its /64 network.
+// clientOf returns the address of a client or, for IPv6, its /64 network.
 func clientOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -200,6 +200,6 @@ func clientOf(r *http.Request) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	network, _ := addr.Prefix(64) // never fails
+	network, _ := addr.Prefix(64)
 	return network.String()
 }

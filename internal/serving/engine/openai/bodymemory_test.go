@@ -80,7 +80,7 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 		require.Zero(t, m.used)
 		require.Empty(t, m.clients)
 		require.Empty(t, m.arriving)
-		require.Nil(t, m.more)
+		require.Nil(t, m.exempt)
 	})
 }
 

@@ -17,30 +17,33 @@ import (
 // chatRequest is the body of /v1/chat/completions.
 type chatRequest struct {
 	common
-	Messages            []chatMessage `json:"messages"`
-	MaxCompletionTokens *int          `json:"max_completion_tokens"`
-	Logprobs            bool          `json:"logprobs"`
-	TopLogprobs         *int          `json:"top_logprobs"`
-	ReasoningEffort     string        `json:"reasoning_effort"`
-	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
-	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
-	AddSpecialTokens    bool          `json:"add_special_tokens"`
+	chatFields
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	Logprobs            bool            `json:"logprobs"`
+	TopLogprobs         *int            `json:"top_logprobs"`
+	AddSpecialTokens    bool            `json:"add_special_tokens"`
+	ToolChoice          json.RawMessage `json:"tool_choice"`
+}
 
-	ContinueFinalMessage bool `json:"continue_final_message"`
-
-	Tools      []json.RawMessage `json:"tools"`
-	ToolChoice json.RawMessage   `json:"tool_choice"`
+// chatFields are the fields of which the chat template makes a prompt.
+type chatFields struct {
+	Messages             []chatMessage     `json:"messages"`
+	Tools                []json.RawMessage `json:"tools"`
+	ReasoningEffort      string            `json:"reasoning_effort"`
+	AddGenerationPrompt  *bool             `json:"add_generation_prompt"`
+	ContinueFinalMessage bool              `json:"continue_final_message"`
+	ChatTemplateKwargs   kwargs            `json:"chat_template_kwargs"`
 }
 
 // opensAnswer reports whether the prompt ends where an answer begins.
-func (body *chatRequest) opensAnswer() bool {
+func (body *chatFields) opensAnswer() bool {
 	return !body.ContinueFinalMessage && (body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
 }
 
 // kwargs are variables of the chat template.
 type kwargs map[string]any
 
-// UnmarshalJSON keeps the order of objects, which a template may print.
+// UnmarshalJSON keeps the order of fields in objects, which a template may print.
 func (k *kwargs) UnmarshalJSON(data []byte) error {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(data, &values) != nil {
@@ -57,10 +60,10 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// roles are those of OpenAI's messages; function, which tool has replaced, is not served.
+// roles are the roles of OpenAI's messages, except function, which tool has replaced.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
-// efforts are the values of reasoning_effort that a template gets, as from vLLM.
+// efforts are the values of reasoning_effort that vLLM passes to a template.
 var efforts = []string{"low", "medium", "high"}
 
 type chatMessage struct {
@@ -71,12 +74,12 @@ type chatMessage struct {
 	ToolCalls        []json.RawMessage `json:"tool_calls"`
 	ToolCallID       string            `json:"tool_call_id"`
 	Reasoning        string            `json:"reasoning"`
-	ReasoningContent string            `json:"reasoning_content"` // its older name
+	ReasoningContent string            `json:"reasoning_content"` // older name of reasoning
 	FunctionCall     any               `json:"function_call"`
 }
 
-// message returns message i as a template sees it. As in vLLM, tool calls and reasoning are those of an assistant, and
-// tool_call_id is that of a tool; in messages of other roles they are ignored.
+// message returns message i for the template. As in vLLM, tool calls and reasoning are ignored except in messages of an
+// assistant, and tool_call_id except in those of a tool.
 func (m *chatMessage) message(i int) (chat.Message, error) {
 	to := chat.Message{Role: m.Role, Name: m.Name}
 	if !slices.Contains(roles, m.Role) {
@@ -91,7 +94,7 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 		return to, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
 	case m.Content != nil:
 		to.Content = string(*m.Content)
-	case m.Role != "assistant": // an assistant's content may be null in OpenAI's interface
+	case m.Role != "assistant": // whose content may be null in OpenAI's interface
 		return to, invalid("messages", "Message %d has no content.", i)
 	}
 	switch m.Role {
@@ -110,7 +113,7 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	return to, nil
 }
 
-// content is a text, or a list of parts that are texts: vLLM puts each on a line of its own.
+// content is a text or a list of texts. As in vLLM, each text of a list becomes a line.
 type content string
 
 func (c *content) UnmarshalJSON(data []byte) error {
@@ -135,7 +138,6 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// chat answers /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	body := chatRequest{}
 	if err := s.parse(w, r, &body, &body.common); err != nil {
@@ -170,23 +172,30 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := body.checkTools(); err != nil {
 		return err
 	}
-	if err := s.canChat(&body); err != nil {
-		return err
-	}
 	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}
-	make := func(ctx context.Context) ([]prompt, error) {
-		tokens, err := s.chatTokens(ctx, &body, most)
-		return []prompt{{tokens: tokens}}, err
+	j := &job{n: request.N, answer: s.answer(true, &body.common, &request)}
+	if j.source, err = s.chatSource(&body.chatFields, body.AddSpecialTokens, most); err != nil {
+		return err
 	}
-	j := &job{source: source{1, make}, n: request.N, answer: s.answer(true, &body.common, &request)}
 	return s.do(w, r, &body.common, request, j)
 }
 
-// canChat refuses messages before they are given to the template.
-func (s *Server) canChat(body *chatRequest) error {
+// chatSource returns the source of the prompt of a chat.
+func (s *Server) chatSource(body *chatFields, special bool, most limit) (source, error) {
+	if err := s.canChat(body); err != nil {
+		return source{}, err
+	}
+	return source{1, func(ctx context.Context) ([]prompt, error) {
+		tokens, err := s.chatTokens(ctx, body, special, most)
+		return []prompt{{tokens: tokens}}, err
+	}}, nil
+}
+
+// canChat returns an error for a chat that the template need not see to refuse it.
+func (s *Server) canChat(body *chatFields) error {
 	template := s.config.Template
 	switch {
 	case template == nil && s.config.TemplateError != nil:
@@ -208,8 +217,8 @@ func (s *Server) canChat(body *chatRequest) error {
 	return body.addVariables(template)
 }
 
-// forTemplate are the messages as a template sees them.
-func (body *chatRequest) forTemplate() (messages []chat.Message, err error) {
+// forTemplate returns the messages for the template.
+func (body *chatFields) forTemplate() (messages []chat.Message, err error) {
 	for i, m := range body.Messages {
 		to, err := m.message(i)
 		if err != nil {
@@ -220,8 +229,8 @@ func (body *chatRequest) forTemplate() (messages []chat.Message, err error) {
 	return messages, nil
 }
 
-// addVariables adds to the variables of the chat template what other fields have for it.
-func (body *chatRequest) addVariables(template *chat.Template) error {
+// addVariables adds reasoning_effort and tools to the variables of the chat template.
+func (body *chatFields) addVariables(template *chat.Template) error {
 	all := &body.ChatTemplateKwargs
 	if *all == nil {
 		*all = kwargs{}
@@ -249,8 +258,8 @@ func (body *chatRequest) addVariables(template *chat.Template) error {
 	return nil
 }
 
-// checkTools refuses tools that the model may call: answers have no tool calls. As in vLLM, the template gets tools that
-// may not be called.
+// checkTools returns an error for tools that the model may call, because answers have no tool calls. With tool_choice
+// "none", the template gets the tools, as in vLLM.
 func (b *chatRequest) checkTools() error {
 	choice := string(bytes.TrimSpace(b.ToolChoice))
 	switch {
@@ -264,8 +273,8 @@ func (b *chatRequest) checkTools() error {
 	return nil
 }
 
-// argumentsError is the error of rendering messages. If the template refuses them, and a call has arguments that are not
-// JSON, it says so: most templates need JSON.
+// argumentsError returns the error of a template that refuses messages. If a call has arguments that are not JSON, the
+// error says so, because most templates need JSON.
 func argumentsError(messages []chat.Message, err error) error {
 	if !errors.Is(err, chat.ErrTemplate) {
 		return err

@@ -25,7 +25,7 @@ type completionRequest struct {
 	AddSpecialTokens *bool `json:"add_special_tokens"`
 }
 
-// prompts is a text, a list of tokens, or a list of either.
+// prompts is a text, a list of tokens, or a list of texts or of lists of tokens.
 type prompts struct {
 	texts  []string
 	tokens [][]int32
@@ -57,10 +57,9 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// maxPrompts bounds what is decoded; how many prompts are possible depends on the server.
+// maxPrompts limits the prompts that are decoded. Config.MaxTexts limits those that are accepted.
 const maxPrompts = 1 << 12
 
-// completions answers /v1/completions.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	body := completionRequest{}
 	if err := s.parse(w, r, &body, &body.common); err != nil {
@@ -98,7 +97,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	j := &job{source: body.source(s, most), n: wanted, answer: a, promptOnly: a.echo && request.MaxTokens == 0}
 	if !body.UseBeamSearch {
 		if request.N > wanted && !a.logprobs {
-			request.Logprobs = 0 // to choose by
+			request.Logprobs = 0 // best needs the log probabilities
 		}
 		if a.echo && a.logprobs {
 			request.PromptLogprobs = max(request.PromptLogprobs, request.Logprobs)
@@ -110,7 +109,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	return s.do(w, r, &body.common, request, j)
 }
 
-// parse reads the body of a request, and checks what has nothing to do with the prompt.
+// parse decodes the body of a request and checks its model.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
 	if err := s.decode(w, r, body); err != nil {
 		return err
@@ -118,11 +117,10 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 	if c.Model == "" { // the server has one model
 		return nil
 	}
-	return s.checkModel(c.Model)
+	return s.checkModel(&c.Model)
 }
 
-// decode reads a body, and refuses what would be ignored in it. others are further types that may have a
-// field, which is ignored then.
+// decode reads and decodes a body. It refuses fields that would be ignored, except those of the types others.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
 	data, err := s.read(w, r)
 	if err != nil {
@@ -144,7 +142,6 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
 }
 
-// source makes the prompts of a request.
 func (b *completionRequest) source(s *Server, most limit) source {
 	given, echo, special := b.Prompt, b.Echo, b.AddSpecialTokens == nil || *b.AddSpecialTokens
 	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
@@ -156,7 +153,7 @@ func (b *completionRequest) source(s *Server, most limit) source {
 			if p.tokens, err = s.encode(ctx, text, special, most); err != nil {
 				return nil, err
 			}
-			if echo && most.keep == 0 { // else it is that of the tokens that are kept
+			if echo && most.keep == 0 { // otherwise the text of the tokens to keep is echoed
 				p.text = text
 			}
 			list = append(list, p)
@@ -165,7 +162,7 @@ func (b *completionRequest) source(s *Server, most limit) source {
 	}}
 }
 
-// best orders answers by the sum of the logarithms of their probabilities.
+// best returns the n answers with the highest log probabilities.
 func best(parts []part, n int) []part {
 	slices.SortStableFunc(parts, func(x, y part) int { return cmp.Compare(y.score(), x.score()) })
 	return parts[:n]

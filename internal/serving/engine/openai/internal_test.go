@@ -161,6 +161,7 @@ func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 		r = s.holding(r)
 		data, err := s.read(httptest.NewRecorder(), r)
 		pieces := holdOf(r).share.pieces
+		require.Equal(t, err == nil, len(s.turns.long)+len(s.turns.short) == 1, "its turn lasts until free")
 		free(r)
 		require.Empty(t, s.turns.long)
 		require.Empty(t, s.turns.short)

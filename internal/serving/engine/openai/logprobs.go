@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// completionLogprobs is the form of /v1/completions.
+// completionLogprobs are the log probabilities of /v1/completions.
 type completionLogprobs struct {
 	Tokens      []string             `json:"tokens"`
 	Values      []*float32           `json:"token_logprobs"`
@@ -17,11 +17,11 @@ type completionLogprobs struct {
 	TextOffsets []int                `json:"text_offset"`
 }
 
-// name is how a token is written: its text, special tokens by their names.
+// name returns the text of a token, or the name of a special token.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
 
-// tokenKey is name for the maps of completions. Bytes that are no text are written as OpenAI does, so that two such
-// tokens have two keys: JSON has one U+FFFD for all of them.
+// tokenKey returns the key of a token in the maps of completions: its name or, if that is not UTF-8, its bytes as OpenAI
+// writes them. In JSON all invalid bytes become U+FFFD, so several such tokens would have the same key.
 func (s *Server) tokenKey(id int32) string {
 	name := s.name(id)
 	if utf8.ValidString(name) {
@@ -35,7 +35,7 @@ func (s *Server) tokenKey(id int32) string {
 	return b.String()
 }
 
-// logprobs checks how many alternatives to a token are wanted.
+// logprobs checks the number of most likely tokens that a field asks for.
 func logprobs(field string, n int) (int, error) {
 	if n < 0 || n > sampling.MaxLogprobs {
 		return 0, invalid(field, "%s is %d; it must be from 0 to %d.", field, n, sampling.MaxLogprobs)
@@ -43,14 +43,14 @@ func logprobs(field string, n int) (int, error) {
 	return n, nil
 }
 
-// A place is where the next token begins in a text, in characters. A character of several tokens
-// counts when its last byte is there.
+// A place is where the next token begins in a text. If a character consists of several tokens, it counts with the last
+// of them.
 type place struct {
-	offset int
-	begun  []byte // of a character
+	offset int    // characters
+	begun  []byte // of an incomplete character
 }
 
-// pass returns where a token begins, and goes past it.
+// pass returns the offset of a token and moves the place behind it.
 func (p *place) pass(piece []byte) int {
 	at := p.offset
 	p.begun = append(p.begun, piece...)
@@ -74,7 +74,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		l.Tokens = append(l.Tokens, name)
 		l.TextOffsets = append(l.TextOffsets, p.place.pass(inText))
 		if !known {
-			// An empty map, not null, which the official client takes for no list at all.
+			// The official client takes null in place of a map for the end of the list.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}
@@ -89,7 +89,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		prefix = nil
 	}
 	for i, t := range prefix {
-		t.Top = t.Top[:min(len(t.Top), a.top)] // prompt_logprobs may have asked for more
+		t.Top = t.Top[:min(len(t.Top), a.top)] // prompt_logprobs may ask for more
 		add(t, i > 0)
 	}
 	if len(prefix) > 0 && p.prompt.text != "" {
@@ -101,8 +101,8 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 	return l
 }
 
-// promptLogprobs are vLLM's prompt_logprobs: null for the first token, then by their numbers each token of the prompt and
-// the most likely ones in its place.
+// promptLogprobs are vLLM's prompt_logprobs: null for the first token and, for each other token of the prompt, a map
+// with this token and the most likely tokens.
 type promptLogprobs []map[int32]promptLogprob
 
 type promptLogprob struct {
@@ -111,7 +111,7 @@ type promptLogprob struct {
 	Decoded string  `json:"decoded_token"`
 }
 
-// promptLogprobs returns nil if they are not wanted.
+// promptLogprobs returns nil unless the client asks for prompt_logprobs.
 func (a *answer) promptLogprobs(prompt []engine.Token) promptLogprobs {
 	if a.promptTop < 0 {
 		return nil
@@ -129,10 +129,10 @@ func (a *answer) promptLogprobs(prompt []engine.Token) promptLogprobs {
 	return l
 }
 
-// maxPromptLogprobs is how many log probabilities of prompts an answer can have: each takes about 200 bytes.
+// maxPromptLogprobs limits the log probabilities of prompts in an answer. Each takes about 200 bytes.
 const maxPromptLogprobs = 1 << 20
 
-// checkPromptLogprobs refuses a request for more log probabilities of prompts than an answer can have.
+// checkPromptLogprobs returns an error for a request for more than maxPromptLogprobs.
 func (j *job) checkPromptLogprobs(r *engine.Request) error {
 	if r.PromptLogprobs < 0 {
 		return nil
@@ -152,7 +152,7 @@ func (j *job) checkPromptLogprobs(r *engine.Request) error {
 		"ask for fewer, or send the prompts one by one.", field, r.PromptLogprobs, tokens, r.N, maxPromptLogprobs)
 }
 
-// chatLogprobs is the form of /v1/chat/completions.
+// chatLogprobs are the log probabilities of /v1/chat/completions.
 type chatLogprobs struct {
 	Content []chatLogprob `json:"content"`
 }

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// foreignMessageFields are fields of messages of other servers, and of OpenAI, that would change the answer and are not
-// served.
+// foreignMessageFields are fields of messages that would change the answer and are not supported.
 var foreignMessageFields = slices.Concat(
 	[]foreignField{
 		{"prefix", "false", "use continue_final_message"},
@@ -22,13 +21,13 @@ var foreignMessageFields = slices.Concat(
 	unserved("", "audio", "images"),
 )
 
-// harmlessMessageFields are fields that clients send back with earlier answers, or keep for themselves.
+// harmlessMessageFields are fields that clients return from earlier answers or use for themselves.
 var harmlessMessageFields = []string{
 	"annotations", "cache_control", "created", "createdAt", "created_at", "finish_reason", "id", "index", "metadata", "parsed",
 	"provider_specific_fields", "status", "stop_reason", "timestamp", "type",
 }
 
-// checkMessages returns an error for the first field of a message that would be ignored in silence.
+// checkMessages returns an error for a field of a message that would be ignored although it changes the answer.
 func checkMessages(raw json.RawMessage) error {
 	known := jsonNames(reflect.TypeFor[chatMessage]())
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -52,7 +51,7 @@ func checkMessages(raw json.RawMessage) error {
 	return nil
 }
 
-// checkMessageField checks a field of message i that is not served.
+// checkMessageField checks a field of message i that is not supported.
 func checkMessageField(i int, name string, value json.RawMessage, known map[string]reflect.Type) error {
 	if slices.Contains(harmlessMessageFields, name) {
 		return nil

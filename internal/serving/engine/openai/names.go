@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// exact rewrites a body so that encoding/json decodes it as OpenAI and vLLM do. It leaves out fields whose names differ
-// from those of a struct in case alone, and writes whole numbers without a fraction or an exponent.
-// Objects in the body are treated likewise, those in lists are not.
+// exact changes a JSON value so that encoding/json decodes it into a t as OpenAI and vLLM do: names of fields are
+// case-sensitive, and 5.0 is a whole number. It also changes objects inside, but not those in lists.
 func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -30,7 +29,7 @@ func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	return exactObject(raw, fields, t)
 }
 
-// exactObject is exact of an object with these fields.
+// exactObject is exact for an object with the given fields.
 func exactObject(raw json.RawMessage, fields map[string]json.RawMessage, t reflect.Type) json.RawMessage {
 	types := jsonNames(t)
 	changed := false
@@ -52,12 +51,12 @@ func exactObject(raw json.RawMessage, fields map[string]json.RawMessage, t refle
 	}
 	kept, err := json.Marshal(fields)
 	if err != nil {
-		return raw // never: all of it was decoded
+		return raw // impossible, because fields were decoded
 	}
 	return kept
 }
 
-// jsonNames are the fields of a struct by their names in JSON.
+// jsonNames returns the types of a struct's fields by their names in JSON.
 func jsonNames(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -68,9 +67,9 @@ func jsonNames(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// whole writes 5.0 and 5e0 as 5. Other values are as they were.
+// whole changes a whole number with a fraction or an exponent, such as 5.0, to 5. It returns other values unchanged.
 func whole(raw json.RawMessage) json.RawMessage {
-	const exactly = 1 << 53 // larger ones may have been rounded
+	const exactly = 1 << 53 // larger numbers may have been rounded
 	v, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || !bytes.ContainsAny(raw, ".eE") || v != math.Trunc(v) || math.Abs(v) >= exactly {
 		return raw

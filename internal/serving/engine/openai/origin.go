@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Origins are the origins whose web pages may use the server, beside its own.
+// Origins are the origins, besides the server's own, whose web pages may use the server.
 type Origins struct {
 	all   bool
 	names []string
 	check http.CrossOriginProtection
 }
 
-// ParseOrigins reads origins such as https://app.example or http://localhost:3000. "*" is all of them.
+// ParseOrigins reads origins such as https://app.example or http://localhost:3000. "*" allows all origins.
 func ParseOrigins(names []string) (*Origins, error) {
 	o := &Origins{all: slices.Contains(names, "*")}
 	for _, name := range names {
@@ -33,8 +33,8 @@ func ParseOrigins(names []string) (*Origins, error) {
 	return o, nil
 }
 
-// allow writes the headers by which a browser lets a page read the answer, and reports whether the request comes from
-// a page of one of the origins.
+// allow reports whether the origin is one of o. If so, it writes the headers with which a browser lets the page read the
+// answer.
 func (o *Origins) allow(h http.Header, origin string) bool {
 	if o.all || len(o.names) > 0 {
 		h.Add("Vary", "Origin")
@@ -62,9 +62,9 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// trusted refuses what a web page from elsewhere makes a browser send: a request to another origin
-// than the page's and, of a server that only this machine can reach and that asks for no key, one
-// whose host is a name that was made to resolve to this machine (DNS rebinding).
+// trusted returns an error for a request that a page of another origin makes a browser send. If only this machine can
+// reach the server and the server asks for no key, it also returns one for a host that is not a name of this machine,
+// against DNS rebinding.
 func (s *Server) trusted(r *http.Request, allowed bool) error {
 	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
 		return refused(http.StatusForbidden, "cross_origin",
@@ -81,7 +81,7 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// thisMachine reports whether a Host is an address, or a name that always means this machine.
+// thisMachine reports whether a Host header is an address or a name that always means this machine.
 func thisMachine(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

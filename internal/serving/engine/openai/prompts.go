@@ -14,17 +14,17 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A source makes the prompts of a request. That takes time and memory, so it comes after all checks that need no
-// tokens.
+// A source makes the prompts of a request. Tokenizing takes time and memory, so make is called after all checks that
+// need no tokens.
 type source struct {
 	count int // prompts
 	make  func(ctx context.Context) ([]prompt, error)
 }
 
-// turns bound how many bodies become tokens at a time. Short ones do not wait for long ones.
+// turns limit the number of requests that are decoded and tokenized at a time. Short bodies do not wait for long ones.
 type turns struct{ short, long chan struct{} }
 
-// shortBody is the largest body that is short, in bytes.
+// shortBody is the largest size of a short body in bytes.
 const shortBody = 32 << 10
 
 func newTurns() turns {
@@ -32,7 +32,7 @@ func newTurns() turns {
 	return turns{short: make(chan struct{}, n), long: make(chan struct{}, max(1, n/4))}
 }
 
-// take waits for a turn for a body. end ends it.
+// take waits for a turn. The caller must call end.
 func (t *turns) take(ctx context.Context, bytes int) (end func(), err error) {
 	places := t.long
 	if bytes <= shortBody {
@@ -46,20 +46,20 @@ func (t *turns) take(ctx context.Context, bytes int) (end func(), err error) {
 	}
 }
 
-// prompts makes the prompts of a request. Nothing else of its body is left then.
+// prompts makes the prompts of a request and frees its body.
 func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
 	defer free(r)
 	return from.make(r.Context())
 }
 
-// A limit is how many tokens a text may have.
+// A limit is the largest number of tokens of a text.
 type limit struct {
 	tokens int
-	err    error // if it has more
-	keep   int   // of its tokens, the last ones; 0: all
+	err    error // for a text with more tokens
+	keep   int   // keep only the last tokens of the text; 0 means all
 }
 
-// cut returns the tokens that are kept.
+// cut returns the tokens to keep.
 func (l *limit) cut(tokens []int32) []int32 {
 	if l.keep == 0 || len(tokens) <= l.keep {
 		return tokens
@@ -67,9 +67,9 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit returns the most tokens that each prompt of a request may have. Without truncate_prompt_tokens this is
-// promptLimit. With it, longer prompts are accepted and their last tokens are kept; -1 keeps as many as fit before
-// maxTokens tokens of an answer.
+// limit returns the limit of each prompt of a request. Without truncate_prompt_tokens it is promptLimit. With it, longer
+// prompts are accepted and their last tokens are kept: as many as truncate says or, with -1, as fit before maxTokens
+// tokens of an answer.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil
@@ -86,27 +86,26 @@ func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	return l, nil
 }
 
-// promptLimit returns the most tokens that a prompt may have, so that one token of an answer fits after it.
+// promptLimit returns the limit of a prompt. One token of an answer must fit after it.
 func (s *Server) promptLimit() limit {
 	most := s.config.Engine.Config().MaxModelLen
 	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
 }
 
-// maxCounted is how many tokens /tokenize returns and /detokenize takes, if the model has no longer sequences.
+// maxCounted is the limit of /tokenize and /detokenize, unless the model has longer sequences.
 const maxCounted = 1 << 17
 
-// countable is the limit of /tokenize and /detokenize.
+// countable returns the limit of /tokenize and /detokenize.
 func (s *Server) countable() limit {
 	most := max(maxCounted, s.config.Engine.Config().MaxModelLen)
 	return limit{tokens: most, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", most)}
 }
 
-// encode makes the tokens of a text.
 func (s *Server) encode(ctx context.Context, text string, special bool, most limit) ([]int32, error) {
 	return most.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens))
 }
 
-// kept are the tokens of a text. The error of the tokenizer becomes that of the request.
+// kept returns the tokens to keep, or the request's error for an error of the tokenizer.
 func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	switch {
 	case errors.Is(err, tokenizer.ErrTooMany):
@@ -117,9 +116,9 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	return l.cut(tokens), nil
 }
 
-// chatTokens makes the tokens of the text that the chat template makes of messages. Unless ParseSpecial is set, special
-// tokens in what the client sends are text.
-func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) ([]int32, error) {
+// chatTokens renders messages with the chat template and tokenizes the result. Unless Config.ParseSpecial is set, special
+// tokens in texts of the client stay text.
+func (s *Server) chatTokens(ctx context.Context, body *chatFields, special bool, most limit) ([]int32, error) {
 	messages, err := body.forTemplate()
 	if err != nil {
 		return nil, err
@@ -152,6 +151,5 @@ func (s *Server) chatTokens(ctx context.Context, body *chatRequest, most limit) 
 	if err != nil {
 		return nil, err
 	}
-	// Most templates write the tokens that begin a text by themselves.
-	return most.kept(vocabulary.EncodeMarked(ctx, prompt, marked, body.AddSpecialTokens, most.tokens))
+	return most.kept(vocabulary.EncodeMarked(ctx, prompt, marked, special, most.tokens))
 }

@@ -214,19 +214,21 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
-	if err := s.checkModel(r.PathValue("model")); err != nil {
+	name := r.PathValue("model")
+	if err := s.checkModel(&name); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, s.card())
 	return nil
 }
 
-func (s *Server) checkModel(name string) error {
-	if name == s.config.Name {
+// checkModel returns an error for a name that is not the model's. nil means the model.
+func (s *Server) checkModel(name *string) error {
+	if name == nil || *name == s.config.Name {
 		return nil
 	}
 	code := "model_not_found"
-	e := invalid("model", "The model %q does not exist; this server has %q.", name, s.config.Name)
+	e := invalid("model", "The model %q does not exist; this server has %q.", *name, s.config.Name)
 	e.status, e.Code = http.StatusNotFound, &code
 	return e
 }

@@ -4,14 +4,11 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	client "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
@@ -69,42 +66,6 @@ func TestAStreamThatWaitsGetsComments(t *testing.T) {
 		require.NoError(t, err)
 		requireEvents(t, &reply{Header: a.Header, Text: strings.ReplaceAll(string(rest), comment+"\n", "")})
 	}
-}
-
-// OpenAI's client does not take a comment for an event.
-func TestOfficialClientSkipsComments(t *testing.T) {
-	s, release := held(t, nil)
-	c := s.official()
-	watch := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		a, err := next(r)
-		if err == nil {
-			a.Body = &watched{ReadCloser: a.Body, seen: release}
-		}
-		return a, err
-	})
-	stream := c.Chat.Completions.NewStreaming(t.Context(), officialMessage("Die Größe des Tisches: 20 €"), watch)
-	accumulated := client.ChatCompletionAccumulator{}
-	for stream.Next() {
-		require.True(t, accumulated.AddChunk(stream.Current()))
-	}
-	require.NoError(t, stream.Err())
-	require.Equal(t, "Die Größe des Tisches: 20 €", accumulated.Choices[0].Message.Content)
-}
-
-// A watched body calls seen when a comment was read.
-type watched struct {
-	io.ReadCloser
-	seen func()
-	text strings.Builder
-}
-
-func (w *watched) Read(into []byte) (int, error) {
-	n, err := w.ReadCloser.Read(into)
-	w.text.Write(into[:n])
-	if strings.Contains(w.text.String(), comment) {
-		w.seen()
-	}
-	return n, err
 }
 
 // A client that also takes Unicode's line breaks for the end of a line reads whole events, as Python's splitlines does.

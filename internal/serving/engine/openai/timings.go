@@ -1,14 +1,12 @@
 package openai
 
-import (
-	"time"
-)
+import "time"
 
-// timings is llama.cpp's object of that name: how fast the prompts of a request were computed and its answers
-// generated. The time in the queue counts for neither.
+// timings is llama.cpp's object of that name: the times of computing the prompts and generating the answers, without
+// the time in the queue.
 type timings struct {
 	CacheN              int     `json:"cache_n"`  // tokens of prompts that were in the cache
-	PromptN             int     `json:"prompt_n"` // and the others
+	PromptN             int     `json:"prompt_n"` // other tokens of prompts
 	PromptMS            float64 `json:"prompt_ms"`
 	PromptPerTokenMS    float64 `json:"prompt_per_token_ms"`
 	PromptPerSecond     float64 `json:"prompt_per_second"`
@@ -18,8 +16,8 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf returns the timings of a job that has generated made tokens, or nil if the client did not ask for them.
-// A job with several prompts has one time for all of them.
+// timingsOf returns the timings of a job that has generated made tokens, or nil if the client did not ask for them. They
+// are those of all prompts together.
 func (j *job) timingsOf(made int) *timings {
 	if !j.timings {
 		return nil
@@ -45,7 +43,8 @@ func (j *job) timingsOf(made int) *timings {
 	return t
 }
 
-// pace is a time in ms, its part for each of n tokens, and the tokens in a second. What cannot be divided is 0.
+// pace returns a time in ms, the time for each of n tokens, and the tokens in a second. The latter are 0 if there are no
+// tokens or no time.
 func pace(d time.Duration, n int) (ms, each, perSecond float64) {
 	if ms = float64(max(0, d).Microseconds()) / 1e3; ms == 0 || n == 0 {
 		return ms, 0, 0

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strings"
@@ -10,40 +9,31 @@ import (
 
 // tokenizeRequest is the body of /tokenize (vLLM's TokenizeCompletionRequest and TokenizeChatRequest).
 type tokenizeRequest struct {
-	Model               *string       `json:"model"`
-	Prompt              *string       `json:"prompt"`
-	AddSpecialTokens    *bool         `json:"add_special_tokens"`
-	ReturnTokenStrs     bool          `json:"return_token_strs"`
-	Messages            []chatMessage `json:"messages"`
-	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
-	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
-	ReasoningEffort     string        `json:"reasoning_effort"`
-
-	Tools []json.RawMessage `json:"tools"`
-
-	ContinueFinalMessage bool `json:"continue_final_message"`
-	Truncate             *int `json:"truncate_prompt_tokens"`
+	chatFields
+	Model            *string `json:"model"`
+	Prompt           *string `json:"prompt"`
+	AddSpecialTokens *bool   `json:"add_special_tokens"`
+	ReturnTokenStrs  bool    `json:"return_token_strs"`
+	Truncate         *int    `json:"truncate_prompt_tokens"`
 }
 
 type tokenized struct {
 	Count       int      `json:"count"`
 	MaxModelLen int      `json:"max_model_len"`
 	Tokens      []int32  `json:"tokens"`
-	TokenStrs   []string `json:"token_strs"` // null unless they are asked for
+	TokenStrs   []string `json:"token_strs"` // null unless requested
 }
 
-// tokenize answers /tokenize: with the tokens of a prompt, or of messages.
+// tokenize answers /tokenize with the tokens of a prompt or of messages.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	var body tokenizeRequest
-	// A body of a request for an answer is taken as it is: to learn how many tokens its prompt has.
+	// Fields of completions and chats are ignored, so a client can send such a request to learn its number of tokens.
 	err := s.decode(w, r, &body, reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]())
 	if err != nil {
 		return err
 	}
-	if body.Model != nil {
-		if err := s.checkModel(*body.Model); err != nil {
-			return err
-		}
+	if err := s.checkModel(body.Model); err != nil {
+		return err
 	}
 	most := s.countable()
 	if body.Truncate != nil {
@@ -51,7 +41,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	from, err := s.counted(&body, most)
+	from, err := s.tokenizeSource(&body, most)
 	if err != nil {
 		return err
 	}
@@ -71,8 +61,8 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// counted makes the prompt of a body of /tokenize.
-func (s *Server) counted(body *tokenizeRequest, most limit) (source, error) {
+// tokenizeSource returns the source of the prompt of a request to /tokenize.
+func (s *Server) tokenizeSource(body *tokenizeRequest, most limit) (source, error) {
 	switch {
 	case body.Prompt != nil && body.Messages != nil:
 		return source{}, invalid("messages", "The body has both prompt and messages; give one of them.")
@@ -85,18 +75,7 @@ func (s *Server) counted(body *tokenizeRequest, most limit) (source, error) {
 			return []prompt{{tokens: tokens}}, err
 		}}, nil
 	case body.Messages != nil:
-		chat := chatRequest{
-			Messages: body.Messages, AddGenerationPrompt: body.AddGenerationPrompt, ChatTemplateKwargs: body.ChatTemplateKwargs,
-			ReasoningEffort: body.ReasoningEffort, AddSpecialTokens: body.AddSpecialTokens != nil && *body.AddSpecialTokens,
-			Tools: body.Tools, ContinueFinalMessage: body.ContinueFinalMessage,
-		}
-		if err := s.canChat(&chat); err != nil {
-			return source{}, err
-		}
-		return source{1, func(ctx context.Context) ([]prompt, error) {
-			tokens, err := s.chatTokens(ctx, &chat, most)
-			return []prompt{{tokens: tokens}}, err
-		}}, nil
+		return s.chatSource(&body.chatFields, body.AddSpecialTokens != nil && *body.AddSpecialTokens, most)
 	}
 	return source{}, invalid("prompt", "prompt is missing; give a string, or messages.")
 }
@@ -110,10 +89,8 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	if err := s.decode(w, r, &body); err != nil {
 		return err
 	}
-	if body.Model != nil {
-		if err := s.checkModel(*body.Model); err != nil {
-			return err
-		}
+	if err := s.checkModel(body.Model); err != nil {
+		return err
 	}
 	if body.Tokens == nil {
 		return invalid("tokens", "tokens is missing; a list of integers is expected.")
@@ -133,7 +110,6 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// version answers /version.
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, map[string]string{"version": s.config.Version})
 	return nil

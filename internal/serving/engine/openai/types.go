@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// common are the fields that completions and chat completions share. What is not
-// OpenAI's is vLLM's.
+// common are the fields of both completions and chat completions. They are OpenAI's or vLLM's.
 type common struct {
 	Model             string             `json:"model"`
 	N                 *int               `json:"n"`
@@ -48,7 +47,7 @@ type streamOptions struct {
 	ContinuousUsageStats bool `json:"continuous_usage_stats"` // vLLM's
 }
 
-// texts is a string or a list of strings, without those that are empty.
+// texts is a string or a list of strings. Decoding drops empty strings.
 type texts []string
 
 func (t *texts) UnmarshalJSON(data []byte) error {
@@ -63,7 +62,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// tokenLimit is a max_tokens as the engine has it: -1 means no limit, as in llama.cpp.
+// tokenLimit returns a max_tokens for the engine. -1 means no limit, as in llama.cpp.
 func tokenLimit(n int) int {
 	if n == -1 {
 		return math.MaxInt
@@ -71,70 +70,70 @@ func tokenLimit(n int) int {
 	return n
 }
 
-// request turns the fields into a request without a prompt.
+// set sets to to a value that is given.
+func set[T any](to, given *T) {
+	if given != nil {
+		*to = *given
+	}
+}
+
+// request returns the engine's request, without a prompt.
 func (c *common) request() (engine.Request, error) {
 	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
 		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, IncludeStop: c.IncludeStop,
 		SpecialTokens: c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens}
-	if c.N != nil {
-		if r.N = *c.N; r.N < 1 {
-			return r, invalid("n", "n is %d; it must be at least 1.", r.N)
-		}
-	}
+	set(&r.N, c.N)
 	if c.MaxTokens != nil {
 		r.MaxTokens = tokenLimit(*c.MaxTokens)
 	}
-	r.MinP = c.MinP
-	for _, f := range []struct {
-		from *float64
-		to   *float64
-	}{
-		{c.Temperature, &r.Temperature}, {c.TopP, &r.TopP}, {c.PresencePenalty, &r.PresencePenalty},
-		{c.FrequencyPenalty, &r.FrequencyPenalty}, {c.RepetitionPenalty, &r.RepetitionPenalty},
-	} {
-		if f.from != nil {
-			*f.to = *f.from
-		}
-	}
-	if c.TopK != nil && *c.TopK != -1 { // vLLM's -1 is all, too
+	set(&r.Temperature, c.Temperature)
+	set(&r.TopP, c.TopP)
+	if c.TopK != nil && *c.TopK != -1 { // in vLLM, -1 also means all tokens
 		r.TopK = *c.TopK
 	}
+	r.MinP = c.MinP
+	set(&r.PresencePenalty, c.PresencePenalty)
+	set(&r.FrequencyPenalty, c.FrequencyPenalty)
+	set(&r.RepetitionPenalty, c.RepetitionPenalty)
 	r.Seed = engine.Seed()
-	if c.Seed != nil && *c.Seed != -1 { // which is random, as in vLLM and llama.cpp
+	if c.Seed != nil && *c.Seed != -1 { // -1 means a random seed, as in vLLM and llama.cpp
 		r.Seed = uint64(*c.Seed)
 	}
+	set(&r.CacheSalt, c.CacheSalt)
+	if err := c.check(&r); err != nil {
+		return r, err
+	}
+	var err error
 	if c.PromptLogprobs != nil {
-		if c.Stream {
-			return r, invalid("prompt_logprobs", "prompt_logprobs is not available when stream is true.")
-		}
-		var err error
 		if r.PromptLogprobs, err = logprobs("prompt_logprobs", *c.PromptLogprobs); err != nil {
 			return r, err
 		}
 	}
-	if c.LengthPenalty != nil && *c.LengthPenalty != 1 && !c.UseBeamSearch {
-		return r, invalid("length_penalty", "length_penalty is only used with use_beam_search; leave it out.")
-	}
-	if c.StreamOptions != nil {
-		switch {
-		case !c.Stream:
-			return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
-		case c.StreamOptions.ContinuousUsageStats:
-			return r, invalid("stream_options.continuous_usage_stats",
-				"continuous_usage_stats is not supported by this server; include_usage is.")
-		}
-	}
-	if c.CacheSalt != nil {
-		if r.CacheSalt = *c.CacheSalt; r.CacheSalt == "" {
-			return r, invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
-		}
-	}
-	var err error
 	r.LogitBias, err = c.biases()
 	return r, err
 }
 
-// biases are the entries of logit_bias by their tokens.
+// check checks what the engine's Request.Check does not.
+func (c *common) check(r *engine.Request) error {
+	switch {
+	case r.N < 1:
+		return invalid("n", "n is %d; it must be at least 1.", r.N)
+	case c.PromptLogprobs != nil && c.Stream:
+		return invalid("prompt_logprobs", "prompt_logprobs is not available when stream is true.")
+	case c.LengthPenalty != nil && *c.LengthPenalty != 1 && !c.UseBeamSearch:
+		return invalid("length_penalty", "length_penalty is only used with use_beam_search; leave it out.")
+	case c.StreamOptions != nil && !c.Stream:
+		return invalid("stream_options", "stream_options is only allowed when stream is true.")
+	case c.StreamOptions != nil && c.StreamOptions.ContinuousUsageStats:
+		return invalid("stream_options.continuous_usage_stats",
+			"continuous_usage_stats is not supported by this server; include_usage is.")
+	case c.CacheSalt != nil && *c.CacheSalt == "":
+		return invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
+	}
+	return nil
+}
+
+// biases returns the entries of logit_bias by token.
 func (c *common) biases() (map[int32]float32, error) {
 	if len(c.LogitBias) == 0 {
 		return nil, nil
@@ -142,7 +141,7 @@ func (c *common) biases() (map[int32]float32, error) {
 	all := map[int32]float32{}
 	for key, bias := range c.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
-		if err != nil || math.IsNaN(bias) || strconv.FormatInt(id, 10) != key { // "07" would be "7" again
+		if err != nil || math.IsNaN(bias) || strconv.FormatInt(id, 10) != key { // "07" would be a second "7"
 			return nil, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
 		}
 		all[int32(id)] = float32(bias)

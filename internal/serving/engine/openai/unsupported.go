@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and
-// is not served. null, an empty value and the neutral value are accepted. A field that is in none of the lists here is
-// refused as well; foreignFields says what to use instead.
+// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and is not
+// supported. null, an empty value and the neutral value are accepted. Unknown fields are refused as well; an entry here
+// makes the error say what to use instead.
 type foreignField struct {
 	name    string
-	neutral string // the value that changes nothing, as JSON; "" if there is none
-	instead string // what to use instead; "" if there is nothing
+	neutral string // a value without effect, as JSON, or ""
+	instead string // what to use instead, or ""
 }
 
 // What to use instead of several fields.
@@ -93,8 +93,8 @@ var foreignFields = slices.Concat(
 	},
 )
 
-// harmlessFields are fields that are not served and do not change the answer, whatever their value: names and notes
-// of the client, hints on where and when to compute the answer, and settings of tools and images, which are not served.
+// harmlessFields are fields that are ignored because they do not change the answer: names and notes of the client, hints
+// on where and when to compute the answer, and settings of tools and images, which are not supported.
 var harmlessFields = []string{
 	// OpenAI
 	"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
@@ -114,9 +114,9 @@ func unserved(instead string, names ...string) (list []foreignField) {
 	return list
 }
 
-// dependentFields act only together with another field, which is refused. They are accepted if the other field is
-// given with its neutral value, and refused if it is missing: the other server may have another default.
-var dependentFields = []struct{ name, of string }{
+// dependentFields have an effect only together with another field, which is not supported. They are accepted if the
+// other field has its neutral value, but not if it is missing, because its default on another server may have an effect.
+var dependentFields = []struct{ name, other string }{
 	{"repeat_last_n", "repeat_penalty"},
 	{"mirostat_tau", "mirostat"},
 	{"mirostat_eta", "mirostat"},
@@ -128,8 +128,8 @@ var dependentFields = []struct{ name, of string }{
 	{"xtc_threshold", "xtc_probability"},
 }
 
-// unsupported returns an error for the first field of a body that would be ignored in silence: one of foreignFields
-// that its types do not have, or one that is unknown.
+// unsupported returns an error for a field of a body that would be ignored although it changes the answer: one of
+// foreignFields that types do not have, or an unknown one.
 func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error {
 	served := map[string]bool{}
 	for _, t := range types {
@@ -145,9 +145,9 @@ func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error
 			return f.refuse(f.name)
 		}
 		for _, d := range dependentFields {
-			raw := fields[d.of]
+			raw := fields[d.other]
 			missing := raw == nil || string(raw) == "null"
-			if d.of == f.name && missing && !f.changesNothing(fields[d.name]) {
+			if d.other == f.name && missing && !f.changesNothing(fields[d.name]) {
 				return f.refuse(d.name)
 			}
 		}
@@ -162,7 +162,7 @@ func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error
 	return nil
 }
 
-// knownNames are the names of fields that are served, and of those in the lists of this file.
+// knownNames returns the names of supported fields and of the fields in the lists of this file.
 func knownNames(served map[string]bool) map[string]bool {
 	known := maps.Clone(served)
 	for _, f := range foreignFields {
@@ -177,7 +177,7 @@ func knownNames(served map[string]bool) map[string]bool {
 	return known
 }
 
-// unknownField refuses an unknown field, which may be a misspelt one.
+// unknownField returns the error for an unknown field.
 func unknownField(name string, known map[string]bool) error {
 	for k := range known {
 		if strings.EqualFold(k, name) {
