@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An accessLog writes a line for each request, or only for those that get an error. Of the latter it writes a few at
-// once and then one a second, so that clients cannot fill the disk, and says how many it leaves out.
+// An accessLog writes a line for each request, or only for requests that get an error. It limits the lines about errors,
+// so that clients cannot fill the disk, and writes how many it has left out.
 type accessLog struct {
 	to  io.Writer
 	all bool // --log-requests
@@ -24,20 +24,17 @@ type accessLog struct {
 	omitted int
 }
 
-// Lines about errors that are written at once, and then in a second.
 const (
-	errorBurst = 20
-	errorRate  = 1
+	errorBurst   = 20          // lines about errors that are written at once
+	errorRate    = 1           // lines about errors in a second after that
+	omittedAfter = time.Minute // from the first line left out to the line with their number
 )
-
-// omittedAfter is how long after the first line that was left out a line says how many there were.
-const omittedAfter = time.Minute
 
 func newAccessLog(to io.Writer, all bool) *accessLog {
 	return &accessLog{to: to, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
 }
 
-// note takes the record of a request.
+// note writes the line of a request.
 func (l *accessLog) note(r openai.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,11 +44,11 @@ func (l *accessLog) note(r openai.Record) {
 			time.AfterFunc(omittedAfter, l.flush)
 		}
 	case r.Refused() || l.all:
-		fmt.Fprintln(l.to, accessLine(&r)) // an error means that nobody reads the log
+		fmt.Fprintln(l.to, accessLine(&r)) // if it fails, nobody reads the log
 	}
 }
 
-// flush says how many errors were left out.
+// flush writes how many lines were left out.
 func (l *accessLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +58,7 @@ func (l *accessLog) flush() {
 	l.omitted = 0
 }
 
-// accessLine has no control characters, and at most a few hundred bytes.
+// accessLine returns a line without control characters and of at most a few hundred bytes.
 func accessLine(r *openai.Record) string {
 	line := fmt.Sprintf("%s %s %s %s %d in=%d out=%d %.3fs", stamp(r.Begin), r.Client, shortened(r.Method, 16),
 		shortened(r.Path, 100), r.Status, r.PromptTokens, r.GenerationTokens, r.Elapsed.Seconds())
@@ -73,7 +70,7 @@ func accessLine(r *openai.Record) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// shortened is a text of a client on one line, cut after some bytes.
+// shortened returns a text of a client on one line, shortened to most bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

@@ -20,7 +20,7 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// benchOptions are the load of a benchmark; names are those of vllm bench.
+// benchOptions are the flags of bench. Their names are those of vllm bench.
 type benchOptions struct {
 	prompts     int
 	inputLen    int
@@ -107,11 +107,11 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	return nil
 }
 
-// writable checks that a file can be written, before a measurement that would be lost. It does not change the file.
+// writable checks that a file can be written, so that no measurement is lost. It does not change the file.
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return nil // closing it would look like the end of the result to its reader
+		return nil // its reader would take closing it for the end of the result
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -162,19 +162,19 @@ func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []
 	}
 	prefix := draw(b.prefixLen)
 	timings := make([]timing, b.prompts)
-	room := make(chan struct{}, b.concurrency)
+	outstanding := make(chan struct{}, b.concurrency)
 	next := time.Now()
 	var wait sync.WaitGroup
 	for i := range timings {
 		prompt := append(slices.Clone(prefix), draw(b.inputLen)...)
-		if b.rate > 0 && i > 0 { // the first one comes at once, as in vllm bench
+		if b.rate > 0 && i > 0 { // the first request is sent at once, as in vllm bench
 			next = next.Add(time.Duration(rnd.ExpFloat64() / b.rate * float64(time.Second)))
 			time.Sleep(time.Until(next))
 		}
-		room <- struct{}{}
+		outstanding <- struct{}{}
 		wait.Go(func() {
 			timings[i] = ask(ctx, e, prompt, b.outputLen)
-			<-room
+			<-outstanding
 		})
 	}
 	wait.Wait()
@@ -207,10 +207,10 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 	}
 }
 
-// A result has the names of vllm bench serve; times are in milliseconds.
+// A result has the names of vllm bench serve. Times are in milliseconds.
 type result map[string]float64
 
-// The times of a result: ends of names, and what is printed.
+// Parts of the names of times in a result, and their printed names.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
 	times      = []struct{ name, shown string }{
@@ -254,7 +254,7 @@ func summarize(b *benchOptions, timings []timing, took time.Duration) result {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// spread returns the statistics of values, and interpolates between the nearest ones, as numpy does.
+// spread returns the statistics of values. Like numpy, it interpolates quantiles between the nearest values.
 func spread(x []float64) (s [4]float64) {
 	if len(x) == 0 {
 		return s

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// eventOptions are where the events of the prefix cache go.
+// eventOptions are the flags for events of the prefix cache.
 type eventOptions struct {
 	endpoint, replay, topic string
 	arrays                  bool
@@ -29,11 +29,10 @@ func (o *eventOptions) flags(f *pflag.FlagSet) {
 		"send events as arrays, as vLLM did until 2026 and llm-d reads them, not as maps")
 }
 
-// seedOfHashes makes equal blocks have equal hashes in all servers whose events a
-// router reads, as PYTHONHASHSEED=0 does for vLLM.
+// seedOfHashes makes hashes of equal blocks equal in all servers, as PYTHONHASHSEED=0 does for vLLM.
 const seedOfHashes = "0"
 
-// open opens the sockets that the flags ask for.
+// open opens the sockets, if there are flags for them.
 func (o *eventOptions) open(noCaching bool) (err error) {
 	if o.endpoint == "" {
 		if o.replay != "" || o.topic != "" || o.arrays {
@@ -57,14 +56,14 @@ func (o *eventOptions) open(noCaching bool) (err error) {
 	return nil
 }
 
-// publishTo makes an engine publish its events at the open sockets.
+// publishTo makes an engine publish its events.
 func (o *eventOptions) publishTo(c *engine.Config) {
 	if o.publisher != nil {
 		c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)
 	}
 }
 
-// close sends what is queued.
+// close sends the queued events.
 func (o *eventOptions) close() error {
 	if o.publisher == nil {
 		return nil

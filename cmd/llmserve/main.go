@@ -38,12 +38,11 @@ func main() {
 	}
 }
 
-// interrupted is the exit status of run and bench if a signal has ended them: what a shell gives a process that
-// SIGINT has killed.
+// interrupted is the exit status of run and bench if a signal has ended them, the status that a shell reports for SIGINT.
 const interrupted = 130
 
-// endAtSignal ends the process at a signal until loaded is called: a model that is being loaded has nothing
-// that could be lost, and loading can take minutes.
+// endAtSignal ends the process at a signal until the caller calls loaded. Loading can take minutes, and nothing is lost
+// if it is interrupted.
 func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }
@@ -53,8 +52,8 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "llmserve MODEL",
 		Short: "Serve a language model on the CPU behind OpenAI's interface",
-		Long: "llmserve serves a model to many users at once, behind OpenAI's HTTP interface: paged keys and\n" +
-			"values, one copy of a prompt that several requests share, continuous batching. MODEL is a folder\n" +
+		Long: "llmserve serves a model to many users at once over OpenAI's HTTP interface, with paged keys and\n" +
+			"values, shared blocks for common prefixes, and continuous batching. MODEL is a folder\n" +
 			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3,\n" +
 			"Mistral, Mixtral, Qwen2 and Qwen3 with their mixtures of experts, Gemma 2 and 3, Phi-3 and 4,\n" +
 			"SmolLM3, Granite 3, OLMo 2 and 3, gpt-oss, and as folders GPT-2 and OPT.",

@@ -20,33 +20,32 @@ const (
 	askTime      = 10 * time.Second // how long a request waits for new frames
 )
 
-// A memoryMap records what happens to the blocks while a page of /memory is open.
+// A memoryMap records the changes of the blocks while a page of /memory is open.
 type memoryMap struct {
 	engine *engine.Engine
 	head   view.Recording
 	live   *view.Live
 	began  time.Time
-	pause  time.Duration // between frames in which nothing is rare
+	pause  time.Duration // between frames of ordinary steps
 
 	closing context.Context // ends when the server shuts down
 	close   func()
 
-	mu    sync.Mutex
-	until time.Time // a page is open
-	shown time.Time // when the last frame was made
-	again map[int]bool
+	mu        sync.Mutex
+	until     time.Time // until then a page counts as open
+	shown     time.Time // when the last frame was made
+	preempted map[int]bool
 }
 
-// newMemoryMap begins to watch an engine. The error wraps view.ErrRecording: there
-// are too many blocks for a page.
+// newMemoryMap begins to watch an engine. The error wraps view.ErrRecording if there are too many blocks for a page.
 func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	c, load := e.Config(), e.Load()
-	m := &memoryMap{engine: e, began: time.Now(), again: map[int]bool{}, head: view.Recording{
+	m := &memoryMap{engine: e, began: time.Now(), preempted: map[int]bool{}, head: view.Recording{
 		Title: name, System: "llmserve",
 		Note:      "Live: the page stays at the last step while you are there. It records while it is open.",
 		BlockSize: c.BlockSize, NumGPUBlocks: load.Blocks + 1, Held: view.NullBlock,
 	}}
-	m.pause = 50*time.Millisecond + time.Duration(load.Blocks)*20*time.Microsecond // a browser has to draw them
+	m.pause = 50*time.Millisecond + time.Duration(load.Blocks)*20*time.Microsecond // a browser needs time to draw them
 	live, err := view.NewLive(m.head, memoryFrames)
 	if err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look notes that a page is open, and reports whether one was open before.
+// look records that a page is open, and reports whether one was open before.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,8 +73,8 @@ func (m *memoryMap) Active() bool {
 	return time.Now().Before(m.until)
 }
 
-// Memory implements engine.MemoryObserver. Steps that follow fast become one frame, unless
-// something rare happens.
+// Memory implements engine.MemoryObserver. It combines steps within m.pause into a frame, except those with copies or
+// preemptions.
 func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,31 +82,31 @@ func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	if !c.Idle && len(c.Copies) == 0 && len(c.Preempted) == 0 && now.Sub(m.shown) < m.pause {
 		return false
 	}
-	was, ok := m.live.Last()
+	last, ok := m.live.Last()
 	if !ok {
 		return true // the page has not been opened yet
 	}
-	is := m.frame(c.State())
-	is.Copies = append(is.Copies, c.Copies...)
-	is.Hits = append(is.Hits, c.Hits...)
-	slices.Sort(is.Hits)
-	is.Hits = slices.Compact(is.Hits)
-	is.Said = m.head.Describe(&was, &is, &c.Iteration, c.Left, m.again)
+	f := m.frame(c.State())
+	f.Copies = append(f.Copies, c.Copies...)
+	f.Hits = append(f.Hits, c.Hits...)
+	slices.Sort(f.Hits)
+	f.Hits = slices.Compact(f.Hits)
+	f.Said = m.head.Describe(&last, &f, &c.Iteration, c.Left, m.preempted)
 	if c.Steps > 1 {
-		is.Said = append(is.Said, fmt.Sprintf("These were %d steps of the model.", c.Steps))
+		f.Said = append(f.Said, fmt.Sprintf("These were %d steps of the model.", c.Steps))
 	}
 	for _, p := range c.Prefills {
-		delete(m.again, p.ID)
+		delete(m.preempted, p.ID)
 	}
 	for _, p := range c.Preempted {
-		m.again[p.ID] = true
+		m.preempted[p.ID] = true
 	}
 	m.shown = now
-	m.live.Add(is)
+	m.live.Add(f)
 	return true
 }
 
-// frame is a state as the page has it.
+// frame returns the page's form of a state.
 func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
 	f := view.Frame{
 		Now: time.Since(m.began).Seconds(), Blocks: m.head.NumGPUBlocks, Waiting: s.Waiting, Running: s.Running,
@@ -126,7 +125,6 @@ func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
 	return f
 }
 
-// page answers GET /memory.
 func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	if !m.look() {
 		m.live.Restart()
@@ -139,8 +137,7 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	return m.live.Write(w, "memory/frames?from=")
 }
 
-// frames answers GET /memory/frames with the frames from one on, or 204 if nothing
-// happens for a while.
+// frames answers GET /memory/frames with the frames from a number on, or with 204 if there is none within askTime.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 {
@@ -165,14 +162,13 @@ func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// memoryPages are the handlers of the memory map, and what ends their waiting.
-func memoryPages(e *engine.Engine, name string) (pages map[string]func(http.ResponseWriter, *http.Request) error,
-	stop func()) {
+type pages = map[string]func(http.ResponseWriter, *http.Request) error
+
+// memoryPages returns the handlers of the memory map. stop ends those that wait.
+func memoryPages(e *engine.Engine, name string) (all pages, stop func()) {
 	m, err := newMemoryMap(e, name)
 	if err != nil {
-		refuse := func(http.ResponseWriter, *http.Request) error { return err }
-		return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": refuse}, func() {}
+		return pages{"GET /memory": func(http.ResponseWriter, *http.Request) error { return err }}, func() {}
 	}
-	return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": m.page,
-		"GET /memory/frames": m.frames}, m.close
+	return pages{"GET /memory": m.page, "GET /memory/frames": m.frames}, m.close
 }

@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// maxThreads is far above any useful number, and below what makes Go's runtime end the process.
+// maxThreads is far above any useful number. Go's runtime ends a process with more than 10,000 threads.
 const maxThreads = 1024
 
 // modelOptions are the flags for running a model.
@@ -30,7 +30,7 @@ type modelOptions struct {
 	threads     int
 	cpus        string
 	workers     int
-	limit       time.Duration // of a step of several processes
+	limit       time.Duration // how long a step may take
 	events      eventOptions
 	offload     offloadOptions
 	kvGB        float64
@@ -54,7 +54,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
 	if connect != nil {
 		f.DurationVar(&o.limit, "iteration-timeout", defaultLimit,
-			"how long a rank may take to answer in a step; then all ranks are ended. While a step takes longer, "+
+			"how long a rank may take to answer in a step before all ranks are ended; while a step takes longer, "+
 				"/health is 503")
 	}
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
@@ -72,28 +72,29 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "largest number of tokens in a step")
 	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait while --max-num-seqs run")
 	f.IntVar(&o.speculative, "num-speculative-tokens", 0,
-		"draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
+		"draft tokens for each step, proposed by looking up the last tokens earlier in the text (prompt lookup); "+
+			"answers stay the same")
 	f.BoolVar(&o.noAsync, "no-async-scheduling", false,
 		"schedule a step only after the previous one has been delivered, instead of while the model computes it")
-	f.StringVar(&o.template, "chat-template", "", "file with a chat template to use in place of the model's")
+	f.StringVar(&o.template, "chat-template", "", "file with a chat template to use instead of the model's")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
-// A loaded model is ready to be served. Until loadWeights was called it has no weights.
+// A loaded model can be served after loadWeights.
 type loaded struct {
 	name          string
 	config        *model.Config
-	longest       int // tokens of a sequence
+	longest       int // tokens of the longest sequence
 	workers       []engine.Peer
 	tokenizer     *tokenizer.Tokenizer
 	template      *chat.Template
-	templateError error // why there is no template, though the model has one
+	templateError error // why the model's template cannot be used, or nil
 	noSplit       bool  // the file does not say how text is split
 
-	files *weights.GGUF // nil: a folder
+	files *weights.GGUF // nil for a folder
 	part  func(*parallel.Pool, model.Part) (*model.Model, error)
 
-	fingerprint func() (string, error) // of the weights, which it reads; nil: the demo's
+	fingerprint func() (string, error) // reads all weights; nil for the demo
 }
 
 func (l *loaded) weightBytes() int {
@@ -124,7 +125,6 @@ func (l *loaded) closeFiles() error {
 	return err
 }
 
-// prepareDemo prepares the model that needs no file.
 func prepareDemo(o *modelOptions) (*loaded, error) {
 	if o.activations != "f32" {
 		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
@@ -150,14 +150,13 @@ func (o *modelOptions) check() error {
 			return fmt.Errorf("--%s is %d; it must be at least 1", f.name, f.value)
 		}
 	}
-	if o.blockSize > attention.MaxBlockSize {
+	switch {
+	case o.blockSize > attention.MaxBlockSize:
 		return fmt.Errorf("--block-size is %d; it must be at most %d", o.blockSize, attention.MaxBlockSize)
-	}
-	if o.threads > maxThreads {
+	case o.threads > maxThreads:
 		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors "+
 			"gain nothing", o.threads, maxThreads, runtime.NumCPU())
-	}
-	if !(o.kvGB > 0) {
+	case !(o.kvGB > 0):
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
 	}
 	if ranks != nil {
@@ -165,13 +164,13 @@ func (o *modelOptions) check() error {
 			return err
 		}
 	}
-	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have*o.processes()) {
+	have, ok := model.AvailableMemory()
+	switch n := o.workers; {
+	case ok && o.kvGB*(1<<30) > float64(have*o.processes()):
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
-	}
-	if o.kvGB >= 1<<20 { // would not fit in an int of bytes
+	case o.kvGB >= 1<<20: // the bytes would not fit in an int
 		return fmt.Errorf("--kv-cache-gb is %v; it must be below %d", o.kvGB, 1<<20)
-	}
-	if n := o.workers; n != 1 && n != 2 && n != 4 {
+	case n != 1 && n != 2 && n != 4:
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
 	}
 	if _, ok := activationTypes[o.activations]; !ok {
@@ -205,7 +204,7 @@ func (o *modelOptions) checkMemory(files *weights.Tensors) error {
 	return nil
 }
 
-// needsModel wants n arguments, the first of which is a model.
+// needsModel requires n arguments, the first of which is a model.
 func needsModel(n int, names string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -216,8 +215,7 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// prepare reads all of a model but its weights, and refuses what cannot be served. A model is
-// demo, a folder or a GGUF file.
+// prepare reads a model without its weights. path is demo, a folder or a GGUF file.
 func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -245,10 +243,10 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// oneOfMany refuses a file where its folder is needed, and a folder where one of its files is needed.
+// oneOfMany returns an error for a file of a model whose folder is needed, and for a folder of GGUF files.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
-		files, _ := filepath.Glob(filepath.Join(path, "*.gguf")) // the pattern is well-formed, but for odd names of folders
+		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
 		if _, err := os.Stat(filepath.Join(path, "config.json")); err != nil && len(files) > 0 {
 			return fmt.Errorf("%s has no config.json; give one of its GGUF files: %s", path, files[0])
 		}
@@ -261,8 +259,8 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// loadWeights reads and packs the parts of a model, each by the threads of its worker, so that weights
-// are near them. What is there when it fails can be closed.
+// loadWeights reads and packs the parts of a model, each on the threads of its worker, which places weights in memory
+// near them. After an error the caller must still close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {
@@ -365,13 +363,13 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	return o.checkMemory(g.Tensors)
 }
 
-// kvTypes are the values of --kv-cache-dtype; those of 8 bits have vLLM's names.
+// kvTypes are the values of --kv-cache-dtype. Types of 8 bits have vLLM's names.
 var kvTypes = map[string]attention.DType{
 	"auto": attention.F16, "f32": attention.F32, "f16": attention.F16, "bf16": attention.BF16,
 	"fp8": attention.E4M3, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2, "int8": attention.Int8,
 }
 
-// engine is the configuration of an engine that the flags ask for.
+// engine returns the engine's configuration without the model.
 func (o *modelOptions) engine() (engine.Config, error) {
 	dtype, ok := kvTypes[o.kvType]
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// notes says which parts of the model's files are not used or missing.
+// notes prints which parts of the model's files are not used or missing.
 func (l *loaded) notes(to io.Writer) {
 	if n := l.config.UnusedWindow; n > 0 {
 		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
@@ -27,7 +27,7 @@ func (l *loaded) notes(to io.Writer) {
 	}
 }
 
-// ends says which tokens end an answer.
+// ends returns a sentence about the tokens that end an answer.
 func (l *loaded) ends(ids []int32) string {
 	if len(ids) == 0 {
 		return "no token of the model ends an answer; max_tokens and stop do"

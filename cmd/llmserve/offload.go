@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// offloadOptions say where blocks are kept outside the process.
+// offloadOptions are the flags for keeping blocks outside the process.
 type offloadOptions struct {
 	dir, url, role       string
 	gb                   float64
@@ -30,7 +30,7 @@ type offloadOptions struct {
 	ttl                  time.Duration
 
 	given *pflag.FlagSet
-	tier  kvoffload.Tier // nil: none
+	tier  kvoffload.Tier // nil without tiers
 	log   *log.Logger
 }
 
@@ -47,7 +47,7 @@ func (o *offloadOptions) flags(f *pflag.FlagSet) {
 
 func (o *offloadOptions) used() bool { return o.dir != "" || o.url != "" }
 
-// check looks at what can be known before a model is loaded.
+// check checks the flags before a model is loaded.
 func (o *offloadOptions) check(noCaching bool) error {
 	if !o.used() {
 		for _, name := range []string{"kv-offload-gb", "kv-offload-password-file", "kv-offload-ca", "kv-offload-ttl", "kv-role"} {
@@ -102,10 +102,10 @@ func (o *offloadOptions) redis() (kvoffload.RedisConfig, error) {
 	return c, nil
 }
 
-// openTimeout is how long a server may take to say that it is one.
+// openTimeout is how long a Redis server may take to answer at the start.
 const openTimeout = 5 * time.Second
 
-// open opens the tiers. What was opened when it fails is closed.
+// open opens the tiers.
 func (o *offloadOptions) open(space kvoffload.Space) error {
 	var all kvoffload.Chain
 	if o.dir != "" {
@@ -132,7 +132,7 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 	return nil
 }
 
-// openOffload opens the tiers for the model, if there are to be any. It reads all weights.
+// openOffload opens the tiers, if there are flags for them. It reads all weights.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil
@@ -145,7 +145,7 @@ func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	return o.offload.open(space)
 }
 
-// space stands for everything that the bytes of a block depend on beside its tokens.
+// space returns the space of the model's blocks.
 func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -165,7 +165,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }
 
-// identity stands for the model's weights and shape. It reads all weights.
+// identity returns texts that identify the model's weights and shape. It reads all weights.
 func (l *loaded) identity() (content, shape string, err error) {
 	content = "demo"
 	if l.fingerprint != nil {
@@ -177,7 +177,7 @@ func (l *loaded) identity() (content, shape string, err error) {
 	return content, string(text), err
 }
 
-// offloadTo has an engine keep its blocks in the tiers.
+// offloadTo makes an engine keep its blocks in the tiers.
 func (o *offloadOptions) offloadTo(c *engine.Config) {
 	if o.tier == nil {
 		return
@@ -185,7 +185,7 @@ func (o *offloadOptions) offloadTo(c *engine.Config) {
 	c.Hash = blockhash.CBOR(seedOfHashes)
 	c.Offload = &kvoffload.Config{
 		Tier: o.tier, Stores: o.role != "consumer", Loads: o.role != "producer",
-		KnownFor: o.ttl / 4, // so that what is used does not expire
+		KnownFor: o.ttl / 4, // so that used blocks do not expire
 		Log:      o.log,
 	}
 }

@@ -19,28 +19,28 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// ranks are the processes that have a part of the model each; nil: this one has all of it. Only the program
-// that is built with the tag mpi has any.
+// ranks are the processes that share a model, or nil if this process has all of it. Only programs built with the tag mpi
+// have ranks.
 var ranks *processes
 
-// A world joins processes that were started together. It is that of package mpi.
+// A world connects processes that were started together. Package mpi implements it.
 type world interface {
 	engine.Remote
 	engine.Leader
 	Rank() int
 	Host() string
 	SetLimit(time.Duration)
-	Exchange(own []byte) (all [][]byte, err error) // what each of them passes, by rank
+	Exchange(own []byte) (all [][]byte, err error) // returns the argument of each process, by rank
 	End()
 }
 
-// connect returns the world; nil: this program has none.
+// connect returns the world. It is nil in programs built without the tag mpi.
 var connect func(limit time.Duration) (world, error)
 
 // defaultLimit is how long vLLM waits for a step (VLLM_ENGINE_ITERATION_TIMEOUT_S).
 const defaultLimit = time.Minute
 
-// join sets ranks if there are several.
+// join sets ranks if there are several processes.
 func join() error {
 	if connect == nil {
 		return nil
@@ -58,17 +58,17 @@ func join() error {
 	return nil
 }
 
-// A stage is how far a process has come.
+// A stage is the progress of a process.
 type stage int
 
 const (
 	started       stage = iota
-	knowsModel          // and which flags it has
-	loadedWeights       // steps may be sent to it
+	knowsModel          // its report has Facts
+	loadedWeights       // it can compute steps
 )
 
-// processes are a world whose members exchange their progress until all have loaded their weights, so that
-// each notices when another one refuses or is lost.
+// processes are a world whose members exchange reports until all have loaded their weights. So each process notices when
+// another one fails or is lost.
 type processes struct {
 	world
 
@@ -76,19 +76,19 @@ type processes struct {
 	changed sync.Cond
 	limit   time.Duration
 	own     report
-	all     stage // that all have reached
+	all     stage // the stage that all have reached
 }
 
-// A report is what a process says of itself.
+// A report describes a process.
 type report struct {
 	Host    string
 	Stage   stage
 	Facts   []fact
-	Refused string // why it ends; empty: it does not
-	Left    bool   // it has nothing to do: it has printed a help text, perhaps
+	Refused string // why the process ends, or ""
+	Left    bool   // the process has nothing to do, for example because it printed a help text
 }
 
-// A fact is what all processes must have the same of.
+// A fact must have the same value in all processes.
 type fact struct{ Name, Value string }
 
 func newProcesses(w world) *processes {
@@ -97,10 +97,10 @@ func newProcesses(w world) *processes {
 	return p
 }
 
-// follow reports whether this process has no frontend and no scheduler.
+// follow reports whether this process only computes a part of the steps of rank 0.
 func (p *processes) follow() bool { return p != nil && p.Rank() > 0 }
 
-// share has a model's options divide it among the processes.
+// share sets the options so that the processes share the model.
 func (p *processes) share(o *modelOptions) error {
 	n := p.Size()
 	if n != 2 && n != 4 {
@@ -116,7 +116,7 @@ func (p *processes) share(o *modelOptions) error {
 	return nil
 }
 
-// processes is how many share the memory and the threads that the flags give.
+// processes returns the number of processes that share --kv-cache-gb.
 func (o *modelOptions) processes() int {
 	if ranks != nil {
 		return ranks.Size()
@@ -124,8 +124,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes a part of a model's steps, until rank 0 ends. Signals that all ranks get are for rank 0, which
-// lets requests end.
+// follow computes a part of the steps of rank 0 until that ends. It ignores signals that all ranks get, because rank 0
+// lets requests end first.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -143,7 +143,7 @@ func follow(path string, o *modelOptions) error {
 	return errors.Join(err, l.close())
 }
 
-// agree returns when all processes know their model and flags, and these are the same.
+// agree waits until the facts of all processes are known. If they differ, exchange ends the process.
 func (p *processes) agree(l *loaded, o *modelOptions) error {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	return nil
 }
 
-// reach returns when all processes have come as far as this one.
+// reach waits until all processes have reached a stage.
 func (p *processes) reach(s stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,10 +173,10 @@ func (p *processes) reach(s stage) {
 	}
 }
 
-// interval is how often reports are exchanged.
+// interval is the time between exchanges of reports.
 const interval = 50 * time.Millisecond
 
-// exchange exchanges reports until all have loaded their weights. It ends this process if one refuses.
+// exchange exchanges reports until all processes have loaded their weights. It ends this process if one refuses.
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
@@ -203,7 +203,7 @@ func (p *processes) exchange() {
 	}
 }
 
-// refusal is why the processes cannot go on; empty: they can. All of them decide the same.
+// refusal returns why the processes cannot continue, or "". The result is the same in all processes.
 func refusal(all []report) string {
 	for rank, r := range all {
 		if r.Refused != "" {
@@ -224,7 +224,7 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process, as all others do; rank 0 says why.
+// quit ends this process, as all others do. Rank 0 prints why.
 func (p *processes) quit(why string) {
 	p.end()
 	if p.follow() {
@@ -234,7 +234,7 @@ func (p *processes) quit(why string) {
 	os.Exit(1)
 }
 
-// advance returns the stage that all have reached; those that have left count as being at the last one.
+// advance records and returns the stage that all processes have reached.
 func (p *processes) advance(all []report) stage {
 	lowest := slices.MinFunc(all, func(a, b report) int { return int(a.reached() - b.reached()) })
 	p.mu.Lock()
@@ -247,6 +247,7 @@ func (p *processes) advance(all []report) stage {
 	return p.all
 }
 
+// reached returns the stage of a process. One that has left counts as being at the last stage.
 func (r report) reached() stage {
 	if r.Left {
 		return loadedWeights
@@ -254,7 +255,7 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// leave ends this process's part in the world. If it refuses before steps were sent, all others end as well.
+// leave disconnects this process. err is why it ends. If it ends with an error before the first step, so do all others.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err
@@ -269,7 +270,7 @@ func (p *processes) leave(err error) error {
 		}
 	}
 	for p.all < loadedWeights {
-		p.changed.Wait() // exchange ends the process if this one has refused
+		p.changed.Wait() // after a refusal, exchange ends the process meanwhile
 	}
 	p.mu.Unlock()
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -279,7 +280,7 @@ func (p *processes) leave(err error) error {
 	return err
 }
 
-// end leaves the world, or ends this process if that takes too long: another one may be lost.
+// end leaves the world. If that takes too long, because another process is lost, it ends this process.
 func (p *processes) end() {
 	p.mu.Lock()
 	patience := max(p.limit, 10*time.Second)

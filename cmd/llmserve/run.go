@@ -52,8 +52,8 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// withModel uses a model that is demo, a folder or a file, if check finds nothing wrong before its weights are read. A
-// signal meanwhile ends the process. A process that is not rank 0 computes its part instead.
+// withModel prepares a model, calls check, loads the weights and calls use. A signal before use ends the process. A
+// process that is not rank 0 computes its part instead.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
 	if ranks.follow() {
 		return follow(path, o)
@@ -96,7 +96,7 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 	return l.tokenizer.EncodeMarked(context.Background(), prompt.String(), marked, false, math.MaxInt)
 }
 
-// run prints the answer as it comes.
+// run prints an answer while it is generated.
 func (l *loaded) run(c *cobra.Command, o *modelOptions, r engine.Request) (err error) {
 	e, err := l.engine(o, nil)
 	if err != nil {

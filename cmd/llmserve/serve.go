@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,15 +49,15 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
 	f.StringSliceVar(&o.keys, "api-key", nil,
 		"key that requests need; may be given several times, and as LLMSERVE_API_KEY")
-	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to finish after a signal")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to end after a signal")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "largest size of a request in bytes")
 	f.IntVar(&o.limits.Requests, "requests-per-minute", 0,
 		"requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
 	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0,
 		"tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
 	f.BoolVar(&o.special, "parse-special", false,
-		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, by which a text can end its message "+
-			"and begin another one (default: they are text)")
+		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, so a text can end its message "+
+			"and begin another (default: they are text)")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil,
 		"origins whose web pages may use the server, such as https://app.example, or *: all (default: none)")
 	if connect == nil { // else it is one of the model's flags
@@ -64,7 +65,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 			"how long a step may take; while it takes longer, /health is 503")
 	}
 	f.BoolVar(&o.log, "log-requests", false,
-		"write a line for each request to standard error; for those that get an error it is written always")
+		"write a line for each request to standard error (default: only for requests that get an error)")
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
 }
@@ -74,9 +75,9 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Serve a small model that needs no download",
-		Long: "demo serves a transformer that was built by hand: byte by byte, it finds where the last three\n" +
-			"bytes of the text stood before, the last such place if there are several, and continues as the\n" +
-			"text did there. In a chat it repeats the last message.",
+		Long: "demo serves a transformer that was built by hand. It looks for the last place where the last three\n" +
+			"bytes of the text occurred before, and writes the byte that followed there. In a chat it repeats\n" +
+			"the last message.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("demo takes no arguments, got %d: %q", len(args), args)
@@ -89,7 +90,7 @@ func demoCommand() *cobra.Command {
 	}
 	o.model.flags(c.Flags())
 	o.flags(c.Flags())
-	memory := c.Flags().Lookup("kv-cache-gb") // a few hundred blocks, which the page at /memory shows well
+	memory := c.Flags().Lookup("kv-cache-gb") // a few hundred blocks are easy to see at /memory
 	memory.DefValue = "0.03"
 	o.model.kvGB = 0.03
 	return c
@@ -102,7 +103,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	if err := o.check(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when its output is no longer read
+	signal.Ignore(syscall.SIGPIPE) // a server continues, and drains, when nobody reads its output
 	begin, loaded := time.Now(), endAtSignal(ctx, 0)
 	defer loaded()
 	l, err := prepare(path, &o.model)
@@ -130,8 +131,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check checks what can be checked before a model is loaded. The port is only tried: a client
-// must not be able to connect before the server answers.
+// check checks the flags before a model is loaded. It opens the port and closes it again, because a client must not be
+// able to connect before the server answers.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
@@ -140,16 +141,14 @@ func (o *options) check() error {
 	if o.allowed, err = openai.ParseOrigins(o.origins); err != nil {
 		return fmt.Errorf("--allowed-origins: %w", err)
 	}
-	if o.maxBody < 1 {
+	switch {
+	case o.maxBody < 1:
 		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
-	}
-	if o.model.limit < time.Second {
+	case o.model.limit < time.Second:
 		return fmt.Errorf("--iteration-timeout is %v; it must be at least 1s", o.model.limit)
-	}
-	if o.drain < 0 {
+	case o.drain < 0:
 		return fmt.Errorf("--drain is %v; it must be at least 0", o.drain)
-	}
-	if o.limits.Requests < 0 || o.limits.Tokens < 0 {
+	case o.limits.Requests < 0 || o.limits.Tokens < 0:
 		return errors.New("--requests-per-minute and --tokens-per-minute must be at least 0")
 	}
 	if err := o.model.check(); err != nil {
@@ -165,8 +164,8 @@ func (o *options) check() error {
 	return listener.Close()
 }
 
-// readKeys adds the key of the environment to those of the flag. An empty one is refused: it comes from a
-// shell variable that is not set, and would admit every client.
+// readKeys adds the key of the environment to those of the flag. It refuses an empty key, which usually comes from an
+// unset shell variable.
 func (o *options) readKeys() error {
 	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
 	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {
@@ -186,7 +185,7 @@ func (o *options) listen() (net.Listener, error) {
 	if o.port < 0 || o.port > 65535 {
 		return nil, fmt.Errorf("--port is %d; it must be from 0 to 65535", o.port)
 	}
-	host := strings.TrimSuffix(strings.TrimPrefix(o.host, "["), "]") // of an IPv6 address as URLs have it
+	host := strings.TrimSuffix(strings.TrimPrefix(o.host, "["), "]") // an IPv6 address as in URLs
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(o.port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -199,15 +198,12 @@ func (o *options) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// partingTime limits the time for sending errors to requests that are cut off.
+// partingTime is the time for sending errors to requests that have not ended after --drain.
 const partingTime = 5 * time.Second
 
-// serve answers until ctx ends, and then until the requests there are answered.
+// serve answers requests until ctx ends. Then it refuses new requests and lets the others end.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
-	name := o.name
-	if name == "" {
-		name = l.name
-	}
+	name := cmp.Or(o.name, l.name)
 	metrics := openai.NewMetrics(name)
 	e, err := l.engine(&o.model, metrics)
 	if err != nil {
@@ -253,7 +249,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	return errors.Join(err, <-stopped, shutdown)
 }
 
-// announce says what is served, and where.
+// announce prints what is served, and where.
 func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, at net.Addr) {
 	load := e.Load()
 	address := reachable(at)
@@ -271,7 +267,7 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 		bearer(o.keys), example(name))
 }
 
-// reachable is an address by which this machine reaches a listener: that of all addresses is none.
+// reachable returns an address at which this machine can reach a listener.
 func reachable(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
@@ -279,7 +275,7 @@ func reachable(a net.Addr) string {
 	return a.String()
 }
 
-// bearer is the header that curl needs where there are keys, without a key: output is kept in logs.
+// bearer returns the header that curl needs if there are keys. It contains no key, because output is kept in logs.
 func bearer(keys []string) string {
 	if len(keys) == 0 {
 		return ""

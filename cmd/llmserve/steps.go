@@ -33,16 +33,15 @@ func (s *stepTimes) Step(r engine.StepReport) {
 	}
 }
 
-// overhead is what scheduling, sampling and delivering add to the model's time, in percent of it.
+// overhead returns the time for scheduling, sampling and delivering in percent of the model's time.
 func (s *stepTimes) overhead() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv has a line for each step: how many sequences get a token, how many tokens of context those
-// of them that decode attend to, in all and divided by that number, tokens of prompts, and
-// seconds.
+// csv returns a line for each step: the sequences that sample a token, the tokens of context that decoding sequences
+// attend to divided by that number, tokens of prompts, and seconds.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *stepTimes) csv() string {
 	return b.String()
 }
 
-// write writes the requested files.
+// write writes the files that the flags name.
 func (b *benchOptions) write(r result, steps *stepTimes, timings []timing, begin time.Time) error {
 	if b.steps != "" {
 		if err := os.WriteFile(b.steps, []byte(steps.csv()), 0o644); err != nil {

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// pool makes the threads of a worker: its share of all.
+// pool starts a worker's share of the threads.
 func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 	threads := o.threads
 	var cpus []int
@@ -40,7 +40,7 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 	return parallel.New(threads, cpus...)
 }
 
-// parseCPUs reads a list of processors as Linux writes it: 0-3,8.
+// parseCPUs reads a list of processors in Linux's form, such as 0-3,8.
 func parseCPUs(list string) (cpus []int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -62,7 +62,7 @@ func parseCPUs(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// present refuses processors that this process cannot run on.
+// present returns an error for processors that this process cannot run on.
 func present(cpus []int) error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

@@ -1,7 +1,6 @@
-// Package sampling chooses tokens from logits: temperature, top-k, top-p, min-p,
-// penalties, logit bias, and the logarithms of probabilities that users ask for.
+// Package sampling chooses tokens from logits: temperature, top-k, top-p, min-p, penalties, logit bias and log
+// probabilities.
 //
-// The random number for output token i of a request is a function of its seed and
-// i alone. So a request with a seed has the same answer whatever ran beside it,
-// with or without preemption and speculation.
+// The random number for output token i of an answer depends only on the seed and i. So an answer with a seed does not
+// depend on other requests, preemption or speculation.
 package sampling

@@ -7,33 +7,33 @@ import (
 
 // Params are a request's sampling parameters; names and meanings are those of vLLM's SamplingParams.
 type Params struct {
-	Temperature float64 // below 1e-5: the most likely token
-	TopP        float64 // 1: all
-	TopK        int     // 0: all
-	MinP        float64 // of the largest probability; 0: all
+	Temperature float64 // below 1e-5 means the most likely token
+	TopP        float64 // 1 means all tokens
+	TopK        int     // 0 means all tokens
+	MinP        float64 // part of the largest probability; 0 means all tokens
 
 	PresencePenalty   float64
 	FrequencyPenalty  float64
-	RepetitionPenalty float64 // 1: none
+	RepetitionPenalty float64 // 1 means none
 
 	LogitBias map[int32]float32
 	Seed      uint64
-	Logprobs  int // most likely tokens to report; -1: no log probabilities at all
+	Logprobs  int // most likely tokens to report for each token; -1 means no log probabilities at all
 
 	PromptLogprobs int // the same for each token of the prompt
 }
 
-// Default are OpenAI's defaults.
+// Default returns OpenAI's defaults.
 func Default() Params {
 	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Logprobs: -1, PromptLogprobs: -1}
 }
 
-// An Invalid parameter has a value that is out of range.
+// Invalid is the error for a parameter that is out of range.
 type Invalid struct{ Param, Message string }
 
 func (e *Invalid) Error() string { return e.Message }
 
-// MaxLogprobs is the largest number of tokens that can be reported.
+// MaxLogprobs is the largest Logprobs and PromptLogprobs.
 const MaxLogprobs = 20
 
 // maxLogitBias is vLLM's MAX_NUM_LOGIT_BIAS_TOKENS.
@@ -45,7 +45,7 @@ func (p *Params) Check(vocabSize int) error {
 		name      string
 		value     float64
 		low, high float64
-		open      bool // low itself is not allowed
+		open      bool // the value must be above low
 	}{
 		{"temperature", p.Temperature, 0, 2, false},
 		{"top_p", p.TopP, 0, 1, true},
@@ -81,8 +81,7 @@ func (p *Params) Check(vocabSize int) error {
 	return nil
 }
 
-// TakesLargest reports whether Sample chooses the token with the largest logit, the first of several.
-// Whatever changes logits must be in adjustments.
+// TakesLargest reports whether Sample returns the first token with the largest unchanged logit.
 func (p *Params) TakesLargest(st State) bool {
 	if !p.greedy() {
 		return false
@@ -95,5 +94,5 @@ func (p *Params) TakesLargest(st State) bool {
 	return true
 }
 
-// greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).
+// greedy reports whether Sample draws nothing (vLLM's _SAMPLING_EPS).
 func (p *Params) greedy() bool { return p.Temperature < 1e-5 }

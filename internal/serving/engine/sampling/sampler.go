@@ -13,8 +13,8 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler chooses tokens. It has only scratch memory: any request can use any Sampler, but one
-// Sampler serves one goroutine at a time. The zero Sampler is ready.
+// A Sampler chooses tokens. It contains only scratch memory, so any request can use any Sampler. Only one goroutine may
+// use a Sampler at a time. The zero Sampler is ready to use.
 type Sampler struct {
 	logits []float32
 	sums   []float64
@@ -24,14 +24,13 @@ type Sampler struct {
 	buckets *buckets
 }
 
-// A State is the tokens of a sequence.
+// A State is what sampling depends on besides Params: the tokens of a sequence, and the tokens that must not be next.
 type State struct {
 	Prompt, Output []int32
-	Forbidden      []int32 // tokens that must not come now: those that end a sequence too short
+	Forbidden      []int32 // end tokens, while the answer is shorter than its minimum
 }
 
-// Sample chooses the next token. logits stay as they are. If there is none to choose, because a logit is NaN or +Inf
-// or all are -Inf, it returns -1.
+// Sample chooses the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TakesLargest(st) {
 		best, largest := matrix.ArgMax(logits)
@@ -69,7 +68,7 @@ func ifFinite(token int, largest float32) int32 {
 	return int32(token)
 }
 
-// uniform is the random number of output token i, from 0 up to 1.
+// uniform returns the random number of output token i, at least 0 and below 1.
 func uniform(seed uint64, i int) float64 {
 	pcg := rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)
 	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
@@ -81,8 +80,8 @@ type adjustment struct {
 	apply   func(s *Sampler, p *Params, st State)
 }
 
-// adjustments are all changes of logits, in vLLM's order. Sample and TakesLargest read this list, so a parameter that
-// is added here takes effect in both.
+// adjustments are all changes of logits, in vLLM's order. Everything that changes logits must be an entry here, because
+// Sample applies the entries and TakesLargest checks whether there are any.
 var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
@@ -132,7 +131,7 @@ func (s *Sampler) penalizePresence(p *Params, st State) {
 	s.once(nil, st.Output, func(id int32) { s.logits[id] -= float32(p.PresencePenalty) })
 }
 
-// once calls f for each token that occurs.
+// once calls f once for each token in a and b.
 func (s *Sampler) once(a, b []int32, f func(int32)) {
 	if s.seen == nil {
 		s.seen = map[int32]bool{}
@@ -148,11 +147,11 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 	}
 }
 
-// chunk is the number of weights that are summed up at a time.
+// chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw draws from all weights: first one of the chunks by its sum, then in it. best is
-// returned if rounding leaves nothing to draw.
+// draw draws a token by its weight: first a chunk by its sum, then a token of the chunk. If rounding leaves nothing to
+// draw, it returns best.
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0
@@ -182,7 +181,7 @@ func (s *Sampler) draw(u float64, best int32) int32 {
 	return best
 }
 
-// sumOf adds in four lanes, which the processor can do at the same time.
+// sumOf adds four sums, which a processor can compute at the same time.
 func sumOf(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {
@@ -194,7 +193,7 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// Rank is the place of a token among all by their logits, from 1. As in vLLM, equal ones are before it.
+// Rank returns the rank of a token by its logit, from 1. As in vLLM, equal logits rank before it.
 func Rank(logits []float32, token int32) (n int) {
 	for _, v := range logits {
 		if v >= logits[token] {
@@ -204,9 +203,8 @@ func Rank(logits []float32, token int32) (n int) {
 	return n
 }
 
-// TopLogprobs returns the logarithms of the probabilities of a token and of the n
-// most likely ones, before bias, penalties and temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or
-// +Inf, or all are -Inf.
+// TopLogprobs returns the log probabilities of a token and of the n most likely tokens, before bias, penalties and
+// temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or +Inf, or all are -Inf.
 func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob, ok bool) {
 	place, largest := matrix.ArgMax(logits)
 	if ifFinite(place, largest) < 0 {

@@ -1,15 +1,16 @@
 package sampling
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
 
-// The heaviest tokens are found without sorting all: tokens are counted in buckets by the
-// first bits of their weight, and only those of one bucket are put in order.
+// The heaviest tokens are found without sorting all tokens: tokens are counted in buckets by the first bits of their
+// weight, and only the tokens of one bucket are sorted.
 
-// A bucket has a sixteenth of an octave of weights up to 1: their exponent and four bits
-// of their mantissa. The first one has all that are below 2^-40.
+// A bucket is a sixteenth of an octave of weights up to 1: their exponent and four bits of their mantissa. The first
+// bucket has all weights below 2^-40.
 const (
 	bucketShift = 23 - 4
 	lightest    = (127 - 40) << 4
@@ -20,7 +21,7 @@ func bucket(w float32) uint32 {
 	return max(math.Float32bits(w)>>bucketShift, lightest) - lightest
 }
 
-// buckets have the numbers of tokens and the sums of their weights.
+// buckets are the numbers of tokens and the sums of their weights by bucket.
 type buckets struct {
 	counts [numBuckets]int32
 	sums   [numBuckets]float64
@@ -42,18 +43,12 @@ func (s *Sampler) count() *buckets {
 	return b
 }
 
-// before orders tokens by weight, the heaviest first, and by number.
+// before compares tokens: the heavier one is first, and of equal ones the one with the smaller number.
 func (s *Sampler) before(a, b int32) int {
-	switch x, y := s.logits[a], s.logits[b]; {
-	case x > y:
-		return -1
-	case x < y:
-		return 1
-	}
-	return int(a - b)
+	return cmp.Or(cmp.Compare(s.logits[b], s.logits[a]), int(a-b))
 }
 
-// keepK sets all weights to 0 but the k heaviest.
+// keepK sets all weights except the k heaviest to 0.
 func (s *Sampler) keepK(k int) {
 	b, kept := s.count(), 0
 	for at := numBuckets - 1; at >= 0; at-- {
@@ -67,8 +62,7 @@ func (s *Sampler) keepK(k int) {
 	}
 }
 
-// keepP sets all weights to 0 but the heaviest that it takes to reach a part p of
-// their sum.
+// keepP sets all weights to 0 except the heaviest ones whose sum reaches the part p of the sum of all.
 func (s *Sampler) keepP(p float64) {
 	b, total := s.count(), 0.0
 	for _, sum := range b.sums {
@@ -95,7 +89,7 @@ func (s *Sampler) keepP(p float64) {
 	}
 }
 
-// bucketInOrder are the tokens of a bucket, the heaviest first.
+// bucketInOrder returns the tokens of a bucket, the heaviest first.
 func (s *Sampler) bucketInOrder(at uint32) []int32 {
 	s.order = s.order[:0]
 	for id, w := range s.logits {
@@ -107,7 +101,7 @@ func (s *Sampler) bucketInOrder(at uint32) []int32 {
 	return s.order
 }
 
-// drop sets the weights of lighter buckets and of some tokens to 0.
+// drop sets the weights of lighter buckets and of the given tokens to 0.
 func (s *Sampler) drop(below uint32, some []int32) {
 	for id, w := range s.logits {
 		if bucket(w) < below {
@@ -119,7 +113,7 @@ func (s *Sampler) drop(below uint32, some []int32) {
 	}
 }
 
-// heaviest are the n tokens with the largest values, which may be negative.
+// heaviest returns the n tokens with the largest values, which may be negative.
 func (s *Sampler) heaviest(n int) []int32 {
 	s.order = s.order[:0]
 	for i := range s.logits {
