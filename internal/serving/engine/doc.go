@@ -11,8 +11,8 @@
 // Where to extend the engine:
 //   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a
 //     modelOutput.
-//   - What changes logits before a token is chosen is an entry of adjustments in package sampling. It reads the
-//     parameters and State of the sequence.
+//   - Logits are changed only by the adjustments in package sampling, before a token is chosen. They read the request's
+//     Params and the sampling.State that sequence.state fills for each token.
 //   - The text of an answer leaves in deliverToken (update.go), as an Event. sequence.outputAfter decides the text and
 //     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunk.
 package engine

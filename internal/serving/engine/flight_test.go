@@ -67,13 +67,17 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 
 const knowledge = "The code is 7Kx-31. "
 
-func ask(t *testing.T, e *Engine, prompt string, most int) *Stream {
+func request(prompt string, most int) Request {
 	r := Request{MaxTokens: most, Params: sampling.Default()}
 	r.Temperature = 0
 	for _, b := range []byte(prompt) {
 		r.Prompt = append(r.Prompt, int32(b))
 	}
-	s, err := e.Submit(r)
+	return r
+}
+
+func ask(t *testing.T, e *Engine, prompt string, most int) *Stream {
+	s, err := e.Submit(request(prompt, most))
 	require.NoError(t, err)
 	return s
 }
@@ -165,12 +169,9 @@ func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 		return nil
 	}}
 	e = startRelayed(t, r, nil)
-	request := Request{MaxTokens: 50, Params: sampling.Default(), Stop: []string{"is"}}
-	request.Temperature = 0
-	for _, b := range []byte(knowledge + "The code") {
-		request.Prompt = append(request.Prompt, int32(b))
-	}
-	s, err := e.Submit(request)
+	stopped := request(knowledge+"The code", 50)
+	stopped.Stop = []string{"is"}
+	s, err := e.Submit(stopped)
 	require.NoError(t, err)
 	got, err := answer(t, s)
 	require.NoError(t, err)

@@ -127,17 +127,17 @@ func (w *worker) leadTransfer(t *transfer) error {
 func (w *worker) followTransfer(m *message, size int, leader Leader) error {
 	own := make([]byte, size)
 	for _, id := range m.Blocks {
+		if m.Kind == writeBlocks {
+			if err := receiveInto(own, leader, 0); err != nil {
+				return err
+			}
+		}
+		w.copyBlock(m.Kind, id, own)
 		if m.Kind == readBlocks {
-			w.store.ReadBlock(id, own)
 			if err := leader.Send(0, own); err != nil {
 				return err
 			}
-			continue
 		}
-		if err := receiveInto(own, leader, 0); err != nil {
-			return err
-		}
-		w.store.WriteBlock(id, own)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type modelInput struct {
 }
 
 // A worker computes its part of the model. All workers have the same block tables, and the blocks of their own heads.
+// Only open, execute, compute, copyBlock and close use the runner and the store, so another device enters there.
 type worker struct {
 	remote    Remote // processes that this one leads, or nil
 	runner    *model.Runner
@@ -101,6 +102,7 @@ func (w *worker) loop() {
 	}
 }
 
+// execute computes what an input asks for.
 func (w *worker) execute(m *modelInput) (c workerResult) {
 	if m.from == 0 {
 		c.err = w.compute(m)

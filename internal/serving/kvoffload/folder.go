@@ -238,7 +238,7 @@ func (f *Folder) store(block blockhash.Hash, m Memory) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	if err := f.makeRoom(int64(headerSize + m.size)); err != nil {
+	if err := f.reserve(int64(headerSize + m.size)); err != nil {
 		return err
 	}
 	return f.write(name, &block, m)
@@ -307,8 +307,8 @@ func (f *Folder) measure() (all []file, total int64) {
 	return all, total
 }
 
-// makeRoom makes space for size bytes, or returns an error.
-func (f *Folder) makeRoom(size int64) error {
+// reserve makes space for size bytes or returns an error.
+func (f *Folder) reserve(size int64) error {
 	switch {
 	case size > f.maxBytes:
 		return fmt.Errorf("%s may hold %d bytes, and a block has %d", f.path, f.maxBytes, size)

@@ -5,12 +5,14 @@ import (
 	"io/fs"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/serving/kvoffload"
@@ -135,4 +137,33 @@ func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	err := f.Store(t.Context(), named(2)[1], memoryOf(make([]byte, 2*blockBytes)))
 	require.EqualError(t, err, dir+" may hold 2000 bytes, and a block has 2064")
 	requireLoads(t, f, named(1), 1)
+}
+
+// A full disk costs the block that does not fit, and leaves nothing of it.
+func TestAFullDiskCostsABlock(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Skipf("a small disk cannot be mounted here: %v", err)
+	}
+	defer func() { require.NoError(t, unix.Unmount(dir, 0)) }()
+	f := newFolder(t, dir, 1<<30)
+	blocks, failed := named(200), 0
+	for i, b := range blocks {
+		if err := f.Store(t.Context(), b, memoryOf(content(i))); err != nil {
+			require.ErrorIs(t, err, unix.ENOSPC)
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+	left, err := filepath.Glob(filepath.Join(dir, "*", "partial-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	for i := range blocks {
+		to := memory(1)
+		n, err := f.Load(t.Context(), blocks[i:i+1], to)
+		require.NoError(t, err)
+		if n == 1 {
+			require.Equal(t, content(i), to[0])
+		}
+	}
 }

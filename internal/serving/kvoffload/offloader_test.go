@@ -108,9 +108,7 @@ func load(o *kvoffload.Offloader, blocks []blockhash.Hash, compute time.Duration
 func TestALoadReadsWhatWasStored(t *testing.T) {
 	o := start(t, newFolder(t, t.TempDir(), 1<<20), 100)
 	offer(o, named(50))
-	for o.Stats().StoredBytes < 50*blockBytes {
-		time.Sleep(time.Millisecond)
-	}
+	storedBytes(t, o, 50)
 	require.Equal(t, 50, o.Find(named(60), 0))
 	n, data := load(o, named(60), 0)
 	require.Equal(t, 50, n)
@@ -142,9 +140,7 @@ func TestWhatIsFasterToComputeIsNotLoaded(t *testing.T) {
 	})
 	defer o.Close()
 	offer(o, named(10))
-	for o.Stats().StoredBytes < 10*blockBytes {
-		time.Sleep(time.Millisecond)
-	}
+	storedBytes(t, o, 10)
 	require.Zero(t, o.Stats().LoadRate)
 	n, _ := load(o, named(10), 0)
 	require.Equal(t, 10, n) // now its rate is known

@@ -2,6 +2,7 @@ package kvstore_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -270,7 +271,7 @@ func continuation(t *transformer, d attention.DType, tokens []int32, n int) []in
 
 // check compares everything that was said with one pass over contiguous memory.
 func (e *v1) check() {
-	for _, q := range append(e.done, values(e.requests)...) {
+	for _, q := range slices.AppendSeq(e.done, maps.Values(e.requests)) {
 		if len(q.said) == 0 {
 			continue
 		}
@@ -288,14 +289,6 @@ func (e *v1) check() {
 			}
 		}
 	}
-}
-
-func values(m map[sched.ID]*request) []*request {
-	var list []*request
-	for _, q := range m {
-		list = append(list, q)
-	}
-	return list
 }
 
 func requireSameBits(t require.TestingT, want, got []float32, what string) {

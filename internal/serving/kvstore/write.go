@@ -36,19 +36,19 @@ type Writer struct {
 	slots      []int64
 	key, value side
 	parts      int  // tasks into which the heads are divided
-	past       bool // bypass the processor's caches
+	bypass     bool // bypass the processor's caches
 }
 
 // A side is the keys or the values of a call of Write.
 type side struct {
-	tensor   *attention.Tensor
-	values   bool
-	data     []byte    // of the cache
-	scales   []byte    // of the cache, with Int8
-	factor   float32   // by which stored numbers are multiplied when read; 0 means 1
-	rotation *Rotation // of keys, or nil
-	asIs     bool      // numbers are stored unchanged
-	together int       // contiguous elements
+	tensor     *attention.Tensor
+	values     bool
+	data       []byte    // of the cache
+	scales     []byte    // of the cache, with Int8
+	factor     float32   // by which stored numbers are multiplied when read; 0 means 1
+	rotation   *Rotation // of keys, or nil
+	asIs       bool      // numbers are stored unchanged
+	contiguous int       // elements
 }
 
 // large is a size in bytes above that of a core's caches. Writes of this size or more bypass the caches, which saves
@@ -77,16 +77,16 @@ func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	w.value = side{tensor: &t.Value, data: c.Value, scales: c.ValueScales, factor: c.ValueScale, values: true}
 	for _, x := range []*side{&w.key, &w.value} {
 		x.asIs = x.rotation == nil && x.tensor.DType == c.DType && (x.factor == 0 || x.factor == 1)
-		x.together = c.HeadSize
+		x.contiguous = c.HeadSize
 		switch {
 		case c.Layout == attention.LayoutVLLM && !x.values:
-			x.together = 16 / c.DType.Size()
+			x.contiguous = 16 / c.DType.Size()
 		case c.Layout == attention.LayoutVLLM || c.Layout == attention.LayoutTile && !x.values:
-			x.together = 1
+			x.contiguous = 1
 		}
 	}
 	w.parts = min(c.NumKVHeads, w.pool.Size())
-	w.past = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
+	w.bypass = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
 	w.pool.Run(w.parts, w)
 	w.cache, w.slots, w.key, w.value = nil, nil, side{}, side{}
 	return nil
@@ -176,7 +176,7 @@ func (w *Writer) putTile(s *scratch, head, i, block, place int) {
 	const n = attention.TileTokens
 	c, size := w.cache, w.cache.HeadSize
 	if w.key.asIs {
-		c.CopyKeys(block, head, place, w.key.tensor, i, w.past)
+		c.CopyKeys(block, head, place, w.key.tensor, i, w.bypass)
 	} else {
 		for j := range n {
 			w.load(s.rows[j*size:][:size], &w.key, head, i+j, block, place+j)
@@ -184,7 +184,7 @@ func (w *Writer) putTile(s *scratch, head, i, block, place int) {
 		c.StoreTile(block, head, place, s.rows[:n*size], s.turned[:n*size])
 	}
 	if w.value.asIs {
-		c.CopyValues(block, head, place, w.value.tensor, i, w.past)
+		c.CopyValues(block, head, place, w.value.tensor, i, w.bypass)
 		return
 	}
 	for j := range n {
@@ -204,11 +204,11 @@ func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
 		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), row)
 	}
 	at := w.offset(x, block, head, place, 0)
-	if x.together == c.HeadSize {
+	if x.contiguous == c.HeadSize {
 		copy(x.data[at:], bytes)
 		return
 	}
-	spread(x.data[at:], w.offset(x, block, head, place, x.together)-at, bytes, x.together*size)
+	spread(x.data[at:], w.offset(x, block, head, place, x.contiguous)-at, bytes, x.contiguous*size)
 }
 
 // offset returns the offset of an element in the memory of keys or values.

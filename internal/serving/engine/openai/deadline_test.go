@@ -27,24 +27,39 @@ func (l tight) Accept() (net.Conn, error) {
 	return c, err
 }
 
+// startTight serves an engine on such a listener.
+func startTight(t *testing.T, c openai.Config) *httptest.Server {
+	c.Engine, c.Name, c.Metrics = start(t, nil).engine, "demo", openai.NewMetrics("demo")
+	server := httptest.NewUnstartedServer(openai.New(c))
+	server.Listener = tight{server.Listener}
+	return server
+}
+
+// connect opens a connection that buffers little, and returns it with the text of a request.
+func connect(t *testing.T, server *httptest.Server, method, path, body string) (net.Conn, string) {
+	c, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+	return c, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		method, path, len(body), body)
+}
+
 // Any answer that the client does not read ends with the connection, and its record says so.
 func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
-	s := start(t, nil)
 	page := func(w http.ResponseWriter, _ *http.Request) error {
 		_, _ = io.WriteString(w, strings.Repeat("page ", 1<<16))
 		return nil
 	}
 	failed := make(chan openai.Record, 8) // more than there are connections
-	server := httptest.NewUnstartedServer(openai.New(openai.Config{
-		Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"), WriteTimeout: 20 * time.Millisecond,
+	server := startTight(t, openai.Config{
+		WriteTimeout: 20 * time.Millisecond, Pages: map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
 		Record: func(r openai.Record) {
 			if r.Refused() {
 				failed <- r
 			}
 		},
-		Pages: map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
-	}))
-	server.Listener = tight{server.Listener}
+	})
 	closed := make(chan struct{}, 1)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
@@ -64,12 +79,7 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 		{"many small answers", "GET", "/v1/models", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
-			request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-				test.method, test.path, len(test.body), test.body)
+			c, request := connect(t, server, test.method, test.path, test.body)
 			if test.body == "" {
 				request = strings.Repeat(request, 4000)
 			}
@@ -85,10 +95,7 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 
 // An answer that is not read does not keep other bodies from being decoded.
 func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
-	s := start(t, nil)
-	server := httptest.NewUnstartedServer(openai.New(openai.Config{Engine: s.engine, Name: "demo",
-		Metrics: openai.NewMetrics("demo"), WriteTimeout: time.Hour}))
-	server.Listener = tight{server.Listener}
+	server := startTight(t, openai.Config{WriteTimeout: time.Hour})
 	server.Start()
 	t.Cleanup(server.CloseClientConnections)
 	for path, body := range map[string]string{
@@ -96,12 +103,8 @@ func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 		"/detokenize": `{"tokens": [120` + strings.Repeat(",120", 100_000) + `]}`,
 	} {
 		for range 32 { // at least as many as are decoded at a time
-			c, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
-			_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-				path, len(body), body)
+			c, request := connect(t, server, "POST", path, body)
+			_, err := io.WriteString(c, request)
 			require.NoError(t, err)
 			_, err = io.ReadFull(c, make([]byte, 1))
 			require.NoError(t, err)

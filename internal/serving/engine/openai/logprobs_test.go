@@ -81,19 +81,24 @@ func TestEachAnswerOfAStreamHasTheLogprobsOfTheEchoedPrompt(t *testing.T) {
 // spaced is a tokenizer in the way of SentencePiece: it puts a space before a text, cuts it into bytes, and has a token
 // with the name <end>.
 func spaced(t *testing.T) *tokenizer.Tokenizer {
+	tok, err := tokenizer.Parse(byteTokenizer(t, map[string]any{"type": "Prepend", "prepend": "▁"},
+		map[string]any{"id": 2, "content": "<end>", "special": true}))
+	require.NoError(t, err)
+	return tok
+}
+
+// byteTokenizer is a tokenizer.json whose tokens are bytes, some of which added tokens replace.
+func byteTokenizer(t *testing.T, normalizer map[string]any, added ...map[string]any) []byte {
 	vocabulary := map[string]int{}
 	for b := range 256 {
 		vocabulary[fmt.Sprintf("<0x%02X>", b)] = b
 	}
 	text, err := json.Marshal(map[string]any{
-		"normalizer":   map[string]any{"type": "Prepend", "prepend": "▁"},
-		"added_tokens": []any{map[string]any{"id": 2, "content": "<end>", "special": true}},
-		"model":        map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}, "byte_fallback": true},
+		"normalizer": normalizer, "added_tokens": added,
+		"model": map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}, "byte_fallback": true},
 	})
 	require.NoError(t, err)
-	tok, err := tokenizer.Parse(text)
-	require.NoError(t, err)
-	return tok
+	return text
 }
 
 func TestEchoIsThePromptAsItWasGiven(t *testing.T) {

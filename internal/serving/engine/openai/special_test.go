@@ -2,7 +2,6 @@ package openai_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,16 +18,8 @@ import (
 // withSpecial has the bytes as tokens, of which <end>, <turn>, which ends an answer, and <think>, which is not special,
 // have taken three.
 func withSpecial(t *testing.T) *tokenizer.Tokenizer {
-	vocabulary := map[string]int{}
-	for b := range 256 {
-		vocabulary[fmt.Sprintf("<0x%02X>", b)] = b
-	}
-	text, err := json.Marshal(map[string]any{
-		"added_tokens": []any{map[string]any{"id": 2, "content": "<end>", "special": true},
-			map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"}},
-		"model": map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}, "byte_fallback": true},
-	})
-	require.NoError(t, err)
+	text := byteTokenizer(t, nil, map[string]any{"id": 2, "content": "<end>", "special": true},
+		map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"})
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"eos_token": "<turn>"}`), 0o644))
