@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -60,29 +59,6 @@ func number(t *testing.T, text, pattern string) int {
 	n, err := strconv.Atoi(found[1])
 	require.NoError(t, err)
 	return n
-}
-
-// serveModelFile serves a file and returns what the start says before the address.
-func serveModelFile(t *testing.T, path string, args ...string) (*server, string) {
-	c := llmserve(append([]string{path, "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
-	out, err := c.StdoutPipe()
-	require.NoError(t, err)
-	c.Stderr = os.Stderr
-	require.NoError(t, c.Start())
-	t.Cleanup(func() {
-		_ = c.Process.Kill() // it may have ended
-		_ = c.Wait()
-	})
-	s := &server{cmd: c, lines: bufio.NewReader(out)}
-	said := ""
-	for {
-		line, err := s.lines.ReadString('\n')
-		require.NoError(t, err, said)
-		if s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line); s.url != "" {
-			return s, said
-		}
-		said += line
-	}
 }
 
 // Ensure that the start says which window of a GGUF file is not used, and says nothing of one that is, or that no

@@ -52,7 +52,17 @@ type server struct {
 func serveDemo(t *testing.T, args ...string) *server { return serveDemoTo(t, os.Stderr, args...) }
 
 func serveDemoTo(t *testing.T, stderr io.Writer, args ...string) *server {
-	c := llmserve(append([]string{"demo", "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
+	s, _ := serveTo(t, stderr, "demo", args...)
+	return s
+}
+
+// serveModelFile serves a file and returns the lines before the address.
+func serveModelFile(t *testing.T, path string, args ...string) (*server, string) {
+	return serveTo(t, os.Stderr, path, args...)
+}
+
+func serveTo(t *testing.T, stderr io.Writer, model string, args ...string) (s *server, before string) {
+	c := llmserve(append([]string{model, "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	c.Stderr = stderr
@@ -61,12 +71,15 @@ func serveDemoTo(t *testing.T, stderr io.Writer, args ...string) *server {
 		_ = c.Process.Kill() // it may have ended
 		_ = c.Wait()
 	})
-	s := &server{cmd: c, out: out, lines: bufio.NewReader(out)}
-	line, err := s.lines.ReadString('\n')
-	require.NoError(t, err)
-	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line)
-	require.NotEmpty(t, s.url, line)
-	return s
+	s = &server{cmd: c, out: out, lines: bufio.NewReader(out)}
+	for {
+		line, err := s.lines.ReadString('\n')
+		require.NoError(t, err, before)
+		if s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line); s.url != "" {
+			return s, before
+		}
+		before += line
+	}
 }
 
 func (s *server) post(t *testing.T, path, body string) *http.Response {

@@ -11,18 +11,19 @@ import (
 // Ensure that attention reads together only whole blocks that all rows have before what they compute, and
 // none with a window: outside of it, tables are equal because they have the null block.
 func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
+	at := func(from int, table ...int32) row { return row{from: from, q: &sequence{tables: [][]int32{table}}} }
 	for _, test := range []struct {
 		name   string
 		window int
 		rows   []row
 		want   int
 	}{
-		{"one row", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 0},
-		{"equal tables", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 12},
-		{"the first row begins inside a block", 0, []row{{from: 11, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 8},
-		{"a later row begins earlier", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 5, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}}, 4},
-		{"another block", 0, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{1, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{1, 4, 3}}}}}, 4},
-		{"equal tables with a window", 8, []row{{from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}, {from: 12, q: &sequence{tables: [][]int32{[]int32{0, 2, 3}}}}}, 0},
+		{"one row", 0, []row{at(12, 1, 2, 3)}, 0},
+		{"equal tables", 0, []row{at(12, 1, 2, 3), at(12, 1, 2, 3)}, 12},
+		{"the first row begins inside a block", 0, []row{at(11, 1, 2, 3), at(12, 1, 2, 3)}, 8},
+		{"a later row begins earlier", 0, []row{at(12, 1, 2, 3), at(5, 1, 2, 3)}, 4},
+		{"another block", 0, []row{at(12, 1, 2, 3), at(12, 1, 4, 3)}, 4},
+		{"equal tables with a window", 8, []row{at(12, 0, 2, 3), at(12, 0, 2, 3)}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := &Engine{config: Config{BlockSize: 4, groups: []kvcache.Group{{}}}}

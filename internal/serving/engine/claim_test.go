@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Requests that need what another one loads wait for it a moment, and not each of them, one after the other.
+// Ensure that requests for blocks that another request loads wait for it at the same time, not one after the other.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

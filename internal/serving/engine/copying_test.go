@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A shelf is a tier in memory that keeps what was stored first.
+// A shelf is a tier in memory that keeps the first contents of each block and loads nothing.
 type shelf struct {
 	kvoffload.Chain // loads nothing
 	mu              sync.Mutex

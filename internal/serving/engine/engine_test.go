@@ -56,7 +56,7 @@ func tokens(s string) []int32 {
 	return ids
 }
 
-// An answer is what a stream said in the end.
+// An answer collects the events of an answer.
 type answer struct {
 	text   string
 	ids    []int32
@@ -94,7 +94,7 @@ func ask(t testing.TB, e *engine.Engine, r engine.Request) []answer {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// All blocks are free when nobody is served.
+// requireIdle requires that no request is left and all blocks are free.
 func requireIdle(t testing.TB, e *engine.Engine) {
 	load := e.Load()
 	require.Zero(t, load.Running+load.Waiting)
@@ -223,8 +223,7 @@ func TestCancelFreesBlocksAtOnce(t *testing.T) {
 	}
 }
 
-// The answers that go on are forked from one that goes on, wherever it stands in the
-// list.
+// Ensure that answers are forked correctly when some of them, the first or others, end with their first token.
 func TestSomeAnswersEndAtOnce(t *testing.T) {
 	e := start(t, nil)
 	at := map[bool]int{}

@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A relay stands between an engine and its worker, and can look at each step.
+// A relay is between an engine and its worker, and calls functions in each step.
 type relay struct {
 	steps    int
 	nearEnd  func(step int, m *modelInput) // before the engine learns that the step is near its end
@@ -220,7 +220,7 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.NoError(t, e.sched.Check())
 }
 
-// A blackboard has the hashes that events say can be hit.
+// A blackboard counts the hashes in the prefix cache by its events.
 type blackboard struct {
 	mu     sync.Mutex
 	hashes map[blockhash.Hash]int

@@ -92,7 +92,7 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 				require.Equal(t, want, got)
 			}
 			requireIdle(t, e)
-			require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+			require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 			require.NotZero(t, counts.hits.Load())
 		})
 	}

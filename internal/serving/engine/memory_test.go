@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// emptyChanges counts those in which nothing happened.
+// emptyChanges counts changes in which nothing happened.
 type emptyChanges struct{ empty atomic.Int64 }
 
 func (c *emptyChanges) Active() bool { return true }
@@ -23,8 +23,8 @@ func (c *emptyChanges) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that the memory page is shown no step without rows: one that is scheduled while the last
-// requests go away would hide that they left.
+// Ensure that the observer gets no step without rows. Such a step, scheduled while the last requests are cancelled, would
+// hide that they have ended.
 func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
 	seen := &emptyChanges{}

@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// randomRequest draws a request with everything that can be asked for. Many begin
-// alike.
+// randomRequest draws a request with random values of all fields. Many prompts have a common prefix.
 func randomRequest(rnd *rand.Rand) engine.Request {
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "The code of "
 	for range rnd.IntN(6) {
@@ -56,11 +55,9 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	return r
 }
 
-// Everything that a request is told is the same alone and among 64 others, in
-// little memory, where requests lose their blocks and are computed again, with
-// prefix hits and without, in small chunks, and while others are cancelled. Alone, and in the settings
-// with large steps, log probabilities of long prompts are computed in several pieces; in those with
-// small ones in one.
+// Ensure that all events of a request are the same alone and among 64 other requests: in little memory, where requests are
+// preempted, with and without prefix hits, in small chunks, and while others are cancelled. Log probabilities of long
+// prompts are computed in several pieces where steps are large, and in one where they are small.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 2))
@@ -119,14 +116,14 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			requireIdle(t, e)
 		})
 	}
-	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 	require.NotZero(t, counts.hits.Load())
 	require.NotZero(t, counts.accepted.Load(), "no proposal was right")
 	require.Greater(t, counts.drafts.Load(), counts.accepted.Load(), "no proposal was wrong")
 }
 
-// With a sliding window, blocks that have left it go back while the request runs,
-// and the answers stay the same.
+// Ensure that blocks that have left a sliding window become free while the request runs, and that the answers stay the
+// same.
 func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {
@@ -161,7 +158,7 @@ func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	require.Equal(t, " is 4711", ask(t, roomy, request("The key is 4711. The key", 8))[0].text)
 }
 
-// transcript is all that a request is told, answer by answer.
+// transcript returns all events of a request, by answer.
 func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	s, err := e.Submit(r)
 	if err != nil {
@@ -189,8 +186,8 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request and cancels it when one or more events have come: the beginning of what it is told alone,
-// if it has one answer.
+// cancelled submits a request and cancels it after more than more events. If it has one answer, they must be the first of
+// alone, its events without other requests.
 func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, more int) {
 	s, err := e.Submit(r)
 	if err != nil {

@@ -22,20 +22,24 @@ import (
 
 // startTiered makes an engine that keeps blocks in a folder.
 func startTiered(t testing.TB, dir string, change func(*engine.Config)) *engine.Engine {
-	t.Helper()
-	tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("demo"), 1<<30)
-	require.NoError(t, err)
-	return startWithTier(t, tier, change)
-}
-
-func startWithTier(t testing.TB, tier kvoffload.Tier, change func(*engine.Config)) *engine.Engine {
 	return start(t, func(c *engine.Config) {
-		c.Hash = blockhash.CBOR("0")
-		c.Offload = &kvoffload.Config{Tier: tier, Stores: true, Loads: true}
+		keepIn(c, openTier(t, dir))
 		if change != nil {
 			change(c)
 		}
 	})
+}
+
+// openTier opens a folder for blocks of the model that a test uses.
+func openTier(t testing.TB, dir string) kvoffload.Tier {
+	tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)
+	require.NoError(t, err)
+	return tier
+}
+
+// keepIn makes an engine store blocks in a tier and load them.
+func keepIn(c *engine.Config, tier kvoffload.Tier) {
+	c.Hash, c.Offload = blockhash.CBOR("0"), &kvoffload.Config{Tier: tier, Stores: true, Loads: true}
 }
 
 // long is a prompt of many blocks, whose answer depends on its first ones.
@@ -69,7 +73,7 @@ func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
 	}
 }
 
-// Of many requests that share a prompt, one loads it.
+// Ensure that of many requests with the same prompt only one loads it.
 func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	dir := t.TempDir()
 	first := startTiered(t, dir, nil)
@@ -88,7 +92,7 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	requireIdle(t, second)
 }
 
-// A fickle tier is a folder that is slow, fails, or promises what it does not have.
+// A fickle tier is a folder that is slow, fails, or counts blocks that it does not have.
 type fickle struct {
 	kvoffload.Tier
 	mu  sync.Mutex
@@ -97,7 +101,8 @@ type fickle struct {
 
 var errFickle = errors.New("fickle")
 
-// trouble waits, perhaps, and returns a number below 64: 0 is to fail, after which a tier is left alone for a second.
+// trouble sometimes waits, and returns a number below 64. With 0 the call fails, after which the engine does not use the
+// tier for a second.
 func (f *fickle) trouble() int {
 	f.mu.Lock()
 	n, wait := f.rnd.IntN(64), f.rnd.IntN(4) == 0
@@ -165,13 +170,10 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 			counts := &counter{}
 			var loaded int64
 			for range 2 { // the second loads what the first has stored
-				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
-				require.NoError(t, err)
 				e := setting.start(t, setting.workers, func(c *engine.Config) {
 					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 61*8*2*2*4*8*4
 					c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
-					c.Hash = blockhash.CBOR("0")
-					c.Offload = &kvoffload.Config{Tier: &fickle{Tier: folder, rnd: rnd}, Stores: true, Loads: true}
+					keepIn(c, &fickle{Tier: openTier(t, dir), rnd: rnd})
 					if setting.change != nil {
 						setting.change(c)
 					}
@@ -193,7 +195,7 @@ func TestAnswersDoNotDependOnTiers(t *testing.T) {
 				stats, _ := e.OffloadStats()
 				loaded += stats.LoadedBytes
 			}
-			require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+			require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 			all += loaded
 		})
 	}
@@ -209,12 +211,9 @@ func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 		for i := range start {
 			dir := t.TempDir()
 			for j, first := range []int{i, 1 - i} { // the second loads
-				folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
-				require.NoError(t, err)
 				e := start[first](t, n, func(c *engine.Config) {
 					c.BlockSize, c.KVCacheBytes = 8, 1<<20
-					c.Hash = blockhash.CBOR("0")
-					c.Offload = &kvoffload.Config{Tier: folder, Stores: true, Loads: true}
+					keepIn(c, openTier(t, dir))
 				}, nil)
 				answer := transcript(t, e, request(long()[:300], 20))
 				require.NoError(t, e.Close())
@@ -234,7 +233,7 @@ func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 	}
 }
 
-// A held tier says when it loads, and does so when it is allowed to.
+// A held tier signals when a load begins, and loads when it is allowed to.
 type held struct {
 	kvoffload.Tier
 	loads, allowed chan struct{}
@@ -252,13 +251,10 @@ func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	r := request(long()[:300], 8)
 	startHeld := func(h held, broadcast func()) *engine.Engine {
-		folder, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("random"), 1<<30)
-		require.NoError(t, err)
-		h.Tier = folder
+		h.Tier = openTier(t, dir)
 		return startHeldProcesses(t, 2, broadcast, func(c *engine.Config) {
 			c.BlockSize, c.KVCacheBytes = 8, 1<<20
-			c.Hash = blockhash.CBOR("0")
-			c.Offload = &kvoffload.Config{Tier: h, Stores: true, Loads: true}
+			keepIn(c, h)
 		}, nil)
 	}
 	first := startHeld(held{}, nil)

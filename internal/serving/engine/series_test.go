@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// A series that has begun gets its requests answered while the engine drains, and the engine waits for its end.
+// Ensure that requests of a series that has begun are answered while the engine drains, and that Drain waits for its end.
 func TestASeriesThatHasBegunGoesOnWhileTheEngineDrains(t *testing.T) {
 	e := start(t, nil)
 	series, err := e.Series()
@@ -42,7 +42,7 @@ func TestASeriesIsCutOffWhenTheTimeToDrainIsOver(t *testing.T) {
 	series.End()
 }
 
-// A full queue refuses what is new, and not the next request of a series.
+// Ensure that a full queue refuses new requests, but not the next request of a series.
 func TestAFullQueueRefusesNoSeriesThatHasBegun(t *testing.T) {
 	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
 	var all []*engine.Series

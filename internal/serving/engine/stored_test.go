@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory that counts the blocks that come with other contents than before. It promises more
-// than it has, and some blocks do not come.
+// A ledger is a tier in memory that counts blocks stored again with other contents. It sometimes counts blocks that it does
+// not have, and sometimes does not load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte

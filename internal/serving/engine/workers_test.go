@@ -188,7 +188,7 @@ func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
 		}
 		requireIdle(t, e)
 	}
-	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 	require.NotZero(t, counts.hits.Load())
 }
 

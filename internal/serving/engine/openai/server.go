@@ -66,24 +66,24 @@ func New(c Config) *Server {
 	for range max(1, len(s.keys)) {
 		s.allowed = append(s.allowed, newAllowance(c.Limits))
 	}
-	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
-	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chat))
-	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
+	for _, route := range []struct {
+		method, path string
+		answer       handler
+	}{
+		{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat}, {"GET", "/v1/models", s.models},
+		{"POST", "/tokenize", s.tokenize}, {"POST", "/detokenize", s.detokenize}, {"GET", "/version", s.version},
+	} {
+		s.mux.HandleFunc(route.method+" "+route.path, s.guarded(route.answer))
+		s.mux.HandleFunc(route.path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Allow", route.method)
+			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", route.path, route.method, r.Method)
+		}))
+	}
 	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
-	s.mux.HandleFunc("POST /tokenize", s.guarded(s.tokenize))
-	s.mux.HandleFunc("POST /detokenize", s.guarded(s.detokenize))
-	s.mux.HandleFunc("GET /version", s.guarded(s.version))
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.Handle("GET /metrics", c.Metrics.handler())
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
-	}
-	for at, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST",
-		"/v1/models": "GET", "/tokenize": "POST", "/detokenize": "POST", "/version": "GET"} {
-		s.mux.HandleFunc(at, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Allow", method)
-			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", at, method, r.Method)
-		}))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
 		return refused(http.StatusNotFound, "", "There is no %s %s here. %s", r.Method, r.URL.Path, served)
@@ -127,8 +127,11 @@ func clean(r *http.Request) *http.Request {
 const served = "This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET " +
 	"/v1/models, /metrics, /version, /health and /memory."
 
-// guarded returns a handler that requires a key and writes the error of h, which must not have written anything then.
-func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// A handler answers a request. If it returns an error, it has written nothing.
+type handler = func(http.ResponseWriter, *http.Request) error
+
+// guarded returns a handler that requires a key and writes the error of h.
+func (s *Server) guarded(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)
 		if err == nil {
@@ -147,7 +150,7 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 }
 
 // page is like guarded, but makes a browser ask its user for the key.
-func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+func (s *Server) page(h handler) http.HandlerFunc {
 	ask := s.guarded(h)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, password, ok := r.BasicAuth(); ok {
