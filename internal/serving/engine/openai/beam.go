@@ -20,26 +20,16 @@ const maxBeams = sampling.MaxLogprobs / 2
 // maxLengthPenalty keeps the power of a length finite.
 const maxLengthPenalty = 10
 
-// A beamField says whether beam search supports a field of engine.Request.
+// A beamField is a field of engine.Request of which beam search supports only some values.
 type beamField struct {
 	field, param string // its names in Go and in JSON
-	// supported reports whether beam search supports the value. nil means that it supports all values.
-	supported func(r *engine.Request) bool
-	instead   string // what to do instead, or ""
+	supported    func(r *engine.Request) bool
+	instead      string // what to do instead, or ""
 }
 
-// beamFields lists all fields of engine.Request and sampling.Params. Beam search ranks beams by the log probabilities of
-// the model: it draws nothing and adjusts no logits.
+// beamFields lists the fields that beam search does not support with all values. It ranks beams by the log probabilities
+// of the model: it draws nothing and adjusts no logits.
 var beamFields = []beamField{
-	{field: "Prompt"},
-	{field: "N"},
-	{field: "MaxTokens"},
-	{field: "StopTokenIDs"},
-	{field: "IgnoreEOS"},
-	{field: "CacheSalt"},
-	{field: "Seed"}, // has no effect
-	{field: "IncludeStop"},
-	{field: "SpecialTokens"},
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
 	{"Logprobs", "logprobs", func(r *engine.Request) bool { return r.Logprobs < 0 }, ""},
@@ -59,7 +49,7 @@ var beamFields = []beamField{
 func unsupportedByBeams(r *engine.Request) error {
 	for _, f := range beamFields {
 		switch {
-		case f.supported == nil || f.supported(r):
+		case f.supported(r):
 		case f.instead != "":
 			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.instead)
 		default:
