@@ -103,7 +103,7 @@ var harmlessFields = []string{
 	"media_io_kwargs", "mm_processor_kwargs", "request_id", "rid",
 	// llama.cpp
 	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress",
-	// ollama and OpenRouter
+	// ollama and routers
 	"keep_alive", "models", "provider", "route", "session_id", "trace", "usage",
 }
 
