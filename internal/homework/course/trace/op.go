@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -38,39 +39,57 @@ const (
 	kinds
 )
 
-var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "forks", "creates", "appends", "frees",
-	"hole", "move", "relocate", "rename", "unlink", "count", "share", "table", "map", "place"}
+type fact struct {
+	word      string // the first of a line
+	function  string // of llm_memory.h; empty for a write from outside
+	task      int    // of the handout
+	arguments int    // numbers that follow the engine in the text
+	single    Kind   // of the calls that a multiple step makes
+}
 
-var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy",
-	"fork_sequence", "create_sequence", "append_kv", "free_sequence"}
+var facts = [kinds]fact{
+	Init:    {"init", "llm_init", 1, 1, Init},
+	Create:  {"create", "create_sequence", 2, 2, Create},
+	Fork:    {"fork", "fork_sequence", 3, 2, Fork},
+	Append:  {"append", "append_kv", 4, 2, Append},
+	Free:    {"free", "free_sequence", 2, 1, Free},
+	Destroy: {"destroy", "llm_destroy", 5, 0, Destroy},
 
-// arguments is how many numbers follow the engine in the text.
-var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3}
+	Forks:   {"forks", "fork_sequence", 3, 3, Fork},
+	Creates: {"creates", "create_sequence", 2, 3, Create},
+	Appends: {"appends", "append_kv", 4, 3, Append},
+	Frees:   {"frees", "free_sequence", 2, 2, Free},
+
+	Hole:     {"hole", "", 4, 2, Hole},
+	Move:     {"move", "", 4, 3, Move},
+	Relocate: {"relocate", "", 4, 2, Relocate},
+	Rename:   {"rename", "", 4, 2, Rename},
+	Unlink:   {"unlink", "", 4, 1, Unlink},
+	Count:    {"count", "", 4, 2, Count},
+	Share:    {"share", "", 4, 3, Share},
+	Table:    {"table", "", 4, 2, Table},
+	Map:      {"map", "", 4, 2, Map},
+	Place:    {"place", "", 4, 3, Place},
+}
 
 // Outside reports whether k is a write by the tester, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
 
-// Function returns the name of the function in llm_memory.h, or String for a write
-// from outside.
-func (k Kind) Function() string {
-	if k.Outside() {
-		return k.String()
-	}
-	return functions[k]
-}
+// Function returns the name of the function in llm_memory.h, or String for a write from outside.
+func (k Kind) Function() string { return cmp.Or(facts[k].function, facts[k].word) }
 
 // TaskOf returns the task of the handout that asks for a function, or 0 if none does.
 func TaskOf(function string) int {
-	for kind := Init; !kind.Outside(); kind++ {
-		if functions[kind] == function {
-			return Op{Kind: kind}.Task()
+	for _, f := range facts {
+		if f.function == function && function != "" {
+			return f.task
 		}
 	}
 	return 0
 }
 
-// String is the first word of a line in the text form, such as "create".
-func (k Kind) String() string { return words[k] }
+// String returns the first word of a line in the text form, such as "create".
+func (k Kind) String() string { return facts[k].word }
 
 // An Op is one step of a trace.
 type Op struct {
@@ -101,7 +120,7 @@ func (o Op) String() string {
 		fmt.Fprintf(&b, " e%d", o.Engine)
 	}
 	for i, n := range []int32{o.A, o.B, o.C} {
-		if i < arguments[o.Kind] || i == 1 && o.Large() {
+		if i < facts[o.Kind].arguments || i == 1 && o.Large() {
 			fmt.Fprintf(&b, " %d", n)
 		}
 	}
@@ -139,22 +158,8 @@ const (
 	MaxLarge = 3 << 10
 )
 
-// Task returns the task of the handout that an Op belongs to, 1 to 5. A write from
-// outside belongs to task 4.
-func (o Op) Task() int {
-	switch o.Kind {
-	case Init:
-		return 1
-	case Create, Creates, Free, Frees:
-		return 2
-	case Fork, Forks:
-		return 3
-	case Destroy:
-		return 5
-	default:
-		return 4
-	}
-}
+// Task returns the task of the handout that an Op belongs to, 1 to 5. A write from outside belongs to task 4.
+func (o Op) Task() int { return facts[o.Kind].task }
 
 // ErrSyntax is wrapped by the errors of Parse, which name the line.
 var ErrSyntax = errors.New("not a trace")
@@ -201,11 +206,13 @@ func parse(fields []string) (Op, error) {
 	if len(fields) == 0 {
 		return Op{}, errors.New("an empty line")
 	}
-	kind := Init
-	for ; kind < kinds && words[kind] != fields[0]; kind++ {
-	}
-	if kind == kinds {
-		return Op{}, fmt.Errorf("%q is none of %s", fields[0], strings.Join(words[:], ", "))
+	kind := Kind(slices.IndexFunc(facts[:], func(f fact) bool { return f.word == fields[0] }))
+	if kind >= kinds {
+		var words []string
+		for _, f := range facts {
+			words = append(words, f.word)
+		}
+		return Op{}, fmt.Errorf("%q is none of %s", fields[0], strings.Join(words, ", "))
 	}
 	op := Op{Kind: kind, Given: given}
 	rest := fields[1:]
@@ -216,12 +223,12 @@ func parse(fields []string) (Op, error) {
 		}
 		op.Fail, rest = fail, rest[:n-1]
 	}
-	n := arguments[kind]
+	n := facts[kind].arguments
 	if kind == Init && len(rest) == 3 {
 		n = 2
 	}
 	if len(rest) != 1+n {
-		return Op{}, fmt.Errorf("%s wants an engine and %d numbers", kind, arguments[kind])
+		return Op{}, fmt.Errorf("%s wants an engine and %d numbers", kind, facts[kind].arguments)
 	}
 	engine, err := parseEngine(rest[0])
 	if err != nil {
@@ -305,19 +312,7 @@ func (o Op) Each(yield func(Op) bool) {
 func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 
 // Single returns the kind of the calls that a multiple step makes, or k itself.
-func (k Kind) Single() Kind {
-	switch k {
-	case Forks:
-		return Fork
-	case Creates:
-		return Create
-	case Appends:
-		return Append
-	case Frees:
-		return Free
-	}
-	return k
-}
+func (k Kind) Single() Kind { return facts[k].single }
 
 // Isolate returns a copy of a trace in which the tester makes all calls except those of
 // the kinds in real, calls that must fail to allocate, and calls with a NULL argument.

@@ -19,7 +19,7 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 				op.Engine = max(0, op.Engine)
 			}
 			for i, n := range []*int32{&op.A, &op.B, &op.C} {
-				if i < arguments[op.Kind] {
+				if i < facts[op.Kind].arguments {
 					*n = rapid.Int32().Draw(t, "n")
 				}
 			}
