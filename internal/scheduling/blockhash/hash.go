@@ -1,8 +1,25 @@
+// Package blockhash hashes blocks of tokens. The hash of a block covers the hash of the previous
+// block, the token ids, and the extra keys that give equal tokens a different meaning (LoRA adapter,
+// multimodal items, cache salt; vllm/v1/RULES.md §3). So it identifies the block and all
+// blocks before it.
+//
+// There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are
+// SHA-256, for which no collision can be found, so a prefix hit is as reliable as a comparison of the
+// tokens. Fast is XXH3-128 with a secret seed of this process: among billions of blocks, the
+// probability that two different prompts have equal hashes is about 2^-64. But XXH3 gives no
+// guarantee against an attacker who chooses prompts and observes hits by their timing. A collision
+// would give one user the keys and values of another user's prompt. Use Fast only if all users of a
+// cache may see each other's data, or give each tenant its own salt.
 package blockhash
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Hash identifies a block and all blocks before it. If a Function has fewer than 32
@@ -41,4 +58,90 @@ func ByName(name string) (Function, bool) {
 		return CBOR("0"), true
 	}
 	return nil, false
+}
+
+// Fast is XXH3-128 with a secret seed. The package comment describes its risk.
+type Fast struct{ seed uint64 }
+
+// NewFast returns a Fast with a random seed. Its hashes are valid in this process only.
+func NewFast() Fast {
+	var b [8]byte
+	rand.Read(b[:]) // never fails (crypto/rand, since Go 1.24)
+	return Fast{binary.LittleEndian.Uint64(b[:])}
+}
+
+// Root returns 32 zero bytes.
+func (Fast) Root() Hash { return Hash{} }
+
+// Sum implements Function.
+func (f Fast) Sum(out, parent *Hash, tokens []int32, extra []Key) {
+	var onStack [stackBytes]byte
+	b := append(onStack[:0], parent[:16]...)
+	if len(tokens) > 0 {
+		b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&tokens[0])), 4*len(tokens))...)
+	}
+	if extra != nil {
+		b = appendKeys(b, extra)
+	}
+	sum := xxh3.Hash128Seed(b, f.seed)
+	*out = Hash{}
+	binary.LittleEndian.PutUint64(out[0:], sum.Lo)
+	binary.LittleEndian.PutUint64(out[8:], sum.Hi)
+}
+
+// LE is SHA-256 over the parent, the number of tokens, the tokens and the extra keys. Numbers are
+// little endian. Recordings use it.
+type LE struct{}
+
+// Root returns 32 zero bytes.
+func (LE) Root() Hash { return Hash{} }
+
+// stackBytes suffices for a block of 32 tokens, the usual maximum. A larger buffer would
+// cost time, because it is cleared for each block. Larger blocks use the heap.
+const stackBytes = 32 + 4 + 32*5 + 1
+
+// Sum implements Function.
+func (LE) Sum(out, parent *Hash, tokens []int32, extra []Key) {
+	var onStack [stackBytes]byte
+	b := onStack[:0]
+	if need := 32 + 4 + 4*len(tokens) + 1; need > len(onStack) {
+		b = make([]byte, 0, need)
+	}
+	b = append(b, parent[:]...)
+	b = appendTokens(b, tokens)
+	if extra == nil {
+		b = append(b, 0)
+	} else {
+		b = append(b, 1)
+		b = appendKeys(b, extra)
+	}
+	*out = sha256.Sum256(b)
+}
+
+// appendTokens appends the number of tokens and the tokens, 4 bytes each.
+func appendTokens(b []byte, tokens []int32) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(tokens)))
+	n := len(b)
+	b = b[:n+4*len(tokens)]
+	for i, t := range tokens {
+		binary.LittleEndian.PutUint32(b[n+4*i:], uint32(t))
+	}
+	return b
+}
+
+func appendKeys(b []byte, keys []Key) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, uint32(len(keys)))
+	for i := range keys {
+		switch k := &keys[i]; k.Kind {
+		case Text:
+			b = le.AppendUint32(append(b, 'S'), uint32(len(k.Text)))
+			b = append(b, k.Text...)
+		case Int:
+			b = le.AppendUint64(append(b, 'I'), uint64(k.Int))
+		case Tuple:
+			b = appendKeys(append(b, 'T'), k.Tuple)
+		}
+	}
+	return b
 }
