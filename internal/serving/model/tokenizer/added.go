@@ -1,9 +1,13 @@
 package tokenizer
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
+
+	"llmmemory/internal/serving/model/marks"
 )
 
 // A matcher finds the leftmost added token in a text, and the longest of those that begin there.
@@ -49,4 +53,53 @@ func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (
 		}
 	}
 	return text, -1, ""
+}
+
+// EncodeMarked does what EncodeUpTo does for a text made by a chat template, in which text from clients is marked.
+// Special tokens, and tokens that end an answer, are found only in unmarked text. In marked text, their names are
+// ordinary text.
+func (t *Tokenizer) EncodeMarked(
+	ctx context.Context, text string, m *marks.Marks, around bool, limit int,
+) ([]int32, error) {
+	plain, marked := m.Split(strings.ToValidUTF8(text, "\uFFFD"))
+	return t.encode(ctx, plain, marked, around, limit)
+}
+
+// Edges returns the characters to mark in clients' texts for EncodeMarked: of each special token, the first and the
+// last character that is not a letter, digit or space, or the first character if it has no others.
+func (t *Tokenizer) Edges() []rune { return t.edges() }
+
+func (t *Tokenizer) findEdges() []rune {
+	edges := map[rune]bool{}
+	for text, id := range t.added.ids {
+		if !t.protected(id) {
+			continue
+		}
+		all := []rune(text)
+		signs := slices.DeleteFunc(slices.Clone(all), func(r rune) bool {
+			return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsSpace(r)
+		})
+		if len(signs) == 0 {
+			signs = all[:1]
+		}
+		edges[signs[0]], edges[signs[len(signs)-1]] = true, true
+	}
+	return slices.Sorted(maps.Keys(edges))
+}
+
+// protected reports whether text from a client must not become the token.
+func (t *Tokenizer) protected(id int32) bool { return t.Special(id) || slices.Contains(t.ends, id) }
+
+// seal prevents ordinary text from being merged into special tokens: only their names in the text become these tokens.
+func (t *Tokenizer) seal() {
+	hidden := map[int32]bool{}
+	for text, id := range t.added.ids {
+		if found, ok := t.ids[text]; ok && found == id && t.protected(id) {
+			hidden[id] = true
+			delete(t.ids, text)
+		}
+	}
+	if len(hidden) > 0 {
+		maps.DeleteFunc(t.merges, func(_ pair, m merge) bool { return hidden[m.id] })
+	}
 }
