@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"slices"
+
 	"llmmemory/internal/homework/course"
 	"llmmemory/internal/homework/course/trace"
 )
@@ -33,9 +35,8 @@ type Change struct {
 	A, B, C, N int32
 }
 
-// Write makes a step that the tester makes itself, which is a given call or a write
-// from outside, and returns its changes. There are none if a correct submission would
-// refuse the step or the step has no effect.
+// Write makes a step of the tester, which is a given call or a write from outside, and returns its changes. There are none
+// if a correct submission would refuse the step or the step has no effect.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change
@@ -92,10 +93,8 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 		s.BlockTable[slot] = w.newTable()
 		return []Change{{Kind: NewTable, Engine: op.Engine, A: s.ID, B: slot}}
 	case trace.Map:
-		for block, count := range Counts(e) {
-			if count == 0 {
-				return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), int32(block))
-			}
+		if block := slices.Index(Counts(e), 0); block >= 0 {
+			return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), int32(block))
 		}
 	case trace.Place:
 		if uint32(op.C) < uint32(e.Total) && Counts(e)[op.C] == 0 {
@@ -106,8 +105,8 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 		if other == nil || other == s {
 			return nil
 		}
-		if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil && l2[logical%course.L2Size] >= 0 {
-			return w.remap(op.Engine, e, other, logical, l2[logical%course.L2Size])
+		if block := Entry(s, logical); block >= 0 {
+			return w.remap(op.Engine, e, other, logical, block)
 		}
 	}
 	return nil
@@ -115,7 +114,7 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 
 // remap maps a logical block to a block. If it was mapped before, remap unmaps it first.
 func (w *World) remap(engine int, e *course.Engine, s *course.Sequence, logical, block int32) []Change {
-	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil && l2[logical%course.L2Size] == block {
+	if Entry(s, logical) == block {
 		return nil
 	}
 	changes := w.unmap(engine, e, s, logical)
@@ -131,12 +130,12 @@ func (w *World) remap(engine int, e *course.Engine, s *course.Sequence, logical,
 }
 
 func (w *World) unmap(engine int, e *course.Engine, s *course.Sequence, logical int32) []Change {
-	l2 := s.BlockTable[logical/course.L2Size]
-	if l2 == nil || l2[logical%course.L2Size] < 0 {
+	block := Entry(s, logical)
+	if block < 0 {
 		return nil
 	}
-	count := &Counts(e)[l2[logical%course.L2Size]]
-	l2[logical%course.L2Size] = -1
+	count := &Counts(e)[block]
+	s.BlockTable[logical/course.L2Size][logical%course.L2Size] = -1
 	if *count--; *count == 0 {
 		e.Free++
 	}

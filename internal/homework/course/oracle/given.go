@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"unsafe"
 
 	"llmmemory/internal/homework/course"
@@ -33,8 +34,8 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence returns the changes that create s: the sequence, its tables without blocks, and
-// its blocks. Adjacent blocks are one change.
+// sequence returns the changes that create s: the sequence, its tables without blocks, and its blocks. Adjacent blocks
+// are one change.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {
@@ -61,31 +62,24 @@ func sequence(engine int, s *course.Sequence) []Change {
 	return all
 }
 
-// givenAppend plays an append and returns its changes: the block that it maps, if any, and
-// the records that it writes.
+// givenAppend plays an append and returns its changes: the block that it maps, if any, and the records that it writes.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 	s := Find(e, op.A)
 	if s == nil || s.KVCount < 0 || s.KVCount >= course.MaxLogicalBlocks*course.KVPerBlock {
 		return nil
 	}
 	logical, id := s.KVCount/course.KVPerBlock, s.ID
-	entry := func() int32 {
-		if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil {
-			return l2[logical%course.L2Size]
-		}
-		return -1
-	}
-	before := entry()
+	before := Entry(s, logical)
 	pool := unsafe.Slice((*int32)(e.Pool), int(e.Total)*course.KVPerBlock)
 	var old []int32
-	if free := firstFree(e); free >= 0 {
+	if free := slices.Index(Counts(e), 0); free >= 0 {
 		old = append(old, pool[free*course.KVPerBlock:][:course.KVPerBlock]...)
 	}
 	if w.play(op).Err != nil {
 		return nil
 	}
 	var all []Change
-	after := entry()
+	after := Entry(s, logical)
 	if after != before {
 		if before >= 0 {
 			all = append(all, Change{Kind: Unmapped, Engine: op.Engine, A: id, B: logical})
@@ -100,13 +94,4 @@ func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 		all = append(all, Change{Kind: Recorded, Engine: op.Engine, A: after, B: (s.KVCount - 1) % course.KVPerBlock, C: op.B})
 	}
 	return append(all, Change{Kind: Counted, Engine: op.Engine, A: id, B: s.KVCount})
-}
-
-func firstFree(e *course.Engine) int {
-	for block, count := range Counts(e) {
-		if count == 0 {
-			return block
-		}
-	}
-	return -1
 }

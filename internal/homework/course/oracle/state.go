@@ -22,6 +22,14 @@ func SequenceOf(n *course.Node) *course.Sequence {
 	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 }
 
+// Entry returns the block that a sequence maps a logical block to, -1 if there is none.
+func Entry(s *course.Sequence, logical int32) int32 {
+	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil {
+		return l2[logical%course.L2Size]
+	}
+	return -1
+}
+
 // Counts returns the reference counts of an engine, as a slice of its memory.
 func Counts(e *course.Engine) []int32 { return unsafe.Slice(e.RefCount, e.Total) }
 

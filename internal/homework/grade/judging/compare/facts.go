@@ -196,8 +196,8 @@ func (p *player) moment(op trace.Op) moment {
 			m.counts = slices.Clone(oracle.Counts(m.engine))
 		}
 	}
-	if writes(&m) && m.tables[m.logical/course.L2Size] != nil {
-		m.block = m.tables[m.logical/course.L2Size][m.logical%course.L2Size]
+	if writes(&m) {
+		m.block = oracle.Entry(m.sequence, m.logical)
 	}
 	for _, f := range factsBefore {
 		if f.calls(&m) && f.holds(&m) {
@@ -322,7 +322,7 @@ func (p *player) stored(d *Difference, e *course.Engine, m *moment, add func(Fac
 	if s == nil || p.isLarge(d.Op.Engine) || s.BlockTable[m.logical/course.L2Size] == nil {
 		return
 	}
-	target := int64(s.BlockTable[m.logical/course.L2Size][m.logical%course.L2Size])
+	target := int64(oracle.Entry(s, m.logical))
 	at := p.pools[d.Op.Engine] + oracle.Slack + uint64(target)*course.BlockSize + uint64(m.offset)*course.KVSize
 	add(Stored, p.subject.At(at, course.KVSize) != nil && *view[int32](p, at) == d.Op.B)
 	add(InCopy, d.byteAt/course.BlockSize == target)
@@ -345,11 +345,7 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	}
 	target, lost, others := false, false, false
 	for logical := range course.MaxLogicalBlocks {
-		want := int32(-1)
-		if table := s.BlockTable[logical/course.L2Size]; table != nil {
-			want = table[logical%course.L2Size]
-		}
-		have := entry(logical)
+		want, have := oracle.Entry(s, int32(logical)), entry(logical)
 		switch {
 		case logical == int(m.logical):
 			target = have == want
