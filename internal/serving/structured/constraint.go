@@ -93,7 +93,8 @@ func single(d *automaton.DFA) (*grammar.Grammar, error) {
 	return g, nil
 }
 
-// maxMasks is how many masks of a constraint are kept.
+// maxMasks is how many masks a constraint keeps, of what can follow a text and of what fits a lexeme. Each takes 16 KB
+// for a vocabulary of 128,000.
 const maxMasks = 1024
 
 // mask returns the tokens that may follow a config. The caller holds the mutex.
@@ -125,6 +126,10 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 		}
 	}
 	s := tokenSet{mask: mask}
+	if c.masks++; c.masks > maxMasks {
+		c.masks = 1
+		c.runner.Forget()
+	}
 	config.Memo = s
 	return s
 }
@@ -148,7 +153,7 @@ func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
 	c.states = states
 }
 
-// maxFits is how many fits a vocabulary keeps for all constraints, and a constraint for itself.
+// maxFits is how many fits a vocabulary keeps for all constraints.
 const maxFits = 4096
 
 func (c *Constraint) fit(item grammar.Item) *fit {
@@ -156,7 +161,7 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	if f, ok := c.fits[key]; ok {
 		return f
 	}
-	if len(c.fits) >= maxFits {
+	if len(c.fits) >= maxMasks {
 		clear(c.fits)
 	}
 	f := c.newFit(item)

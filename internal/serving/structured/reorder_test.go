@@ -87,86 +87,96 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return
 	}
-	var order, required []string
-	below := map[string][]*tree{}
-	var elements []*tree
-	var others []*tree
-	seen := map[*tree]bool{}
-	var visit func(s *tree)
-	visit = func(s *tree) {
-		if s == nil || seen[s] {
-			return
-		}
-		seen[s] = true
-		for i, keyword := range s.names {
-			item := s.items[i]
-			switch keyword {
-			case "$ref":
-				if ref, ok := item.token.(string); ok && strings.HasPrefix(ref, "#") {
-					visit(pointed(root, ref))
-				}
-			case "allOf":
-				for _, one := range item.items {
-					visit(one)
-				}
-			case "anyOf", "oneOf":
-				for _, one := range item.items {
-					if fitting(root, one, instance, 0) {
-						visit(one)
-					}
-				}
-			case "if", "then", "else":
-				visit(item)
-			case "dependencies", "dependentSchemas":
-				for j, name := range item.names {
-					if instance.get(name) != nil {
-						visit(item.items[j])
-					}
-				}
-			case "properties":
-				for j, name := range item.names {
-					if !slices.Contains(order, name) {
-						order = append(order, name)
-					}
-					below[name] = append(below[name], item.items[j])
-				}
-			case "additionalProperties":
-				others = append(others, item)
-			case "patternProperties":
-				others = append(others, item.items...)
-			case "items", "prefixItems":
-				if len(item.names) > 0 {
-					elements = append(elements, item)
-				} else {
-					elements = append(elements, item.items...)
-				}
-			}
-		}
-		if names := s.get("required"); names != nil {
-			for _, name := range names.items {
-				if text, ok := name.token.(string); ok {
-					required = append(required, text)
-				}
-			}
-		}
-	}
+	o := &ordering{root: root, instance: instance, below: map[string][]*tree{}, seen: map[*tree]bool{}}
 	for _, s := range schemas {
-		visit(s)
+		o.visit(s)
 	}
-	for _, name := range required {
-		if !slices.Contains(order, name) {
-			order = append(order, name)
-		}
+	for _, name := range o.required {
+		o.add(name)
 	}
-	sortMembers(instance, order)
+	sortMembers(instance, o.names)
 	for i, item := range instance.items {
 		switch {
 		case len(instance.names) == 0:
-			reorder(root, elements, item, depth+1)
-		case below[instance.names[i]] != nil:
-			reorder(root, below[instance.names[i]], item, depth+1)
+			reorder(root, o.elements, item, depth+1)
+		case o.below[instance.names[i]] != nil:
+			reorder(root, o.below[instance.names[i]], item, depth+1)
 		default:
-			reorder(root, others, item, depth+1)
+			reorder(root, o.others, item, depth+1)
+		}
+	}
+}
+
+// ordering is what the schemas of a place say of the order of members, and which schemas hold below it.
+type ordering struct {
+	root, instance   *tree
+	names, required  []string
+	below            map[string][]*tree
+	elements, others []*tree
+	seen             map[*tree]bool
+}
+
+func (o *ordering) add(name string) {
+	if !slices.Contains(o.names, name) {
+		o.names = append(o.names, name)
+	}
+}
+
+func (o *ordering) visit(s *tree) {
+	if s == nil || o.seen[s] {
+		return
+	}
+	o.seen[s] = true
+	for i, keyword := range s.names {
+		o.keyword(keyword, s.items[i])
+	}
+	if names := s.get("required"); names != nil {
+		for _, name := range names.items {
+			if text, ok := name.token.(string); ok {
+				o.required = append(o.required, text)
+			}
+		}
+	}
+}
+
+func (o *ordering) keyword(keyword string, item *tree) {
+	switch keyword {
+	case "$ref":
+		if ref, ok := item.token.(string); ok && strings.HasPrefix(ref, "#") {
+			o.visit(pointed(o.root, ref))
+		}
+	case "allOf":
+		for _, one := range item.items {
+			o.visit(one)
+		}
+	case "anyOf", "oneOf":
+		for _, one := range item.items {
+			if fitting(o.root, one, o.instance, 0) {
+				o.visit(one)
+			}
+		}
+	case "if", "then", "else":
+		o.visit(item)
+	case "dependencies", "dependentSchemas":
+		for i, name := range item.names {
+			if o.instance.get(name) != nil {
+				o.visit(item.items[i])
+			}
+		}
+	case "properties":
+		for i, name := range item.names {
+			o.add(name)
+			o.below[name] = append(o.below[name], item.items[i])
+		}
+	case "additionalProperties":
+		o.others = append(o.others, item)
+	case "patternProperties":
+		o.others = append(o.others, item.items...)
+	case "items", "prefixItems":
+		if len(item.names) > 0 {
+			o.elements = append(o.elements, item)
+		} else {
+			o.elements = append(o.elements, item.items...)
 		}
 	}
 }

@@ -118,20 +118,6 @@ func Join(a, b *DFA, budget *Budget) (*DFA, error) {
 	}, budget)
 }
 
-// Equal reports whether a and b accept the same texts, whatever their tags.
-func Equal(a, b *DFA, budget *Budget) (bool, error) {
-	difference, err := Combine(a, b, func(a, b int32) int32 {
-		if (a == None) == (b == None) {
-			return None
-		}
-		return 0
-	}, budget)
-	if err != nil {
-		return false, err
-	}
-	return difference.Empty(), nil
-}
-
 // All returns the automaton of every text.
 func All() *DFA {
 	return &DFA{starts: []rune{0}, class: []int32{0}, width: 1, next: []int32{0}, tags: []int32{0}}

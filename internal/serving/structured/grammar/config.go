@@ -83,11 +83,12 @@ type Runner struct {
 // NewRunner returns a runner of a grammar, which must have been trimmed and not be empty.
 func NewRunner(g *Grammar) *Runner {
 	r := &Runner{grammar: g, root: &frame{}}
-	r.forget()
+	r.Forget()
 	return r
 }
 
-func (r *Runner) forget() {
+// Forget lets the runner forget all configs, so that those without another reference are freed.
+func (r *Runner) Forget() {
 	r.epoch++
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
 }
@@ -122,7 +123,7 @@ func (r *Runner) Current(c *Config) *Config {
 
 func (r *Runner) step(c *Config, b byte) *Config {
 	if len(r.configs) > maxConfigs {
-		r.forget()
+		r.Forget()
 	}
 	items := r.items[:0]
 	r.kernels = r.kernels[:0]

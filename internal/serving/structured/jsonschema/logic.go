@@ -2,9 +2,6 @@ package jsonschema
 
 import "slices"
 
-// maxAlternatives is how many alternatives a shape may have.
-const maxAlternatives = 4096
-
 func refShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	if v.kind != text {
 		return nil, refuse(schema, name, "it is not a text")

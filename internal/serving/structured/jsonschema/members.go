@@ -25,7 +25,6 @@ func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape,
 		}
 	}
 	layer := newLayer()
-	var required []string
 	if props := schema.get("properties"); props != nil {
 		if props.kind != object {
 			return nil, refuse(schema, "properties", "it is not an object")
@@ -50,7 +49,7 @@ func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape,
 		layer.additional = c.just(additional)
 	}
 	s := everything()
-	s.objects[0] = objects{max: unlimited, layers: []objectLayer{layer}, required: required, source: schema}
+	s.objects[0] = objects{max: unlimited, layers: []objectLayer{layer}, source: schema}
 	return s, nil
 }
 

@@ -1,0 +1,81 @@
+package structured
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that matchers of one constraint, and constraints of one vocabulary, that run at once give the masks of a
+// matcher that runs alone.
+func TestMatchersRunAtOnce(t *testing.T) {
+	cases := readCases(t, filepath.Join("testdata", "sample.jsonl"))[:4]
+	v := smallVocabulary(t, []byte(cases[0].Schema))
+	masks := func(c *Constraint, data []byte) []string {
+		m := c.NewMatcher()
+		var out []string
+		mask := make([]uint64, v.Words())
+		for _, token := range v.tokenize(spaced(data)) {
+			m.Mask(mask)
+			out = append(out, fmt.Sprint(mask, m.ForcedBytes(4), m.Clone().Done()))
+			if m.Accept(token) != nil {
+				break
+			}
+		}
+		return out
+	}
+	var group sync.WaitGroup
+	for _, c := range cases {
+		shared := compiled(t, v, Form{JSONSchema: c.Schema})
+		for _, test := range c.Tests {
+			alone := masks(compiled(t, v, Form{JSONSchema: c.Schema}), test.Data)
+			for range 4 {
+				group.Go(func() {
+					got := masks(shared, test.Data)
+					if len(got) != len(alone) {
+						t.Errorf("%s: %d masks, alone %d", c.Name, len(got), len(alone))
+						return
+					}
+					for i := range got {
+						if got[i] != alone[i] {
+							t.Errorf("%s: mask %d differs", c.Name, i)
+						}
+					}
+				})
+			}
+		}
+	}
+	group.Wait()
+}
+
+// Ensure that what a constraint keeps has a limit, and that masks stay what they are when it is reached.
+func TestKeptMasksHaveALimit(t *testing.T) {
+	v := smallVocabulary(t, []byte("abc"))
+	c := compiled(t, v, Form{JSONSchema: json.RawMessage(`{"type":"array","items":{"type":"string","maxLength":3000}}`)})
+	m := c.NewMatcher()
+	a := v.tokenize([]byte("a"))[0]
+	for _, token := range v.tokenize([]byte(`["`)) {
+		require.NoError(t, m.Accept(token))
+	}
+	mask, fresh := make([]uint64, v.Words()), make([]uint64, v.Words())
+	for i := range 3000 {
+		m.Mask(mask)
+		require.LessOrEqual(t, c.masks, maxMasks)
+		require.LessOrEqual(t, len(c.fits), maxMasks)
+		if i < 2900 { // the same, as the end is far
+			if i == 0 {
+				copy(fresh, mask)
+			}
+			require.Equal(t, fresh, mask, i)
+		}
+		require.NoError(t, m.Accept(a))
+	}
+	require.Error(t, m.Accept(a), "a character too many")
+	require.NoError(t, m.Rollback(3000))
+	m.Mask(mask)
+	require.Equal(t, fresh, mask)
+}
