@@ -69,7 +69,6 @@ func (b *Batch) queries(seq int) (first, n, position int) {
 	return first, n, int(b.SeqLens[seq]) - n
 }
 
-// reach returns the range of tokens that the query token at a position attends to.
 func (b *Batch) reach(position int) (from, to int) {
 	if b.SlidingWindow > 0 {
 		from = max(0, position+1-b.SlidingWindow)

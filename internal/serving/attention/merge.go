@@ -22,7 +22,6 @@ func (r *Runner) prefixRecord(row *row, record int) []float32 {
 	return r.prefix[(row.token*r.batch.NumHeads+row.head)*record:][:record]
 }
 
-// merge adds the results of a partition to the states of the rows.
 func (r *Runner) merge(w *scratch) {
 	record := recordSize(r.cache)
 	for i := range w.rows {
@@ -48,7 +47,6 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 
 func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
-// save keeps the results of a partition for the reduction.
 func (r *Runner) save(w *scratch, it *item, part int) {
 	record := recordSize(r.cache)
 	for i := range w.rows {
@@ -64,7 +62,6 @@ func (r *Runner) savePrefix(w *scratch) {
 	}
 }
 
-// reduce merges the partition results that runs have saved.
 func (r *Runner) reduce(w *scratch, red *reduction) {
 	r.setRows(w, &item{kind: itemWhole, seq: red.seq, kvHead: red.kvHead, heads: red.heads, token0: red.token0,
 		token1: red.token1})
@@ -79,7 +76,6 @@ func (r *Runner) reduce(w *scratch, red *reduction) {
 	r.finish(w)
 }
 
-// finish divides by the sum of weights and stores the outputs.
 func (r *Runner) finish(w *scratch) {
 	record, size := recordSize(r.cache), r.cache.HeadSize
 	_, factor := r.cache.Factors()

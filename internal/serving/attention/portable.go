@@ -5,7 +5,6 @@ import (
 	"unsafe"
 )
 
-// portable is the kernels in plain Go.
 type portable struct{}
 
 func (portable) String() string { return "portable" }
@@ -51,7 +50,6 @@ func (portable) integerScores(_ *call, q []float32, rows, pairs int, keys []floa
 	}
 }
 
-// pairOf returns the two integers of a pair.
 func pairOf(x float32) (a, b int32) {
 	bits := math.Float32bits(x)
 	return int32(int16(bits)), int32(int16(bits >> 16))
@@ -178,7 +176,6 @@ func (portable) scalePair(_ *call, x, low []float32, factor, slope, offset float
 // minExponent is the smallest exponent of a weight: below it, e^x is not a normal number and becomes 0.
 const minExponent = -87.336544
 
-// weight returns e^x, or 0 below minExponent.
 func weight(x float64) float32 {
 	if x < minExponent {
 		return 0

@@ -248,7 +248,6 @@ func (p *published) readText(f *family) error {
 	return nil
 }
 
-// tokenList reads a token, a list of tokens, or null.
 func tokenList(raw json.RawMessage) ([]int32, error) {
 	var list []int32
 	var one *int32

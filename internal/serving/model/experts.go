@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// experts are the matrices of a mixture.
 type experts struct {
 	router       linear // a logit for each expert
 	sharedRouter linear // a logit for the shared expert; empty if the expert has no gate

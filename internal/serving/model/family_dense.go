@@ -48,7 +48,6 @@ func readGemma(c *Config, p *published) (err error) {
 	return err
 }
 
-// softCap reads a number, or null for no cap.
 func softCap(name string, raw json.RawMessage, otherwise float64) (float64, error) {
 	if len(raw) == 0 {
 		return otherwise, nil

@@ -23,7 +23,6 @@ type productJob struct {
 	scratch  []*matrix.Scratch
 }
 
-// multiply sets dst to x times the matrix, plus its bias.
 func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.product.residual, r.product.bias = nil, lin.bias
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
@@ -175,7 +174,6 @@ const (
 	opLogits                // scales and caps logits
 )
 
-// A rowJob applies an operation to each row separately.
 type rowJob struct {
 	r         *Runner
 	op        rowOp

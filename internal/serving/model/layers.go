@@ -24,7 +24,6 @@ func (l *loader) load(m *Model) error {
 	return l.err
 }
 
-// head loads the output matrix, which may be the embeddings.
 func (l *loader) head(m *Model) {
 	c, name := l.config, l.names.head
 	if c.TieEmbeddings {

@@ -15,7 +15,6 @@ type names struct {
 	paired                               bool // rows of gate and up projection alternate in a tensor (gpt-oss)
 }
 
-// folderNames returns the names in a folder.
 func folderNames(c *Config) *names {
 	n := llamaNames
 	if f := familyOf(func(f *family) bool { return f.folder.name == c.Family }); f != nil && f.folder.names != nil {

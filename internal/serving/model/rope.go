@@ -95,7 +95,6 @@ func (c *Config) RopeFor(maxModelLen int) string {
 	return "short factors"
 }
 
-// forLength returns the rope of a server for sequences of up to n tokens.
 func (r *Rope) forLength(n int) *Rope {
 	if r.Long == nil {
 		return r

@@ -61,7 +61,6 @@ func pin(cpu int) error {
 	return nil
 }
 
-// leaveProcessor moves the calling thread to another processor, if it may run on one.
 func leaveProcessor() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -70,7 +70,6 @@ func NewBesideThreads(size int) (*Pool, error) {
 	return p, err
 }
 
-// processors is the number of workers that can run at the same time.
 func processors() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }
 
 func newPool(size int, impatient bool, cpus []int) (*Pool, error) {

@@ -72,7 +72,6 @@ func LlamaHole(path string, l Llama, without string) error {
 	return os.Truncate(path, int64(header.Len()+size))
 }
 
-// header returns the part of the file before the data, and the size of the data.
 func (l *Llama) header(tensors []*Tensor) (header *writer, size int) {
 	header = &writer{}
 	header.begin(l.meta(), len(tensors))

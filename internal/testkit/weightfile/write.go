@@ -67,7 +67,6 @@ func aligned(n int) int { return (n + 31) / 32 * 32 }
 
 type writer struct{ bytes.Buffer }
 
-// begin writes everything before the descriptions of tensors.
 func (w *writer) begin(meta map[string]any, tensors int) {
 	w.WriteString("GGUF")
 	w.put(uint32(3), uint64(tensors), uint64(len(meta)))

@@ -28,7 +28,6 @@ func (g *gen) and(mask, r reg.VecPhysical) {
 	g.asm.VPAND(mask, r, r)
 }
 
-// converts generates the kernels that unpack numbers.
 func converts(g *gen) {
 	g.onStack = true
 	for _, d := range wholes {

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// tileValues generates the kernels that sum p·v over values in their blocks.
 func tileValues(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		for _, n := range g.tileRows {

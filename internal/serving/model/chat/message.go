@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// variables returns a message as the template reads it.
 func (m *Message) variables() map[string]any {
 	all := map[string]any{"role": m.Role, "content": m.Content}
 	for name, text := range map[string]string{"name": m.Name, "tool_call_id": m.ToolCallID, "reasoning": m.Reasoning,

@@ -113,7 +113,6 @@ func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *
 	}
 }
 
-// decode converts n inputs of a panel from k on to f32.
 func (m *Matrix) decode(dst *float32, p, k, n int) {
 	w, blocks, block := &m.data[p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Unit()), uintptr(m.Block)
 	kind := m.kernels()

@@ -128,7 +128,6 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 	return uintptr(bits.TrailingZeros32(uint32(kinds[d.m.Type].offset))), 0
 }
 
-// dot512 sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) dot512(sums placed, k, n int) {
 	m, at := g.m, 0
 	if g.all > 1 {
@@ -146,7 +145,6 @@ func (g *rowGroup) dot512(sums placed, k, n int) {
 	})
 }
 
-// dotRow sets sums to one row's products with n inputs from k on.
 func (g *rowGroup) dotRow(sums placed, k, n int) {
 	m := g.m
 	d := dotPart{m: m, x: g.x, k: k}

@@ -31,7 +31,6 @@ type placed struct {
 	from, plus, plus2 *float32 // sums of earlier inputs and of other slices, or nil
 }
 
-// compute sets a panel of dst to its product with x.
 func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch) {
 	for i := range s.sums {
 		s.sums[i] = grow(s.sums[i], together*Panel)
@@ -69,7 +68,6 @@ func (g *rowGroup) slices(dst *float32, stride int) {
 	g.slice(to, (all-1)*n, n)
 }
 
-// slice sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) slice(sums placed, k, n int) {
 	multiply, limit := g.dot512, dotInputs
 	switch {
@@ -125,7 +123,6 @@ type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32,
 
 var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pairsAVX512x4, pairsAVX512x5, pairsAVX512x6}
 
-// pairs512 sets sums to the group's products with n inputs from k on.
 func (g *rowGroup) pairs512(sums placed, k, n int) {
 	m, x := g.m, &g.x.shorts
 	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)

@@ -49,7 +49,6 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	}
 }
 
-// direct computes panels without sums of slices.
 func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	for p := from; p < to; p++ {
 		if m.Out-p*Panel >= Panel {

@@ -95,7 +95,6 @@ func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr
 	return next + uintptr(g*share), uintptr(share/times + 1)
 }
 
-// passes returns how many times a kernel reads the weights.
 func passes(rows int) int {
 	if rows <= 12 {
 		return 2

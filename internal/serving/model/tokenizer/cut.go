@@ -171,7 +171,6 @@ func (c *cutter) begin(size int) {
 	}
 }
 
-// id returns the token of a text, or -1 if the vocabulary does not have it.
 func (t *Tokenizer) id(text string) int32 {
 	if id, ok := t.ids[text]; ok {
 		return id

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// openMerges reads the files of GPT-2 and OPT: vocab.json and merges.txt.
 func openMerges(dir string) (*Tokenizer, error) {
 	vocab, err := os.ReadFile(filepath.Join(dir, "vocab.json"))
 	if err != nil {
@@ -83,7 +82,6 @@ func SpecialTokens(dir string) (map[string]string, error) {
 	return tokens, nil
 }
 
-// tokenText reads a token's text from a string or from an object with content.
 func tokenText(raw json.RawMessage) (text string) {
 	var object struct {
 		Content string `json:"content"`

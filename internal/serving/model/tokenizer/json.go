@@ -116,7 +116,6 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// flatten lists the steps of a sequence.
 func flatten(s *step) []step {
 	if s == nil {
 		return nil
@@ -269,7 +268,6 @@ func (t *Tokenizer) setAdded(d *document) error {
 	return nil
 }
 
-// setAround reads the tokens around a text from the template for a single text.
 func (t *Tokenizer) setAround(d *document) error {
 	for _, s := range flatten(d.PostProcessor) {
 		if s.Type != "TemplateProcessing" {

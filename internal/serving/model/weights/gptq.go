@@ -165,7 +165,6 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", l.data), nil
 }
 
-// words are a matrix of 32-bit words.
 type words struct {
 	data       []byte
 	rows, cols int
@@ -208,7 +207,6 @@ func (t *Tensors) numbers(name string) (*table, error) {
 	return nil, damaged("tensor %q is missing", name)
 }
 
-// A table has the scales of a matrix.
 type table struct {
 	values     []float32
 	rows, cols int

@@ -121,7 +121,6 @@ func (t *Tensors) addSafetensors(path string) error {
 	return t.parseSafetensors(f.data)
 }
 
-// An entry describes a tensor in the header.
 type entry struct {
 	DType   string   `json:"dtype"`
 	Shape   []uint64 `json:"shape"`

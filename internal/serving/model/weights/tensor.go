@@ -89,7 +89,6 @@ type Tensor struct {
 	source     matrix.Source // reads the rows if they are not consecutive in data, else nil
 }
 
-// makeTensor returns a tensor, or an error if the shape does not match the bytes.
 func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
 	if len(shape) < 1 || len(shape) > 3 {
 		return nil, unsupported("tensor %q has %d dimensions; vectors, matrices and lists of matrices are read", name,
@@ -157,7 +156,6 @@ func (t *Tensor) Row(i int, dst []float32) {
 	}
 }
 
-// at returns one element of a type without scales.
 func (t *Tensor) at(row, col int) float32 {
 	data := t.row(row)
 	switch t.DType {

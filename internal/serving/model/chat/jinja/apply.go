@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// postfix parses attributes, items, slices and calls.
 func (p *parser) postfix(e expr) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)

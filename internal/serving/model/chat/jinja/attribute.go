@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// attribute returns v.name.
 func (m *machine) attribute(v any, name string) any {
 	defined(v)
 	var methods map[string]builtin
@@ -45,7 +44,6 @@ func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	return d.values[key(k)], d.has(k)
 }
 
-// item returns v[k].
 func (m *machine) item(v, k any) any {
 	defined(v)
 	if d, ok := v.(*Dict); ok && (k == nil || isNumber(k) || isText(k)) {
@@ -87,7 +85,6 @@ func (m *machine) call(v any, a arguments) any {
 	return nil
 }
 
-// path returns an attribute of a value, or of its attributes, as in a.b.
 func (m *machine) path(v, attribute any) any {
 	if !isText(attribute) {
 		return m.item(v, attribute)

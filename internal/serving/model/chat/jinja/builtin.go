@@ -2,7 +2,6 @@ package jinja
 
 import "strings"
 
-// A builtin is a filter, a test, or a method.
 type builtin struct {
 	parameters string
 	call       code

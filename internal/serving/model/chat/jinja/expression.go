@@ -249,7 +249,6 @@ func (p *parser) primary() expr {
 	return nil
 }
 
-// several parses comma-separated values up to the closing bracket.
 func (p *parser) several(closes string, one func() expr) (items []expr) {
 	for !p.skip(operator, closes) {
 		if len(items) > 0 {

@@ -157,7 +157,6 @@ func dictSort(m *machine, v any, a []any) any {
 	return m.sorted(d.pairs(), a[0], a[2], at)
 }
 
-// sorted sorts items in place by an attribute.
 func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
 	part, cased, backward := m.by(attribute), m.truth(or(exact, false)), m.truth(or(reverse, false))
 	slices.SortStableFunc(items, func(a, b any) int {
@@ -188,7 +187,6 @@ func unique(m *machine, v any, a []any) any {
 	return result
 }
 
-// mapped applies a filter to each item, or returns an attribute of each.
 func (m *machine) mapped(v any, a arguments) any {
 	result := &list{kind: generator}
 	if !m.truth(v) {

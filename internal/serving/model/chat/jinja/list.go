@@ -15,7 +15,6 @@ func (m *machine) copied(v any) []any {
 	return items
 }
 
-// slice returns v[at[0]:at[1]:at[2]].
 func (m *machine) slice(v any, at [3]any) any {
 	l, ok := v.(*list)
 	if !isText(v) && (!ok || l.kind != "" && l.kind != tuple) {

@@ -123,7 +123,6 @@ func (s *scanner) data(n int, sign byte, strips bool) {
 	s.rest = s.rest[n:]
 }
 
-// raw scans a raw block if one begins here.
 func (s *scanner) raw() bool {
 	begin := rawBegin.FindString(s.rest)
 	if begin == "" {
@@ -143,7 +142,6 @@ func (s *scanner) raw() bool {
 	return true
 }
 
-// comment skips a comment whose opening is n bytes long.
 func (s *scanner) comment(n int) {
 	length := strings.Index(s.rest[n:], "#}")
 	if length < 0 {
@@ -159,7 +157,6 @@ func (s *scanner) comment(n int) {
 	s.skip(stop)
 }
 
-// inside scans the inside of a tag up to its end.
 func (s *scanner) inside(ends *regexp.Regexp) {
 	open := ""
 	for {
@@ -203,7 +200,6 @@ func integer(s string) int64 {
 	return i
 }
 
-// brackets returns the open brackets after an operator.
 func brackets(open, operator string) string {
 	switch operator {
 	case "(", "[", "{":

@@ -12,7 +12,6 @@ import (
 	"unicode/utf16"
 )
 
-// str returns Python's str(v).
 func (m *machine) str(v any) string {
 	switch v := v.(type) {
 	case undefined:
@@ -99,7 +98,6 @@ func showFloat(f float64) string {
 	return s
 }
 
-// quote returns Python's repr(s).
 func (m *machine) quote(s string) string {
 	mark := '\''
 	if plain := m.plain(s); strings.Contains(plain, "'") && !strings.Contains(plain, `"`) {

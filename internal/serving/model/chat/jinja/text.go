@@ -52,7 +52,6 @@ func textOf(v any) string {
 	return s
 }
 
-// keepMarkup returns s, as markup if v is markup.
 func keepMarkup(v any, s string) any {
 	if _, ok := v.(markup); ok {
 		return markup(s)
@@ -200,7 +199,6 @@ func (m *machine) capitals(s string) string {
 
 var entities = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;", '\'': "&#39;", '"': "&#34;"}
 
-// escape returns a text with HTML's special characters escaped.
 func (m *machine) escape(v any) markup {
 	if s, ok := v.(markup); ok {
 		return s

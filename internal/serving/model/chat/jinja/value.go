@@ -37,7 +37,6 @@ const (
 	generator = "generator"
 )
 
-// value converts a variable of Render.
 func (m *machine) value(v any) any {
 	switch v := v.(type) {
 	case nil, bool, int64, float64, string, *Dict, *list:
@@ -70,7 +69,6 @@ func (m *machine) value(v any) any {
 	return nil
 }
 
-// describe names a value in an error.
 func describe(v any) string {
 	switch v := v.(type) {
 	case undefined:
@@ -147,7 +145,6 @@ func (m *machine) items(v any) (items []any) {
 	return items
 }
 
-// length returns Python's len(v).
 func (m *machine) length(v any) int {
 	switch v := v.(type) {
 	case undefined:

@@ -33,7 +33,6 @@ var blockKinds = []kind{
 	{name: "Table4", bits: 4, scaleBytes: 4, values: true},
 }
 
-// table returns the additional parameter of kernels with a table.
 func (k kind) table() string {
 	if k.values {
 		return ", table *float32"
@@ -52,7 +51,6 @@ func (k kind) twice(n int) int {
 // head returns the size of the scales and minima at the beginning of a unit, or of a block if there are no units.
 func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
 
-// together returns the number of k in a byte.
 func (k kind) together() int { return 8 / k.bits }
 
 // A block holds the scales and minima of some vectors of outputs in registers.
@@ -85,7 +83,6 @@ func newBlock(w width, k kind, vectors int) *block {
 	return b
 }
 
-// constant returns a register with the same 32 bits in each lane.
 func (w width) constant(bits uint32) VecVirtual {
 	z, x, value := w.reg(), asm.XMM(), asm.GP32()
 	asm.MOVL(U32(bits), value)
@@ -178,7 +175,6 @@ func (b *block) weights(z VecVirtual, i int) {
 	}
 }
 
-// load8 loads the weights of k for the outputs of vector i.
 func (b *block) load8(w Register, i int, z VecVirtual) {
 	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
 	if b.e4m3 { // as f32, the bits are the number divided by 2^120
@@ -188,7 +184,6 @@ func (b *block) load8(w Register, i int, z VecVirtual) {
 	b.weights(z, i)
 }
 
-// load4 loads the weights of k and k + 1 for the outputs of vector i.
 func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	low, high = b.reg(), b.reg()
 	if b.values {
@@ -257,7 +252,6 @@ func decodeBlocks(wide width, kind kind) {
 	end()
 }
 
-// decodeHalf generates the kernel that converts a panel of k × 64 weights to f32.
 func decodeHalf(w width, kind string) {
 	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)")
 	dst, from, k := arg("dst"), arg("w"), arg("k")

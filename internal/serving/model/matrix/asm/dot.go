@@ -91,7 +91,6 @@ func (d *dot) add() {
 	d.acc.each(func(r, v int, acc VecVirtual) { asm.VMOVUPS(acc, d.sum(r, v)) })
 }
 
-// minima subtracts the products of a block's minima and the negative sum of its activations.
 func (d *dot) minima(mins []VecVirtual) {
 	for v, z := range mins {
 		asm.VCVTPH2PS(d.scale(v, true), z)

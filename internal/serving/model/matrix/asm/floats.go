@@ -49,7 +49,6 @@ func (s sums) store(dst *assembly.Rows) {
 	end()
 }
 
-// add adds w times the value of x in each row.
 func (s sums) add(x *assembly.Rows, w []VecVirtual) {
 	for r := range s {
 		b := asm.ZMM()
@@ -60,7 +59,6 @@ func (s sums) add(x *assembly.Rows, w []VecVirtual) {
 	}
 }
 
-// half512 generates the kernel that multiplies rows by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind, rows), product)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
@@ -88,7 +86,6 @@ func half512(rows int, kind string) {
 // one core and 8 % on two.
 const prefetch = 4096
 
-// blocks512 generates the kernel that multiplies rows by blocks of integers.
 func blocks512(rows int, kind kind) {
 	begin(fmt.Sprintf("mul%sAVX512x%d", kind.name, rows),
 		"func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr"+kind.table()+")")
@@ -145,7 +142,6 @@ func tile2(rows int) {
 	sums.store(dst)
 }
 
-// half2 generates the kernel that multiplies one row by f16 or bf16 weights.
 func half2(kind string) {
 	begin("mul"+kind+"AVX2", "func(dst *float32, x *float32, w *byte, k uintptr)")
 	dst, x := arg("dst"), arg("x")

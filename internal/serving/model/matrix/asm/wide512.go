@@ -70,7 +70,6 @@ func (k *wide) next(n int) {
 	asm.ADDQ(U32(uint32(n*k.rows*4)), k.at)
 }
 
-// wideHalf512 generates the kernel that multiplies by f32, f16 or bf16 weights.
 func wideHalf512(rows int, kind string) {
 	k := newWide(rows, kind, wideProduct)
 	from, n := asm.GP64(), asm.GP64()
@@ -90,7 +89,6 @@ func wideHalf512(rows int, kind string) {
 	})
 }
 
-// wideBlocks512 generates the kernel that multiplies by blocks of integers.
 func wideBlocks512(rows int, kind kind) {
 	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
 		kind.table()+")")
