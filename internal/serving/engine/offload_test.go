@@ -2,9 +2,7 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,116 +88,6 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	blockBytes := second.Config().KVCacheBytes / int64(second.Load().Blocks+1)
 	require.LessOrEqual(t, stats.LoadedBytes, int64((len(long())-1)/16)*blockBytes)
 	requireIdle(t, second)
-}
-
-// A fickle tier is a folder that is slow, fails, or counts blocks that it does not have.
-type fickle struct {
-	kvoffload.Tier
-	mu  sync.Mutex
-	rnd *rand.Rand
-}
-
-var errFickle = errors.New("fickle")
-
-// trouble sometimes waits, and returns a number below 64. With 0 the call fails, after which the engine does not use the
-// tier for a second.
-func (f *fickle) trouble() int {
-	f.mu.Lock()
-	n, wait := f.rnd.IntN(64), f.rnd.IntN(4) == 0
-	f.mu.Unlock()
-	if wait {
-		time.Sleep(3 * time.Millisecond)
-	}
-	return n
-}
-
-func (f *fickle) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
-	switch n := f.trouble(); {
-	case n == 0:
-		return 0, errFickle
-	case n < 10:
-		return len(blocks), nil
-	}
-	return f.Tier.Count(ctx, blocks)
-}
-
-func (f *fickle) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
-	switch n := f.trouble(); {
-	case n == 0:
-		return 0, errFickle
-	case n < 10:
-		return f.Tier.Load(ctx, blocks[:len(blocks)/2], to)
-	}
-	return f.Tier.Load(ctx, blocks, to)
-}
-
-func (f *fickle) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) error {
-	if f.trouble() == 0 {
-		return errFickle
-	}
-	return f.Tier.Store(ctx, b, m)
-}
-
-// Ensure that answers are the same with tiers that are slow, fail and promise too much, in little memory,
-// where requests lose their blocks, with one worker and with two, while others are cancelled.
-func TestAnswersDoNotDependOnTiers(t *testing.T) {
-	const n = 40
-	rnd := rand.New(rand.NewPCG(30, 1))
-	requests := make([]engine.Request, n)
-	for i := range requests {
-		requests[i] = randomRequest(rnd)
-	}
-	alone := make([]string, n)
-	one := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
-	for i, r := range requests {
-		alone[i] = transcript(t, one, r)
-	}
-	var all int64 // bytes that were loaded
-	for _, setting := range []struct {
-		name    string
-		workers int
-		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
-		change  func(*engine.Config)
-	}{
-		{"two processes", 2, startProcesses, nil},
-		{"one step at a time", 1, startWorkers, func(c *engine.Config) { c.NoAsyncScheduling = true }},
-		{"speculating", 1, startWorkers, func(c *engine.Config) { c.NumSpeculativeTokens = 3 }},
-	} {
-		t.Run(setting.name, func(t *testing.T) {
-			dir := t.TempDir()
-			counts := &counter{}
-			var loaded int64
-			for range 2 { // the second loads what the first has stored
-				e := setting.start(t, setting.workers, func(c *engine.Config) {
-					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 61*8*2*2*4*8*4
-					c.MaxNumBatchedTokens, c.MaxNumSeqs = 40, 20
-					keepIn(c, &fickle{Tier: openTier(t, dir), rnd: rnd})
-					if setting.change != nil {
-						setting.change(c)
-					}
-				}, counts)
-				got := make([]string, n)
-				var wait sync.WaitGroup
-				for i, r := range requests {
-					wait.Go(func() { got[i] = transcript(t, e, r) })
-					if i%8 == 0 {
-						wait.Go(func() { cancelled(t, e, requests[(i+1)%n], alone[(i+1)%n], 0) })
-					}
-				}
-				wait.Wait()
-				for i := range requests {
-					require.Equal(t, alone[i], got[i], "request %d: %+v", i, requests[i])
-				}
-				require.NoError(t, e.Close())
-				requireIdle(t, e)
-				stats, _ := e.OffloadStats()
-				loaded += stats.LoadedBytes
-			}
-			require.NotZero(t, counts.preempted.Load(), "no request was preempted")
-			all += loaded
-		})
-	}
-	require.NotZero(t, all, "nothing was loaded")
 }
 
 // Ensure that workers of one process and several processes store the same bytes, and load them from each other.

@@ -3,10 +3,12 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,8 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory that counts blocks stored again with other contents. It sometimes counts blocks that it does
-// not have, and sometimes does not load a block that it has.
+// A ledger is a tier in memory that counts blocks stored again with other contents. It is sometimes slow, sometimes fails,
+// sometimes counts blocks that it does not have, and sometimes does not load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte
@@ -26,7 +28,26 @@ type ledger struct {
 	again, wrong int
 }
 
+var errLedger = errors.New("the ledger fails")
+
+// trouble waits or returns an error at random. After an error the engine does not use the tier for a second.
+func (l *ledger) trouble() error {
+	l.mu.Lock()
+	wait, fails := l.rnd.IntN(8) == 0, l.rnd.IntN(64) == 0
+	l.mu.Unlock()
+	if wait {
+		time.Sleep(3 * time.Millisecond)
+	}
+	if fails {
+		return errLedger
+	}
+	return nil
+}
+
 func (l *ledger) Count(_ context.Context, blocks []blockhash.Hash) (n int, _ error) {
+	if err := l.trouble(); err != nil {
+		return 0, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rnd.IntN(5) == 0 {
@@ -39,6 +60,9 @@ func (l *ledger) Count(_ context.Context, blocks []blockhash.Hash) (n int, _ err
 }
 
 func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (n int, _ error) {
+	if err := l.trouble(); err != nil {
+		return 0, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n < len(blocks) && l.shown[blocks[n]] && l.rnd.IntN(40) > 0 {
@@ -65,10 +89,11 @@ func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) 
 
 func (l *ledger) Close() error { return nil }
 
-// Ensure that each block that is stored contains what computing its tokens alone gives, whatever runs beside:
-// preemption, forks, drafts, cancelled requests, windows, and loads of which some blocks do not come.
+// Ensure that answers do not depend on tiers, and that each stored block contains what computing its tokens alone gives,
+// in little memory with preemption, forks, drafts, cancelled requests and windows, and with a tier that makes trouble.
 func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 	const n = 40
+	var loaded int64 // bytes
 	for _, s := range []struct {
 		name            string
 		workers, window int
@@ -76,6 +101,8 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 		change          func(*engine.Config)
 	}{
 		{"one worker", 1, 0, attention.F32, nil},
+		{"one step at a time", 1, 0, attention.F32, func(c *engine.Config) { c.NoAsyncScheduling = true }},
+		{"two processes", 2, 0, attention.F32, nil},
 		{"a window", 1, 20, attention.F32, nil},
 		{"a window in large steps", 1, 20, attention.F32, func(c *engine.Config) { c.MaxNumBatchedTokens = 200 }},
 		{"a window that leaves nothing to load", 1, 1, attention.F32, nil},
@@ -96,27 +123,31 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 				c.Hash = blockhash.CBOR("0")
 				c.Offload = &kvoffload.Config{Tier: l, Stores: true}
 			}
-			alone := startWindowed(t, s.workers, s.window, func(c *engine.Config) {
+			alone := startWindowed(t, startWorkers, s.workers, s.window, func(c *engine.Config) {
 				config(c)
 				c.NoAsyncScheduling = true
-			})
+			}, nil)
 			want := make([]string, n)
 			for i, r := range requests {
 				want[i] = transcript(t, alone, r)
 			}
 			require.NoError(t, alone.Close())
 			require.NotEmpty(t, l.blocks)
+			start, counts := startWorkers, &counter{}
+			if s.name == "two processes" {
+				start = startProcesses
+			}
 			for round := range 2 {
 				if round%2 == 0 { // the round after it loads what it stores
 					clear(l.shown)
 				}
-				e := startWindowed(t, s.workers, s.window, func(c *engine.Config) {
+				e := startWindowed(t, start, s.workers, s.window, func(c *engine.Config) {
 					config(c)
 					c.Offload.Loads = true
 					if s.change != nil {
 						s.change(c)
 					}
-				})
+				}, counts)
 				got := make([]string, n)
 				var wait sync.WaitGroup
 				for i, r := range requests {
@@ -129,20 +160,26 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 				require.NoError(t, e.Close())
 				requireIdle(t, e)
 				require.Equal(t, want, got)
+				stats, _ := e.OffloadStats()
+				loaded += stats.LoadedBytes
 			}
+			require.True(t, s.window == 1 || counts.preempted.Load() > 0, "no request was preempted")
 			require.NotZero(t, l.again)
 			require.Zero(t, l.wrong)
 		})
 	}
+	require.NotZero(t, loaded, "nothing was loaded")
 }
 
-// startWindowed makes an engine of n workers over a random model, whose tokens attend to a window; 0: to all.
-func startWindowed(t *testing.T, n, window int, change func(*engine.Config)) *engine.Engine {
-	return startWorkers(t, n, func(c *engine.Config) {
+// startWindowed makes an engine of n workers or processes over a random model, whose tokens attend to a window, or to all
+// tokens if window is 0.
+func startWindowed(t *testing.T, start func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine, n, window int,
+	change func(*engine.Config), o engine.Observer) *engine.Engine {
+	return start(t, n, func(c *engine.Config) {
 		c.Model.SlidingWindow = window
 		for _, p := range c.Peers {
 			p.Model.SlidingWindow = window
 		}
 		change(c)
-	}, nil)
+	}, o)
 }

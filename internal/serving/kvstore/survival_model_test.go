@@ -1,10 +1,8 @@
-// The survival tests show that keys and values survive whatever schedulers do with
-// their blocks. A small transformer with random weights runs through schedulers, block managers, kvstore
-// and attention with random requests. Every logit must have the same
-// bits as in one pass of the same model over contiguous memory. So block tables are checked
-// by what is computed from them.
-//
-// The schedulers are those of vLLM V1, V0 and the paper. The tests have none of their rules.
+// The survival tests show that keys and values survive whatever vLLM V1's scheduler does with their blocks. A small
+// transformer with random weights runs through the scheduler, the block manager, kvstore and attention with random
+// requests. Every logit must have the same bits as in one pass of the same model over contiguous memory, so block tables
+// are checked by what is computed from them. The tests contain none of the scheduler's rules. The packages of V0's and the
+// paper's schedulers check their tables by the contents of blocks (testkit/servetest).
 
 package kvstore_test
 
@@ -51,7 +49,6 @@ type memory struct {
 	slots  []int64
 	tables []int32
 	stride int
-	common int // tokens
 }
 
 // A machine runs transformers over a store.
@@ -69,10 +66,10 @@ var pool = func() *parallel.Pool {
 	return p
 }()
 
-func newMachine(m *transformer, d attention.DType, blockSize, blocks, hostBlocks int) *machine {
+func newMachine(m *transformer, d attention.DType, blockSize, blocks int) *machine {
 	store, err := kvstore.New(kvstore.Config{
 		Shape:  attention.Shape{BlockSize: blockSize, NumKVHeads: m.kvHeads, HeadSize: m.size, DType: d},
-		Layers: m.layers, NumBlocks: max(1, blocks), HostBlocks: hostBlocks,
+		Layers: m.layers, NumBlocks: max(1, blocks),
 	}, pool)
 	if err != nil {
 		panic(err)
@@ -138,7 +135,6 @@ func (m *machine) attend(layer int, b *batch, g *memory, q, k, v, o []float32) e
 		NumHeads: t.heads, Query: attention.Float32s(q, t.heads*t.size), Out: attention.Float32s(o, t.heads*t.size),
 		QueryStart: b.starts, SeqLens: b.lens, BlockTables: g.tables, TableStride: g.stride,
 		Scale: t.scale, SoftCap: t.softCap, AlibiSlopes: t.alibi, Sinks: t.sinks, SlidingWindow: t.windows[layer],
-		CommonPrefix: g.common,
 	})
 }
 
@@ -160,7 +156,7 @@ func (t *transformer) rotate(q []float32, positions []int32) {
 func onePass(t *transformer, d attention.DType, tokens []int32) [][]float32 {
 	const blockSize = 16
 	blocks := (len(tokens) + blockSize - 1) / blockSize
-	m := newMachine(t, d, blockSize, blocks, 0)
+	m := newMachine(t, d, blockSize, blocks)
 	defer m.close()
 	b := &batch{tokens: tokens, starts: []int32{0, int32(len(tokens))}, lens: []int32{int32(len(tokens))},
 		groupOf: make([]int, t.layers)}

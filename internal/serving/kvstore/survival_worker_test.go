@@ -49,7 +49,7 @@ func newV1(t *testing.T, seed uint64, model *transformer, d attention.DType, con
 	blockSize := config.Cache.Groups[0].BlockSize
 	e := &v1{
 		t: t, r: rand.New(rand.NewPCG(seed, 2)), Scheduler: s, config: config, dtype: d,
-		machine:  newMachine(model, d, blockSize, config.Cache.NumGPUBlocks, 0),
+		machine:  newMachine(model, d, blockSize, config.Cache.NumGPUBlocks),
 		requests: map[sched.ID]*request{},
 	}
 	t.Cleanup(e.machine.close)
