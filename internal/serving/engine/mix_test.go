@@ -56,8 +56,9 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 }
 
 // Ensure that all events of a request are the same alone and among 64 other requests: in little memory, where requests are
-// preempted, with and without prefix hits, in small chunks, and while others are cancelled. Log probabilities of long
-// prompts are computed in several pieces where steps are large, and in one where they are small.
+// preempted, with and without prefix hits, in small chunks, by any number of workers in one process or several, and while
+// others are cancelled. Log probabilities of long prompts are computed in several pieces where steps are large, and in one
+// where they are small.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 2))
@@ -76,31 +77,36 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		alone[i] = transcript(t, one, r)
 	}
 	counts := &counter{}
+	// 31 blocks of 8 tokens, for two of the longest requests: 2 layers of keys and values of 4 heads of 8 elements.
+	cramped := func(c *engine.Config) {
+		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
+		c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+	}
 	for _, setting := range []struct {
-		name   string
-		change func(*engine.Config)
+		name    string
+		start   startFunc
+		workers int
+		change  func(*engine.Config)
 	}{
-		{"roomy", nil},
-		{"cramped", func(c *engine.Config) {
-			// 31 blocks of 8 tokens: two of the longest requests.
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
-			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
-		}},
-		{"one step at a time, cramped", func(c *engine.Config) {
+		{"roomy", startWorkers, 1, nil},
+		{"cramped", startWorkers, 1, cramped},
+		{"four workers, cramped", startWorkers, 4, cramped},
+		{"two processes, cramped", startProcesses, 2, cramped},
+		{"one step at a time, cramped", startWorkers, 1, func(c *engine.Config) {
+			cramped(c)
 			c.NoAsyncScheduling = true
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
-			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
 		}},
-		{"speculating, cramped", func(c *engine.Config) {
-			c.NumSpeculativeTokens, c.MaxNumBatchedTokens, c.MaxNumSeqs = 4, 30, 20
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*4*8*4
+		{"speculating, cramped", startWorkers, 1, func(c *engine.Config) {
+			cramped(c)
+			c.NumSpeculativeTokens, c.MaxNumBatchedTokens = 4, 30
+			c.MaxModelLen, c.KVCacheBytes = 244, 36*8*2*2*4*8*4
 		}},
 	} {
 		if testing.Short() && !strings.Contains(setting.name, "cramped") {
 			continue
 		}
 		t.Run(setting.name, func(t *testing.T) {
-			e := startWorkers(t, 1, setting.change, counts)
+			e := setting.start(t, setting.workers, setting.change, counts)
 			together := make([]string, n)
 			var wait sync.WaitGroup
 			for i, r := range requests {

@@ -93,7 +93,7 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 // Ensure that workers of one process and several processes store the same bytes, and load them from each other.
 func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 	for _, n := range []int{2, 4} {
-		start := []func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine{startWorkers, startProcesses}
+		start := []startFunc{startWorkers, startProcesses}
 		var files [2]map[string]string
 		var answers [2]string
 		for i := range start {

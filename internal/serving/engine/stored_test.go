@@ -91,9 +91,10 @@ func (l *ledger) Close() error { return nil }
 
 // Ensure that answers do not depend on tiers, and that each stored block contains what computing its tokens alone gives,
 // in little memory with preemption, forks, drafts, cancelled requests and windows, and with a tier that makes trouble.
-func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
+func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	const n = 40
 	var loaded int64 // bytes
+	counts := &counter{}
 	for _, s := range []struct {
 		name            string
 		workers, window int
@@ -133,7 +134,7 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 			}
 			require.NoError(t, alone.Close())
 			require.NotEmpty(t, l.blocks)
-			start, counts := startWorkers, &counter{}
+			start := startFunc(startWorkers)
 			if s.name == "two processes" {
 				start = startProcesses
 			}
@@ -163,18 +164,19 @@ func TestStoredBlocksAreThoseOfTheirHashes(t *testing.T) {
 				stats, _ := e.OffloadStats()
 				loaded += stats.LoadedBytes
 			}
-			require.True(t, s.window == 1 || counts.preempted.Load() > 0, "no request was preempted")
 			require.NotZero(t, l.again)
 			require.Zero(t, l.wrong)
 		})
 	}
 	require.NotZero(t, loaded, "nothing was loaded")
+	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 }
 
 // startWindowed makes an engine of n workers or processes over a random model, whose tokens attend to a window, or to all
 // tokens if window is 0.
-func startWindowed(t *testing.T, start func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine, n, window int,
-	change func(*engine.Config), o engine.Observer) *engine.Engine {
+func startWindowed(
+	t *testing.T, start startFunc, n, window int, change func(*engine.Config), o engine.Observer,
+) *engine.Engine {
 	return start(t, n, func(c *engine.Config) {
 		c.Model.SlidingWindow = window
 		for _, p := range c.Peers {

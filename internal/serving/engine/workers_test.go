@@ -58,6 +58,9 @@ func changedLlama(t testing.TB, pool *parallel.Pool, part model.Part, vocab int,
 	return m
 }
 
+// A startFunc makes an engine of n workers or processes over a random model.
+type startFunc = func(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine
+
 // startWorkers makes an engine of n workers over a random model.
 func startWorkers(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	return startParts(t, n, func(pool *parallel.Pool, p model.Part) *model.Model { return randomLlama(t, pool, p) }, change, o)
@@ -150,46 +153,6 @@ func startHeldProcesses(
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
-}
-
-// Ensure that requests, in little memory and with prefix hits, get the same answers from
-// one, two and four workers, in one process and in several.
-func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
-	const n = 24
-	rnd := rand.New(rand.NewPCG(8, 3))
-	requests := make([]engine.Request, n)
-	for i := range requests {
-		requests[i] = randomRequest(rnd)
-	}
-	want := make([]string, n)
-	one := startWorkers(t, 1, nil, nil)
-	for i, r := range requests {
-		want[i] = transcript(t, one, r)
-	}
-	counts := &counter{}
-	for _, test := range []struct {
-		workers int
-		start   func(*testing.T, int, func(*engine.Config), engine.Observer) *engine.Engine
-	}{{4, startWorkers}, {2, startProcesses}} {
-		workers := test.workers
-		e := test.start(t, workers, func(c *engine.Config) {
-			// Two of the longest requests: 2 layers of keys and values of 4 heads of 8.
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 61*8*2*2*4*8*4
-			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
-		}, counts)
-		got := make([]string, n)
-		var wait sync.WaitGroup
-		for i, r := range requests {
-			wait.Go(func() { got[i] = transcript(t, e, r) })
-		}
-		wait.Wait()
-		for i := range requests {
-			require.Equal(t, want[i], got[i], "%d workers, request %d: %+v", workers, i, requests[i])
-		}
-		requireIdle(t, e)
-	}
-	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
-	require.NotZero(t, counts.hits.Load())
 }
 
 func TestAPartWithoutTheOthersIsRefused(t *testing.T) {
