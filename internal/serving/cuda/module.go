@@ -116,7 +116,13 @@ func (k *Kernel) pack(arguments []any) ([]unsafe.Pointer, error) {
 	values := make([]unsafe.Pointer, len(arguments))
 	for i, a := range arguments {
 		v := reflect.ValueOf(a)
-		if size := int(v.Type().Size()); size != k.parameters[i] || v.Kind() == reflect.Pointer {
+		switch v.Kind() {
+		case reflect.Invalid:
+			return nil, fmt.Errorf("argument %d of the kernel %s is nil", i, k.name)
+		case reflect.Pointer, reflect.Slice, reflect.String, reflect.Interface, reflect.Map, reflect.Func, reflect.Chan:
+			return nil, fmt.Errorf("argument %d of the kernel %s is of type %T, not a number or cuda.Pointer", i, k.name, a)
+		}
+		if size := int(v.Type().Size()); size != k.parameters[i] {
 			return nil, fmt.Errorf("argument %d of the kernel %s is of type %T with %d bytes, the parameter has %d", i, k.name, a, size, k.parameters[i])
 		}
 		p := reflect.New(v.Type())

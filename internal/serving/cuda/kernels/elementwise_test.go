@@ -36,8 +36,8 @@ func TestActivationsMatchFloat64(t *testing.T) {
 					width = 2 * n
 				}
 				in := random(kind, 1, rows*width)
-				for i, x := range []float64{0, -20, 20, 60, -60} { // and where the function is flat
-					in[i] = x
+				for i, x := range []float64{0, -20, 20, 60, -60} { // where the function is flat, and a factor beyond its limit
+					in[i], in[rows*width-1-i] = x, 2*x
 				}
 				in = decode(kind, encode(kind, in))
 				want := make([]float64, rows*n)
