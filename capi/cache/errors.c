@@ -49,6 +49,7 @@ const char *llm_cache_error_text(int error) {
     case LLM_CACHE_E_BUSY: return "blocks are in use";
     case LLM_CACHE_E_LIMIT: return "too many open caches or live requests";
     case LLM_CACHE_E_MEMORY: return "not enough memory for the pool";
+    case LLM_CACHE_E_GPU: return "NVIDIA's driver is not there, or returned an error";
     case LLM_CACHE_E_INTERNAL: return "a mistake in the library; the cache can only be closed";
     default: return "not an error code of llm_cache";
     }

@@ -144,7 +144,8 @@ enum {
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
-    LLM_CACHE_E_INTERNAL = -13 /* a bug in the library; the cache or store can only be closed */
+    LLM_CACHE_E_INTERNAL = -13, /* a bug in the library; the cache or store can only be closed */
+    LLM_CACHE_E_GPU = -14      /* llm_cuda.h: NVIDIA's driver is not there, or returned an error; the detail names it */
 };
 
 enum {

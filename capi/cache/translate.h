@@ -6,6 +6,7 @@
 
 #include "llm_attention.h"
 #include "llm_cache.h"
+#include "llm_cuda.h"
 
 /* cgo has no const: with these types its prototypes equal those of the public headers. */
 typedef const llm_cache_config llm_cache_config_in;
@@ -24,6 +25,11 @@ typedef const llm_tensor llm_tensor_in;
 typedef const llm_rotation llm_rotation_in;
 typedef const llm_kvstore_config llm_kvstore_config_in;
 typedef const llm_kvstore_pair llm_kvstore_pair_in;
+typedef const llm_cuda_cache llm_cuda_cache_in;
+typedef const llm_cuda_tensor llm_cuda_tensor_in;
+typedef const llm_cuda_blocks llm_cuda_blocks_in;
+typedef const llm_cuda_attention_config llm_cuda_attention_config_in;
+typedef const llm_cuda_batch llm_cuda_batch_in;
 
 /* The minimum sizes of structs. */
 enum {

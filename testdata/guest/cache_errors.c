@@ -9,9 +9,9 @@ static llm_cache_outcome outcome;
 static unsigned char zeros[8192];
 
 static void texts(void) {
-    for (int e = LLM_CACHE_E_INTERNAL; e <= LLM_CACHE_OK; e++) {
+    for (int e = LLM_CACHE_E_GPU; e <= LLM_CACHE_OK; e++) {
         CHECK(strlen(llm_cache_error_text(e)) > 5);
-        for (int other = LLM_CACHE_E_INTERNAL - 1; other < e; other++) {
+        for (int other = LLM_CACHE_E_GPU - 1; other < e; other++) {
             CHECK(strcmp(llm_cache_error_text(e), llm_cache_error_text(other)) != 0);
         }
     }

@@ -18,7 +18,7 @@ type Context struct {
 	driver *Driver
 	device Device
 	work   chan func()
-	thread int // its number in Linux
+	thread int // its number in Linux; 0 means every thread, with the context that is current there
 }
 
 // NewContext begins to use a GPU. Close ends it.
@@ -35,6 +35,32 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 	}
 	return c, nil
 }
+
+// Current returns the use of a GPU by a thread of another program, which has a context of its own. Calls are made on the thread that
+// makes them, and have the context that is current there. It must be the same one for all.
+func (d *Driver) Current() (*Context, error) {
+	var handle int32
+	if err := d.call("find the thread's context", cuCtxGetDevice, uintptr(unsafe.Pointer(&handle))); err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) && e.Status == statusInvalidContext {
+			return nil, fmt.Errorf("%w: make a context current on this thread before", err)
+		}
+		return nil, err
+	}
+	devices, err := d.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for ordinal, g := range devices {
+		if g.handle == handle {
+			device, err := d.find(ordinal)
+			return &Context{driver: d, device: device}, err
+		}
+	}
+	return nil, fmt.Errorf("%w: the driver does not list the device %d of the thread's context", ErrNoGPU, handle)
+}
+
+// here reports whether the calling thread can call the driver.
+func (c *Context) here() bool { return c.thread == 0 || syscall.Gettid() == c.thread }
 
 // run is the locked goroutine. The thread ends with it, so that no other goroutine finds the context there.
 func (c *Context) run(ready chan<- error) {
@@ -57,8 +83,11 @@ func (c *Context) run(ready chan<- error) {
 	}
 }
 
-// Close ends the use of the GPU. What was made from the context must be closed before.
+// Close ends the use of the GPU. What was made from the context must be closed before. The context of another program stays.
 func (c *Context) Close() error {
+	if c.thread == 0 {
+		return nil
+	}
 	err := c.Do(func() error {
 		doing := fmt.Sprintf("end the use of GPU %d", c.device.Ordinal)
 		return errors.Join(c.driver.call(doing, cuCtxSetCurrent, 0), c.driver.call(doing, cuDevicePrimaryCtxRelease, uintptr(c.device.handle)))
@@ -72,7 +101,7 @@ func (c *Context) Device() Device { return c.device }
 
 // Do runs f on the context's thread and returns its error. f may call Do.
 func (c *Context) Do(f func() error) error {
-	if syscall.Gettid() == c.thread {
+	if c.here() {
 		return f()
 	}
 	done := make(chan error)
@@ -84,7 +113,7 @@ func (c *Context) Do(f func() error) error {
 //
 //go:uintptrescapes
 func (c *Context) call(doing string, f function, arguments ...uintptr) error {
-	if syscall.Gettid() == c.thread {
+	if c.here() {
 		return c.driver.call(doing, f, arguments...)
 	}
 	return c.Do(func() error { return c.driver.call(doing, f, arguments...) })

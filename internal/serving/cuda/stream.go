@@ -22,6 +22,9 @@ func (c *Context) NewStream() (*Stream, error) {
 	return s, nil
 }
 
+// StreamOf returns a stream of another program: a CUstream, 0 for the default one. It must not be closed.
+func (c *Context) StreamOf(handle uintptr) *Stream { return &Stream{c, handle} }
+
 // Close removes the stream. Its work is still done.
 func (s *Stream) Close() error { return s.context.call("close a stream", cuStreamDestroy, s.handle) }
 

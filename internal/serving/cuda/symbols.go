@@ -16,6 +16,7 @@ const (
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
 	cuCtxSetCurrent
+	cuCtxGetDevice
 	cuCtxSynchronize
 	cuMemGetInfo
 	cuMemAlloc
@@ -68,6 +69,7 @@ var symbols = [functions]string{
 	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
 	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
 	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuCtxGetDevice:              "cuCtxGetDevice",
 	cuCtxSynchronize:            "cuCtxSynchronize",
 	cuMemGetInfo:                "cuMemGetInfo_v2",
 	cuMemAlloc:                  "cuMemAlloc_v2",
@@ -130,6 +132,7 @@ const (
 	statusNoDevice        = 100
 	statusNoBinaryForGPU  = 209
 	statusUnsupportedPTX  = 222
+	statusInvalidContext  = 201
 	statusNotReady        = 600
 	oldestComputeMajor    = 8
 	oldestDriver          = 11040 // reads PTX 7.4

@@ -67,11 +67,11 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
 }
 
-// SwapBlocks copies blocks between the GPU and pinned memory. A block of the host has the block of each array, one behind the other. Mapping has Pairs
+// SwapBlocks copies blocks between the GPU and pinned memory, Host. A block of the host has the block of each array, one behind the other. Mapping has Pairs
 // pairs of int32: from and to. A kernel gathers the blocks, because many small copies use a third of the bus.
 type SwapBlocks struct {
 	Blocks
-	Host    *cuda.Pinned
+	Host    cuda.Pointer
 	Mapping cuda.Pointer
 	Pairs   int
 	In      bool // from the host to the GPU
@@ -82,12 +82,12 @@ func (a SwapBlocks) Launch(set *Set, s *cuda.Stream) error {
 	if err := a.check("swap_blocks"); err != nil || a.Pairs == 0 {
 		return err
 	}
-	if a.Host == nil {
+	if a.Host == 0 {
 		return errors.New("swap_blocks without memory of the host")
 	}
 	name := "swap_blocks_out"
 	if a.In {
 		name = "swap_blocks_in"
 	}
-	return set.launch(s, name, a.shape(a.Pairs), a.Arrays, a.Host.Pointer(), a.Mapping, uint64(a.BlockBytes))
+	return set.launch(s, name, a.shape(a.Pairs), a.Arrays, a.Host, a.Mapping, uint64(a.BlockBytes))
 }

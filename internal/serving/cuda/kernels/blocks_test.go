@@ -80,7 +80,7 @@ func TestSwapBlocksOutAndIn(t *testing.T) {
 	host, err := g.context.AllocPinned(3 * 2 * bytes)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, host.Close()) })
-	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host, Mapping: g.bytes(words(1, 2, 4, 0)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
+	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host.Pointer(), Mapping: g.bytes(words(1, 2, 4, 0)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
 	require.NoError(t, g.stream.Synchronize())
 	for i := range arrays {
 		was := numbered(10000*i, 5*bytes/2)
@@ -88,7 +88,7 @@ func TestSwapBlocksOutAndIn(t *testing.T) {
 		require.Equal(t, was[4*bytes:], host.Bytes()[i*bytes:][:bytes])
 		require.Equal(t, byte(0xff), host.Bytes()[(1*2+i)*bytes], "a block of the host that nothing was copied to")
 	}
-	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host, Mapping: g.bytes(words(2, 0, 0, 3)).Pointer(), Pairs: 2, In: true}.Launch(g.set, g.stream))
+	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host.Pointer(), Mapping: g.bytes(words(2, 0, 0, 3)).Pointer(), Pairs: 2, In: true}.Launch(g.set, g.stream))
 	for i, a := range arrays {
 		want := numbered(10000*i, 5*bytes/2)
 		copy(want, want[bytes:2*bytes])

@@ -111,6 +111,12 @@ API cuCtxSetCurrent(void *made) {
   has_context = made;
   return OK;
 }
+API cuCtxGetDevice(int *device) {
+  BEGIN(initialized);
+  if (!has_context) return INVALID_CONTEXT;
+  *device = 0;
+  return OK;
+}
 API cuCtxSynchronize() {
   BEGIN(context);
   if (capturing()) return CAPTURE_UNSUPPORTED;

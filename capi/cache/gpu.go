@@ -1,0 +1,185 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"errors"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+)
+
+// A gpu is the object of a handle of llm_cuda.h.
+type gpu struct {
+	context *cuda.Context
+	kernels *kernels.Set
+}
+
+var gpus = objects[gpu]{what: "GPU"}
+
+//export llm_cuda_open
+func llm_cuda_open(driver *C.char, h *C.llm_cuda) C.int {
+	return status(guarded(func() error {
+		var s spans
+		if noteOne(&s, "gpu", h); s.err != nil {
+			return s.err
+		}
+		library := cuda.Library
+		if driver != nil {
+			var err error
+			if library, err = text("driver", driver); err != nil {
+				return err
+			}
+		}
+		opened, err := cuda.Open(library)
+		if err != nil {
+			return fail(C.LLM_CACHE_E_GPU, "%v", err)
+		}
+		g := &gpu{}
+		if g.context, err = opened.Current(); err == nil {
+			g.kernels, err = kernels.Load(g.context)
+		}
+		if err != nil {
+			return fail(C.LLM_CACHE_E_GPU, "%v", err)
+		}
+		*h = gpus.add(g)
+		return nil
+	}))
+}
+
+//export llm_cuda_close
+func llm_cuda_close(h C.llm_cuda) C.int {
+	g, err := gpus.remove(h)
+	if err != nil {
+		return status(err)
+	}
+	return status(guarded(func() error { return refused(g.kernels.Close()) }))
+}
+
+// refused gives an error of a kernel or of the driver its code: the driver's are LLM_CACHE_E_GPU, the others are of arguments.
+func refused(err error) error {
+	var driver *cuda.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &driver), errors.Is(err, cuda.ErrOldDriver), errors.Is(err, cuda.ErrNoGPU), errors.Is(err, cuda.ErrOldGPU):
+		return fail(C.LLM_CACHE_E_GPU, "%v", err)
+	}
+	return fail(C.LLM_CACHE_E_RANGE, "%v", err)
+}
+
+// launch puts a kernel into a stream of C.
+func (g *gpu) launch(kernel interface {
+	Launch(*kernels.Set, *cuda.Stream) error
+}, stream C.llm_cuda_stream) error {
+	return refused(kernel.Launch(g.kernels, g.context.StreamOf(uintptr(stream))))
+}
+
+// within returns n as an int, or an error unless it can be a number of tokens or blocks.
+func within(what string, n C.int64_t) (int, error) {
+	if n < 0 || n > 1<<31-1 {
+		return 0, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want 0 to %d", what, n, 1<<31-1)
+	}
+	return int(n), nil
+}
+
+// address16 returns an address on the GPU that kernels access in pieces of 16 bytes.
+func address16(what string, at C.uint64_t) (cuda.Pointer, error) {
+	if at == 0 {
+		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", what)
+	}
+	if at%16 != 0 {
+		return 0, fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to 16 bytes", what)
+	}
+	return cuda.Pointer(at), nil
+}
+
+//export llm_cuda_write
+func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.llm_cuda_tensor_in, slots C.uint64_t, n C.int64_t,
+	stream C.llm_cuda_stream) C.int {
+	return gpus.with(h, func(g *gpu) error {
+		var s spans
+		var in C.llm_cuda_cache
+		if err := sized(&s, "cache", cache, C.sizeof_llm_cuda_cache, &in); err != nil {
+			return err
+		}
+		k, v := slice(&s, "keys", keys, 1), slice(&s, "values", values, 1)
+		if s.err != nil {
+			return s.err
+		}
+		if k[0].stride < 0 || v[0].stride < 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "the strides of keys and values are %d and %d", k[0].stride, v[0].stride)
+		}
+		tokens, err := within("n", n)
+		if err != nil || tokens == 0 {
+			return err
+		}
+		a := kernels.ReshapeAndCache{Slots: cuda.Pointer(slots), Tokens: tokens, KeyHeads: int(in.kv_heads), HeadSize: int(in.head_size), BlockSize: int(in.block_size),
+			KeyStride: int(k[0].stride), ValueStride: int(v[0].stride)}
+		for _, part := range []struct {
+			what string
+			at   C.uint64_t
+			to   *cuda.Pointer
+		}{{"key of cache", in.key, &a.KeyCache}, {"value of cache", in.value, &a.ValueCache}, {"keys", k[0].at, &a.Key}, {"values", v[0].at, &a.Value}} {
+			if *part.to, err = address16(part.what, part.at); err != nil {
+				return err
+			}
+		}
+		if slots == 0 || slots%8 != 0 {
+			return fail(C.LLM_CACHE_E_ALIGN, "slots is %#x: want an address that is a multiple of 8", uint64(slots))
+		}
+		return g.launch(a, stream)
+	})
+}
+
+// blocksOf returns the blocks and pairs of a call that copies some.
+func blocksOf(p *C.llm_cuda_blocks, pairs C.uint64_t, n C.int64_t) (b kernels.Blocks, mapping cuda.Pointer, count int, err error) {
+	var s spans
+	var in C.llm_cuda_blocks
+	if err := sized(&s, "blocks", p, C.sizeof_llm_cuda_blocks, &in); err != nil {
+		return b, 0, 0, err
+	}
+	if count, err = within("n", n); err != nil {
+		return b, 0, 0, err
+	}
+	if in.at == 0 || in.at%8 != 0 || count > 0 && (pairs == 0 || pairs%4 != 0) {
+		return b, 0, 0, fail(C.LLM_CACHE_E_ALIGN, "at of blocks is %#x and pairs is %#x: want addresses that are multiples of 8 and of 4", uint64(in.at), uint64(pairs))
+	}
+	return kernels.Blocks{Arrays: cuda.Pointer(in.at), Count: int(in.arrays), BlockBytes: int(in.block_bytes)}, cuda.Pointer(pairs), count, nil
+}
+
+//export llm_cuda_copy
+func llm_cuda_copy(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
+	return gpus.with(h, func(g *gpu) error {
+		b, mapping, count, err := blocksOf(blocks, pairs, n)
+		if err != nil {
+			return err
+		}
+		return g.launch(kernels.CopyBlocks{Blocks: b, Mapping: mapping, Pairs: count}, stream)
+	})
+}
+
+//export llm_cuda_swap_out
+func llm_cuda_swap_out(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
+	return gpus.with(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, false) })
+}
+
+//export llm_cuda_swap_in
+func llm_cuda_swap_in(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
+	return gpus.with(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, true) })
+}
+
+func (g *gpu) swap(blocks *C.llm_cuda_blocks, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream, in bool) error {
+	b, mapping, count, err := blocksOf(blocks, pairs, n)
+	if err != nil {
+		return err
+	}
+	at, err := address16("host", host)
+	if err != nil {
+		return err
+	}
+	return g.launch(kernels.SwapBlocks{Blocks: b, Host: at, Mapping: mapping, Pairs: count, In: in}, stream)
+}

@@ -1,0 +1,129 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+)
+
+// An attention is the object of a handle of llm_cuda.h.
+type gpuAttention struct {
+	gpu  *gpu
+	call kernels.PagedAttention // with what does not change from step to step, and the plan of the last one
+}
+
+var attentions = objects[gpuAttention]{what: "attention"}
+
+//export llm_cuda_attention_open
+func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_in, opened *C.llm_cuda_attention) C.int {
+	return gpus.with(h, func(g *gpu) error {
+		var s spans
+		var in C.llm_cuda_attention_config
+		if err := sized(&s, "config", config, C.sizeof_llm_cuda_attention_config, &in); err != nil {
+			return err
+		}
+		noteOne(&s, "attention", opened)
+		if err := s.apart(); err != nil {
+			return err
+		}
+		if in.dtype != C.LLM_F16 && in.dtype != C.LLM_BF16 || in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "dtype is %d, reserved is %d: want LLM_F16 (1) or LLM_BF16 (2), and 0", in.dtype, in.reserved)
+		}
+		a := &gpuAttention{gpu: g, call: kernels.PagedAttention{
+			AttentionShape: kernels.AttentionShape{Type: kernels.F16, HeadSize: int(in.head_size), Heads: int(in.heads), KVHeads: int(in.kv_heads), BlockSize: int(in.block_size)},
+			Scale:          float32(in.scale), SoftCap: float32(in.soft_cap), Window: int(in.window), Slopes: cuda.Pointer(in.alibi), Sinks: cuda.Pointer(in.sinks),
+		}}
+		if in.dtype == C.LLM_BF16 {
+			a.call.Type = kernels.BF16
+		}
+		if in.scale == 0 {
+			a.call.Scale = defaultScale(a.call.HeadSize)
+		}
+		if in.window < 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "window is %d: want 0 or more", in.window)
+		}
+		if _, err := a.call.AttentionShape.Plan(g.context.Device(), []int32{0}, nil, 0); err != nil { // checks the shape
+			return refused(err)
+		}
+		*opened = attentions.add(a)
+		return nil
+	})
+}
+
+//export llm_cuda_attention_close
+func llm_cuda_attention_close(h C.llm_cuda_attention) C.int {
+	_, err := attentions.remove(h)
+	return status(err)
+}
+
+//export llm_cuda_attention_plan
+func llm_cuda_attention_plan(h C.llm_cuda_attention, queryStart, seqLens *C.llm_i32_in, seqs C.int64_t, plan *C.llm_cuda_plan) C.int {
+	return attentions.with(h, func(a *gpuAttention) error {
+		var o outputs
+		var in C.llm_cuda_plan
+		if err := filled(&o, "plan", plan, C.sizeof_llm_cuda_plan, &in); err != nil {
+			return err
+		}
+		if in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "reserved of plan is %d: want 0", in.reserved)
+		}
+		if _, err := within("seqs", seqs); err != nil {
+			return err
+		}
+		var made kernels.AttentionPlan
+		put := func() { give(&o, "entries", &plan.entries.at, made.Entries) }
+		put()
+		starts, lengths := slice(&o.spans, "query_start", (*int32)(queryStart), seqs+1), slice(&o.spans, "seq_lens", (*int32)(seqLens), seqs)
+		err := o.apart()
+		if err != nil {
+			return err
+		}
+		if made, err = a.call.AttentionShape.Plan(a.gpu.context.Device(), starts, lengths, a.call.Window); err != nil {
+			return refused(err)
+		}
+		if err := o.fill(put); err != nil {
+			return err
+		}
+		plan.part_bytes, a.call.Plan = C.int64_t(made.PartBytes), made
+		return nil
+	})
+}
+
+//export llm_cuda_attention_run
+func llm_cuda_attention_run(h C.llm_cuda_attention, batch *C.llm_cuda_batch_in, stream C.llm_cuda_stream) C.int {
+	return attentions.with(h, func(a *gpuAttention) error {
+		var s spans
+		var in C.llm_cuda_batch
+		if err := sized(&s, "batch", batch, C.sizeof_llm_cuda_batch, &in); err != nil {
+			return err
+		}
+		if in.reserved != 0 || in.queries.stride < 0 || in.outputs.stride < 0 || in.table_stride < 0 || in.table_stride > 1<<31-1 {
+			return fail(C.LLM_CACHE_E_RANGE, "strides of queries, outputs and block tables are %d, %d and %d, reserved is %d", in.queries.stride, in.outputs.stride, in.table_stride, in.reserved)
+		}
+		call := a.call
+		if len(call.Plan.Entries) == 0 {
+			return nil // no queries, or no plan
+		}
+		var err error
+		for _, part := range []struct {
+			what string
+			at   C.uint64_t
+			to   *cuda.Pointer
+		}{{"queries", in.queries.at, &call.Query}, {"outputs", in.outputs.at, &call.Out}, {"key", in.key, &call.Keys}, {"value", in.value, &call.Values}} {
+			if *part.to, err = address16(part.what, part.at); err != nil {
+				return err
+			}
+		}
+		call.QueryStride, call.OutStride, call.TableStride = int(in.queries.stride), int(in.outputs.stride), int(in.table_stride)
+		call.Tables, call.SeqLens, call.QueryStart = cuda.Pointer(in.block_tables), cuda.Pointer(in.seq_lens), cuda.Pointer(in.query_start)
+		call.Entries, call.Parts = cuda.Pointer(in.entries), cuda.Pointer(in.parts)
+		if call.Tables == 0 || call.SeqLens == 0 || call.QueryStart == 0 || call.Entries == 0 || call.Parts == 0 && call.Plan.PartBytes > 0 {
+			return fail(C.LLM_CACHE_E_NULL, "block_tables, seq_lens, query_start, entries or parts of batch is 0")
+		}
+		return a.gpu.launch(call, stream)
+	})
+}
