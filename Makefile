@@ -87,8 +87,8 @@ CACHE_SONAME := libllm_cache.so.3
 # It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
 CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) -Wl,--version-script=capi/cache/exports.map
 CACHE_SOURCES := go.mod capi/link capi/for-valgrind $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/scheduling/blockhash/*.go internal/scheduling/vllm/v1/*/*.go internal/block/*.go internal/serving/attention/*.go internal/serving/kvstore/*.go internal/serving/parallel/*.go internal/invariants/*.go)) \
-  $(wildcard internal/serving/attention/*.s internal/serving/kvstore/*.s)
+  $(filter-out %_test.go,$(wildcard internal/scheduling/blockhash/*.go internal/scheduling/vllm/v1/*/*.go internal/block/*.go internal/serving/attention/*.go internal/serving/kvstore/*.go internal/serving/parallel/*.go internal/serving/cuda/*.go internal/serving/cuda/kernels/*.go internal/invariants/*.go)) \
+  $(wildcard internal/serving/attention/*.s internal/serving/kvstore/*.s internal/serving/cuda/kernels/*.ptx)
 
 # What hangs is ended; a slow or busy machine is not. make check vets.
 CHEAP := GOTOOLCHAIN=$$(.ci/tools toolchain) .ci/cheaply $$(.ci/tools go)
@@ -285,7 +285,7 @@ install: lib cache
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e "s|@prefix@|$(PREFIX)|" -e "s|@libdir@|$(LIBDIR)|" -e "s|@includedir@|$(INCLUDEDIR)|" \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h capi/cache/llm_cuda.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(CACHE_VERSION)"
 	@ln -sf libllm_cache.so.$(CACHE_VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
 	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
@@ -303,7 +303,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(INCLUDEDIR)/llm_cuda.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_cache.py" "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_attention.py"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory/python" "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true

@@ -26,7 +26,7 @@ var wings = map[string][]string{
 	"internal/view":       {"internal/block", "internal/homework/course", "internal/scheduling"},
 
 	"capi": {"internal/block", "internal/homework/course", "internal/scheduling", "internal/serving/attention", "internal/serving/kvstore",
-		"internal/serving/parallel"},
+		"internal/serving/parallel", "internal/serving/cuda"},
 	"cmd": {"internal/homework", "internal/jobs", "internal/scheduling", "internal/serving", "internal/simulation", "internal/terminal",
 		"internal/view", "internal/block"},
 

@@ -21,7 +21,7 @@ type gpu struct {
 var gpus = objects[gpu]{what: "GPU"}
 
 //export llm_cuda_open
-func llm_cuda_open(driver *C.char, h *C.llm_cuda) C.int {
+func llm_cuda_open(driver *C.llm_char_in, h *C.llm_cuda) C.int {
 	return status(guarded(func() error {
 		var s spans
 		if noteOne(&s, "gpu", h); s.err != nil {
@@ -30,7 +30,7 @@ func llm_cuda_open(driver *C.char, h *C.llm_cuda) C.int {
 		library := cuda.Library
 		if driver != nil {
 			var err error
-			if library, err = text("driver", driver); err != nil {
+			if library, err = text("driver", (*C.char)(driver)); err != nil {
 				return err
 			}
 		}

@@ -25,6 +25,7 @@ typedef const llm_tensor llm_tensor_in;
 typedef const llm_rotation llm_rotation_in;
 typedef const llm_kvstore_config llm_kvstore_config_in;
 typedef const llm_kvstore_pair llm_kvstore_pair_in;
+typedef const char llm_char_in;
 typedef const llm_cuda_cache llm_cuda_cache_in;
 typedef const llm_cuda_tensor llm_cuda_tensor_in;
 typedef const llm_cuda_blocks llm_cuda_blocks_in;

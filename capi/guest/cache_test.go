@@ -22,6 +22,8 @@ var publicCache = []string{
 	"llm_cache_sent", "llm_cache_set_drafts", "llm_cache_set_log", "llm_cache_statistics",
 	"llm_cache_step_failed", "llm_cache_table", "llm_cache_update", "llm_attention_describe",
 	"llm_attention_convert", "llm_attention_copy", "llm_attention_forward", "llm_attention_write",
+	"llm_cuda_attention_close", "llm_cuda_attention_open", "llm_cuda_attention_plan", "llm_cuda_attention_run",
+	"llm_cuda_close", "llm_cuda_copy", "llm_cuda_open", "llm_cuda_swap_in", "llm_cuda_swap_out", "llm_cuda_write",
 	"llm_kvstore_attend", "llm_kvstore_begin",
 	"llm_kvstore_blocks", "llm_kvstore_close", "llm_kvstore_copy", "llm_kvstore_layer",
 	"llm_kvstore_open", "llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",

@@ -31,9 +31,9 @@ func guestFlags() []string {
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
-	{example, filepath.Join("..", "examples", "attention"), filepath.Join("..", "examples", "images"), offload, "attention_blocks",
+	{example, filepath.Join("..", "examples", "attention"), cudaExample, filepath.Join("..", "examples", "images"), offload, "attention_blocks",
 		"attention_errors", "cache_calls", "cache_errors", "cache_flat", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_memory",
-		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten"},
+		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten", "cuda_errors"},
 }
 
 // sanitizedCompanies are those of programs that are compiled with sanitizers, which takes longer.

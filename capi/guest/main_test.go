@@ -57,7 +57,7 @@ func prepare(m *testing.M) int {
 // that go test does not answer from its cache when only that has changed. The
 // cache knows what is looked at while a test runs, hence not in TestMain.
 var noteInputs = sync.OnceFunc(func() {
-	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
+	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "internal/serving/cuda", "internal/testkit/cudatest", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
 	}
 	for _, file := range []string{"Makefile", "llm_memory.h", "build/libllm_memory.so", "build/libllm_memory.a",

@@ -1,0 +1,30 @@
+package guest_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/cudatest"
+)
+
+// cudaExample decodes over blocks that llm_cache schedules.
+var cudaExample = filepath.Join("..", "examples", "cuda")
+
+// The answers of the example's model are known beforehand, and it checks them.
+func TestAGPUServesTheExample(t *testing.T) {
+	driver := cudatest.Library(t)
+	each(t, linked, func(t *testing.T, w way) {
+		r := succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample), driver)
+		require.Contains(t, r.stdout, "all right")
+		require.Contains(t, r.stdout, "1 preemptions")
+	})
+}
+
+func TestAGPURefusesBadInput(t *testing.T) {
+	driver := cudatest.Library(t)
+	each(t, linked, func(t *testing.T, w way) {
+		succeed(t, t.TempDir(), nil, w.compileCache(t, "cuda_errors"), driver)
+	})
+}
