@@ -202,7 +202,8 @@ func cases(small bool) []benchmark {
 		return normal
 	}
 	all := rowwises(pick)
-	all = append(all, written{pick(8192, 5), pick(8, 2), 128}, swapped{pick(1000, 3), pick(64<<10, 4096), false}, swapped{pick(1000, 3), pick(64<<10, 4096), true})
+	all = append(all, rotated{pick(4096, 3), pick(40, 2)}, argmax{pick(64, 2), pick(128256, 1000)},
+		written{pick(8192, 5), pick(8, 2), 128}, swapped{pick(1000, 3), pick(64<<10, 4096), false}, swapped{pick(1000, 3), pick(64<<10, 4096), true})
 	if small {
 		return append(all, attended{2, 1, 2, 300, 1}, attended{2, 1, 1, 40, 40})
 	}

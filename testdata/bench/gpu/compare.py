@@ -42,6 +42,20 @@ def silu_and_mul(rows, n):
     return [lambda: F.silu(x[:, :n]) * x[:, n:]]
 
 
+def argmax(rows, n):
+    x = torch.rand(rows, n, device="cuda")
+    return [lambda: x.argmax(-1)]
+
+
+def rotary_embedding(tokens, heads):
+    x, c, s = normal(tokens, heads, 128), normal(tokens, 1, 64), normal(tokens, 1, 64)
+
+    def run():
+        low, high = x[..., :64], x[..., 64:]
+        return torch.cat([low * c - high * s, high * c + low * s], -1)
+    return [run]
+
+
 def reshape_and_cache(tokens, heads, size):
     x, slots = normal(tokens, heads * size), torch.randperm(tokens, device="cuda")
     keys, values = normal(tokens, heads * size), normal(tokens, heads * size)

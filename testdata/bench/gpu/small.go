@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -120,4 +121,113 @@ func rowwises(pick func(normal, small int) int) []benchmark {
 		return want
 	}
 	return []benchmark{norm, silu}
+}
+
+// argmax is the greedy choice of tokens.
+type argmax struct{ rows, n int }
+
+func (a argmax) name() string { return fmt.Sprintf("argmax rows=%d n=%d", a.rows, a.n) }
+
+func (a argmax) prepare(b *bench) (p prepared, err error) {
+	logits := make([]byte, 4*a.rows*a.n)
+	want := make([]int, a.rows)
+	best := make([]float32, a.rows)
+	for i := range a.rows * a.n {
+		x := b.rng.Float32()
+		binary.LittleEndian.PutUint32(logits[4*i:], math.Float32bits(x))
+		if row := i / a.n; i%a.n == 0 || x > best[row] {
+			best[row], want[row] = x, i%a.n
+		}
+	}
+	in, err := b.upload(logits)
+	if err != nil {
+		return p, err
+	}
+	indices, err := b.alloc(4 * a.rows)
+	if err != nil {
+		return p, err
+	}
+	values, err := b.alloc(4 * a.rows)
+	if err != nil {
+		return p, err
+	}
+	p.bytes = float64(len(logits))
+	p.launch = func() error {
+		return kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: in.Pointer(), Rows: a.rows, N: a.n}.Launch(b.set, b.stream)
+	}
+	p.check = func() (float64, error) {
+		got := make([]byte, 4*a.rows)
+		if err := indices.Read(0, got); err != nil {
+			return 0, err
+		}
+		for row := range want {
+			if index := int(binary.LittleEndian.Uint32(got[4*row:])); index != want[row] {
+				return 0, fmt.Errorf("row %d is %d, want %d", row, index, want[row])
+			}
+		}
+		return 0, nil
+	}
+	return p, nil
+}
+
+// rotated are the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
+type rotated struct{ tokens, heads int }
+
+func (r rotated) name() string {
+	return fmt.Sprintf("rotary_embedding tokens=%d heads=%d", r.tokens, r.heads)
+}
+
+func (r rotated) prepare(b *bench) (p prepared, err error) {
+	width := r.heads * headSize
+	before, rows, err := b.random(r.tokens * width)
+	if err != nil {
+		return p, err
+	}
+	positions, table := make([]int32, r.tokens), make([]byte, 0, 4*r.tokens*headSize)
+	for i := range positions {
+		positions[i] = int32(i)
+		for _, f := range []func(float64) float64{math.Cos, math.Sin} {
+			for pair := range headSize / 2 {
+				x := float32(f(float64(i) * math.Pow(5e5, -float64(2*pair)/headSize)))
+				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(x))
+			}
+		}
+	}
+	angles, err := b.upload(table)
+	if err != nil {
+		return p, err
+	}
+	where, err := b.int32s(positions)
+	if err != nil {
+		return p, err
+	}
+	p.bytes = 2 * 2 * float64(r.tokens*width)
+	p.launch = func() error {
+		return kernels.RotaryEmbedding{Query: rows.Pointer(), Key: rows.Pointer(), Positions: where.Pointer(), Table: angles.Pointer(), Tokens: r.tokens,
+			Heads: r.heads, HeadSize: headSize, Rotated: headSize, QueryStride: width, KeyStride: width}.Launch(b.set, b.stream)
+	}
+	p.check = func() (float64, error) {
+		worst, got := 0.0, make([]byte, 2*width)
+		for _, token := range checked(r.tokens) {
+			if err := rows.Read(2*token*width, got); err != nil {
+				return 0, err
+			}
+			angle := func(i int) float64 {
+				return float64(math.Float32frombits(binary.LittleEndian.Uint32(table[4*(token*headSize+i):])))
+			}
+			for i := range width {
+				head, pair := i/headSize*headSize, i%(headSize/2)
+				x, y := at(before, token*width+head+pair), at(before, token*width+head+pair+headSize/2)
+				want := x*angle(pair) - y*angle(headSize/2+pair)
+				if i%headSize >= headSize/2 {
+					want = y*angle(pair) + x*angle(headSize/2+pair)
+				}
+				if e := units(at(got, i), want); !(e <= worst) {
+					worst = e
+				}
+			}
+		}
+		return worst, nil
+	}
+	return p, nil
 }

@@ -1,12 +1,10 @@
 // Runs the threads of a block, one at a time, and what they do together.
 #include "launch.h"
 #include <device.h>
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <numeric>
-#include <random>
 #include <sys/mman.h>
+#include <vector>
 
 namespace emulator {
 Thread *current;
@@ -167,9 +165,13 @@ void say_who_waits() {
 
 std::vector<int> shuffled(int n, int order, unsigned salt) {
   std::vector<int> result(n);
-  std::iota(result.begin(), result.end(), 0);
-  if (order == 1) std::reverse(result.begin(), result.end());
-  if (order > 1) std::shuffle(result.begin(), result.end(), std::mt19937(order * 7919 + salt));
+  for (int i = 0; i < n; i++) result[i] = order == 1 ? n - 1 - i : i;
+  uint64_t random = order * 7919 + salt;
+  for (int i = n - 1; i > 0 && order > 1; i--) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    int j = (random >> 33) % (i + 1), was = result[i];
+    result[i] = result[j], result[j] = was;
+  }
   return result;
 }
 

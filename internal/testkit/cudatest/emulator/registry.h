@@ -1,8 +1,7 @@
 // EMULATED_KERNEL(name) makes a kernel known to cuModuleGetFunction. The builder writes one for each entry of the PTX.
 #pragma once
-#include <cstddef>
-#include <cstring>
-#include <utility>
+#include <stddef.h>
+#include <string.h>
 
 namespace emulator {
 const int MOST_ARGUMENTS = 48, LARGEST_ARGUMENT = 256;
@@ -17,6 +16,7 @@ struct Kernel {
 };
 extern Kernel *kernels;
 
+template <size_t... I> struct Indices {};
 template <auto F> struct Bound;
 template <class... T, void (*F)(T...)> struct Bound<F> {
   static_assert(sizeof...(T) <= MOST_ARGUMENTS && (... && (sizeof(T) <= LARGEST_ARGUMENT)));
@@ -24,8 +24,8 @@ template <class... T, void (*F)(T...)> struct Bound<F> {
     int i = 0;
     ((memcpy(to.at[i], arguments[i], sizeof(T)), i++), ...);
   }
-  template <size_t... I> static void spread(const Arguments &from, std::index_sequence<I...>) { F(*(T *)from.at[I]...); }
-  static void call(const Arguments &from) { spread(from, std::index_sequence_for<T...>{}); }
+  template <size_t... I> static void spread(const Arguments &from, Indices<I...>) { F(*(T *)from.at[I]...); }
+  static void call(const Arguments &from) { spread(from, Indices<__integer_pack(sizeof...(T))...>{}); }
 };
 } // namespace emulator
 

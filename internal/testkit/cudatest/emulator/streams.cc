@@ -1,6 +1,6 @@
 // The driver's functions for streams, events and graphs.
 #include "driver.h"
-#include <chrono>
+#include <time.h>
 
 bool capturing() {
   for (auto &[handle, s] : state.streams) {
@@ -86,7 +86,11 @@ API cuStreamWaitEvent(void *stream, void *event, unsigned) {
   return push(stream, [on = e->stream, mark = e->mark] { return drain(*on, mark); });
 }
 
-static double now() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+static double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
+}
 
 API cuEventCreate(void **event, unsigned) {
   BEGIN(context);
