@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/cudatest"
+	"llmmemory/internal/testkit/level"
 )
 
 // cudaExample decodes over blocks that llm_cache schedules.
@@ -19,6 +20,9 @@ func TestAGPUServesTheExample(t *testing.T) {
 		r := succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample), driver)
 		require.Contains(t, r.stdout, "all right")
 		require.Contains(t, r.stdout, "1 preemptions")
+		if level.Long() && w == shared { // the kernels, too
+			succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample, sanitizers, "-fno-sanitize-recover=all"), cudatest.Sanitized(t))
+		}
 	})
 }
 

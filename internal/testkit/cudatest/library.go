@@ -11,6 +11,7 @@ package cudatest
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"llmmemory/internal/testkit/level"
 )
 
@@ -46,7 +48,7 @@ func kernels() string  { return inModule("internal/serving/cuda/kernels") }
 func faults() string   { return inModule("internal/testkit/cudatest/testdata/faults.cu") }
 
 func inModule(name string) string {
-	at, _ := root() // buildOnce has checked it
+	at, _ := root() // variant has checked it
 	return filepath.Join(at, name)
 }
 
@@ -68,7 +70,7 @@ func units() ([]unit, error) {
 	}
 	sources := ""
 	for _, file := range files {
-		sources += fmt.Sprintf("#include %q\n", file)
+		sources += fmt.Sprintf("#include %q\n", filepath.Base(file))
 	}
 	all := []unit{{"emulator", sources}}
 	text, err := os.ReadFile(faults())
@@ -123,36 +125,35 @@ func (u unit) headers() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// compile returns the object file of a unit, which it compiles unless cache has it.
-func (u unit) compile(cache string) (string, error) {
+// A builder makes one variant of the library.
+type builder struct {
+	cache string // a folder, whose files are used again
+	flags []string
+}
+
+// compile returns the object file of a unit, which it compiles unless the cache has it.
+func (b builder) compile(u unit) (string, error) {
 	headers, err := u.headers()
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(headers, "%s %q %s", u.source, flags, emulator()))
-	object := filepath.Join(cache, fmt.Sprintf("%s-%x.o", u.name, sum[:8]))
+	sum := sha256.Sum256(fmt.Appendf(headers, "%s %q", u.source, b.flags))
+	object := filepath.Join(b.cache, fmt.Sprintf("%s-%x.o", u.name, sum[:8]))
 	if _, err := os.Stat(object); err == nil {
 		return object, nil
 	}
-	arguments := append([]string{"-x", "c++", "-I" + emulator(), "-I" + kernels(), "-c", "-", "-o"}, flags...)
-	return object, build(object, u.source, arguments)
+	return object, b.run(object, u.source, "-x", "c++", "-I"+emulator(), "-I"+kernels(), "-c", "-")
 }
 
-// build runs g++, whose output option is the last but the flags, and puts the output in its place at once.
-func build(output, input string, arguments []string) error {
-	temporary, err := os.MkdirTemp(filepath.Dir(output), "build-")
+// run runs g++, and puts the output in its place when it is complete: other processes may build the same.
+func (b builder) run(output, input string, arguments ...string) error {
+	temporary, err := os.MkdirTemp(b.cache, "build-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(temporary)
-	made := filepath.Join(temporary, filepath.Base(output))
-	for i, a := range arguments {
-		if a == "-o" {
-			arguments = append(append(append([]string{}, arguments[:i+1]...), made), arguments[i+1:]...)
-			break
-		}
-	}
-	cmd := exec.Command("g++", arguments...)
+	made := filepath.Join(temporary, "made")
+	cmd := exec.Command("g++", append(append(arguments, b.flags...), "-o", made)...)
 	cmd.Stdin = bytes.NewBufferString(input)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling %s for the emulator: %w\n%s", filepath.Base(output), err, out)
@@ -160,18 +161,8 @@ func build(output, input string, arguments []string) error {
 	return os.Rename(made, output)
 }
 
-var buildOnce = sync.OnceValues(func() (string, error) {
-	if _, err := root(); err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	cache = filepath.Join(cache, "llmmemory-cudatest")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
+// library returns the path of the library.
+func (b builder) library() (string, error) {
 	all, err := units()
 	if err != nil {
 		return "", err
@@ -182,32 +173,54 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	for i, u := range all {
 		wg.Go(func() {
 			slots <- struct{}{}
-			objects[i], errs[i] = u.compile(cache)
+			objects[i], errs[i] = b.compile(u)
 			<-slots
 		})
 	}
 	wg.Wait()
-	names := sha256.New()
-	for i := range all {
-		if errs[i] != nil {
-			return "", errs[i]
-		}
-		fmt.Fprintln(names, objects[i])
+	if err := errors.Join(errs...); err != nil {
+		return "", err
 	}
-	library := filepath.Join(cache, fmt.Sprintf("libcuda-%x.so", names.Sum(nil)[:8]))
+	sum := sha256.Sum256(fmt.Append(nil, objects))
+	library := filepath.Join(b.cache, fmt.Sprintf("libcuda-%x.so", sum[:8]))
 	if _, err := os.Stat(library); err == nil {
 		return library, nil
 	}
-	return library, build(library, "", append([]string{"-shared", "-o"}, objects...))
-})
+	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
+}
+
+// variant returns a function that builds the library with more flags, the first time that it is called.
+func variant(more ...string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if _, err := root(); err != nil {
+			return "", err
+		}
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(cache, "llmmemory-cudatest")
+		if err := os.MkdirAll(cache, 0o755); err != nil {
+			return "", err
+		}
+		return builder{cache, append(append([]string{}, flags...), more...)}.library()
+	})
+}
+
+var plain, sanitized = variant(), variant("-fsanitize=address")
 
 // Library builds the library, unless it was built before, and returns its path.
-func Library(t testing.TB) string {
+func Library(t testing.TB) string { return made(t, plain) }
+
+// Sanitized is like Library, with AddressSanitizer, which the program that opens it must have, too.
+func Sanitized(t testing.TB) string { return made(t, sanitized) }
+
+func made(t testing.TB, build func() (string, error)) string {
 	t.Helper()
 	if _, err := exec.LookPath("g++"); err != nil {
 		level.SkipQuick(t)
 	}
-	library, err := buildOnce()
+	library, err := build()
 	require.NoError(t, err)
 	return library
 }
