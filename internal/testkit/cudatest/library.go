@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -145,7 +146,7 @@ func (b builder) compile(u unit) (string, error) {
 	return object, b.run(object, u.source, "-x", "c++", "-I"+emulator(), "-I"+kernels(), "-c", "-")
 }
 
-// run runs g++, and puts the output in its place when it is complete: other processes may build the same.
+// run runs g++, and puts the output in its place when it is complete.
 func (b builder) run(output, input string, arguments ...string) error {
 	temporary, err := os.MkdirTemp(b.cache, "build-")
 	if err != nil {
@@ -201,6 +202,15 @@ func variant(more ...string) func() (string, error) {
 		}
 		cache = filepath.Join(cache, "llmmemory-cudatest")
 		if err := os.MkdirAll(cache, 0o755); err != nil {
+			return "", err
+		}
+		// Tests of several packages need the library at the same time: one process builds it.
+		lock, err := os.Create(filepath.Join(cache, "lock"))
+		if err != nil {
+			return "", err
+		}
+		defer lock.Close()
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 			return "", err
 		}
 		return builder{cache, append(append([]string{}, flags...), more...)}.library()
