@@ -154,7 +154,7 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 		{"gcc", "c11", "c"}, {"gcc", "c17", "c"}, {"g++", "c++17", "c++"}, {"g++", "c++11", "c++"},
 	} {
 		need(t, c.compiler)
-		for _, header := range []string{"llm_memory.h", "capi/llm_memory_ext.h", "capi/cache/llm_attention.h"} { // the last includes llm_cache.h
+		for _, header := range []string{"llm_memory.h", "capi/llm_memory_ext.h", "capi/cache/llm_cuda.h"} { // the last includes llm_attention.h and llm_cache.h
 			succeed(t, t.TempDir(), nil, c.compiler, "-std="+c.standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
 				"-I"+root, "-x", c.language, "-fsyntax-only", filepath.Join(root, header))
 		}
