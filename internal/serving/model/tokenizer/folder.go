@@ -28,9 +28,7 @@ func openMerges(dir string) (*Tokenizer, error) {
 		return nil, badFormat("vocab.json: %w", err)
 	}
 	t := blank()
-	if err := t.usePattern(patternGPT2); err != nil {
-		return nil, err
-	}
+	t.usePatterns(patternGPT2)
 	if err := t.setVocabulary(&document{Model: vocabulary{Vocab: ids}}); err != nil {
 		return nil, err
 	}

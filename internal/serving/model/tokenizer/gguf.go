@@ -55,11 +55,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	if err != nil {
 		return err
 	}
-	for _, pattern := range c.patterns {
-		if err := t.usePattern(pattern); err != nil {
-			return err
-		}
-	}
+	t.usePatterns(c.patterns...)
 	t.whole, t.composed = c.whole, c.composed
 	for i, text := range tokens {
 		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {

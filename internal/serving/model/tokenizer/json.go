@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/dlclark/regexp2"
 )
 
 // The parts of tokenizer.json that are read.
@@ -164,21 +166,23 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 			t.prefix = prefixAlways
 		}
 		if s.UseRegex == nil || *s.UseRegex {
-			return t.usePattern(patternGPT2)
+			t.usePatterns(patternGPT2)
 		}
 	case s.Type == "Split" && s.Pattern.Regex != nil && (s.Behavior == "Isolated" && !s.Invert ||
 		s.Behavior == "Removed" && s.Invert && matchesAll(*s.Pattern.Regex)):
-		if err := t.usePattern(*s.Pattern.Regex); err != nil {
+		p, err := regexp2.Compile(*s.Pattern.Regex, regexp2.Unicode)
+		if err != nil {
 			return badFormat("the pattern %q: %w", *s.Pattern.Regex, err)
 		}
+		t.patterns = append(t.patterns, p)
 	case s.Type == "Digits" && s.Individual:
-		return t.usePattern(`\p{N}`)
+		t.usePatterns(`\p{N}`)
 	case s.Type == "Digits":
-		return t.usePattern(`\p{N}+`)
+		t.usePatterns(`\p{N}+`)
 	case s.Type == "Punctuation" && s.Behavior == "Contiguous":
-		return t.usePattern(`[` + punctuation + `]+`)
+		t.usePatterns(`[` + punctuation + `]+`)
 	case s.Type == "Punctuation" && (s.Behavior == "" || s.Behavior == "Isolated"):
-		return t.usePattern(`[` + punctuation + `]`)
+		t.usePatterns(`[` + punctuation + `]`)
 	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma's, which cuts nothing
 	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
 		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]

@@ -91,11 +91,9 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", name, strings.Join(known, ", "))
 }
 
-func (t *Tokenizer) usePattern(pattern string) error {
-	p, err := regexp2.Compile(pattern, regexp2.Unicode)
-	if err != nil {
-		return err
+// usePatterns adds patterns that cut text into words. They must be valid.
+func (t *Tokenizer) usePatterns(patterns ...string) {
+	for _, p := range patterns {
+		t.patterns = append(t.patterns, regexp2.MustCompile(p, regexp2.Unicode))
 	}
-	t.patterns = append(t.patterns, p)
-	return nil
 }

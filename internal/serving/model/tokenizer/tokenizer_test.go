@@ -330,9 +330,7 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 			c, err := preTokenizerFor(test.pre)
 			require.NoError(t, err)
 			tok := blank()
-			for _, pattern := range c.patterns {
-				require.NoError(t, tok.usePattern(pattern))
-			}
+			tok.usePatterns(c.patterns...)
 			require.Equal(t, test.want, tok.isolated(text))
 		})
 	}
@@ -350,9 +348,7 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 		c, err := preTokenizerFor(test.pre)
 		require.NoError(t, err)
 		tok := blank()
-		for _, pattern := range c.patterns {
-			require.NoError(t, tok.usePattern(pattern))
-		}
+		tok.usePatterns(c.patterns...)
 		require.Equal(t, test.want, tok.isolated(test.text), test.pre)
 	}
 }
