@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Replace replaces a file atomically: if the machine stops, the file has either the old or the new
-// contents. Replace follows links, and writes directly to a device or a pipe.
+// Replace replaces a file atomically: if the machine stops, the file has either the old or the new contents. Replace
+// follows links, and writes directly to a device or a pipe.
 func Replace(path string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeTo(path, text)
+		return os.WriteFile(path, text, 0o644)
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-")
 	if err != nil {
@@ -33,15 +33,6 @@ func Replace(path string, text []byte) error {
 	return nil
 }
 
-func writeTo(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
-}
-
 // named replaces the temporary file's path in an error with path.
 func named(path string, err error) error {
 	var inner *os.PathError
@@ -55,8 +46,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// CheckFolder returns an error if files cannot be written to a folder. It creates the folder if
-// necessary, and removes what it has created.
+// CheckFolder returns an error if files cannot be written to a folder. It creates the folder if necessary, and removes what
+// it has created.
 func CheckFolder(dir string) error {
 	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

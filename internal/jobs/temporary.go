@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// A Temporary is a folder for temporary files. It is locked while its process lives, so
-// that a later run can recognise and remove the folder of a killed process.
+// A Temporary is a folder for temporary files. It is locked while its process lives, so that a later run can recognise and
+// remove the folder of a killed process.
 type Temporary struct {
 	Path string
 	lock *os.File
 }
 
-// NewTemporary makes a folder whose name begins with prefix, and removes the folders with
-// that prefix that killed processes of this user have left. The prefix must not be used
-// for anything else.
+// NewTemporary makes a folder whose name begins with prefix, and removes the folders with that prefix that killed processes
+// of this user have left. The prefix must not be used for anything else.
 func NewTemporary(prefix string) (*Temporary, error) {
 	sweep(prefix)
 	// The folder gets its name after it is locked, so a named folder without a lock was abandoned.
@@ -46,9 +45,7 @@ func NewTemporary(prefix string) (*Temporary, error) {
 // Remove removes the folder with everything in it.
 func (t *Temporary) Remove() error { return errors.Join(os.RemoveAll(t.Path), t.lock.Close()) }
 
-// newest is the age from which a folder that is not yet named is removed. A younger one may
-// still be under construction.
-const newest = time.Minute
+const newest = time.Minute // age of an unnamed folder that is removed; a younger one may be in use soon
 
 // sweep removes the folders that no process has locked. It ignores errors.
 func sweep(prefix string) {
