@@ -129,6 +129,7 @@ func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
 	if maximum >= 0 && maximum < minimum {
 		return d, nil
 	}
+	d.next, d.tags = make([]int32, 0, last+1), make([]int32, 0, last+1)
 	for i := range last + 1 {
 		next, tag := int32(i+1), int32(None)
 		if i == last {

@@ -148,7 +148,7 @@ func (b *builder) scalars(from, to grammar.Node, s *shape) error {
 	}
 	for i := range s.numbers {
 		n := &s.numbers[i]
-		if err := b.lexeme(from, to, n.key(), func() (*automaton.DFA, error) { return n.automaton(b.budget) }, lexeme.Raw); err != nil {
+		if err := b.lexeme(from, to, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (s *strings_) key() string {
 }
 
 // lexeme leads from a node to another with the texts of an automaton, unless there are none.
-func (b *builder) lexeme(from, to grammar.Node, key string, make func() (*automaton.DFA, error), form lexeme.Form) error {
+func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) error {
 	t, err := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()
 		if err != nil || d.Empty() {
@@ -210,7 +210,7 @@ func (b *builder) lexeme(from, to grammar.Node, key string, make func() (*automa
 
 func (b *builder) text(from, to grammar.Node, s *strings_) error {
 	if len(s.dfas) > 0 {
-		return b.lexeme(from, to, s.key(), func() (*automaton.DFA, error) { return s.automaton(b.budget) }, lexeme.Quoted)
+		return b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
 	}
 	key := fmt.Sprintf("length %d %d", s.min, s.max)
 	if s.listed {

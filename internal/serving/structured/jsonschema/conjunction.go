@@ -182,7 +182,10 @@ func (c *compiler) emptyShape(s *shape) (bool, error) {
 		}
 	}
 	for i := range s.strings {
-		if d, err := s.strings[i].automaton(c.budget); err != nil || !d.Empty() {
+		if s.strings[i].listed { // the list is not empty
+			return false, nil
+		}
+		if d, err := s.strings[i].texts(c.budget); err != nil || !d.Empty() {
 			return false, err
 		}
 	}

@@ -55,8 +55,8 @@ var formats = map[string]string{
 	"time":                  clock,
 	"date-time":             date + `[Tt]` + clock,
 	"duration":              `P(?:[0-9]+W|(?:` + years + `|` + months + `|` + days + `)(?:` + times + `)?|` + times + `)`,
-	"email":                 `(?=.{1,254}$)(?=[^@]{1,64}@)` + atom + `(?:\.` + atom + `)*@` + label + `(?:\.` + label + `)*`,
-	"hostname":              `(?=.{1,253}$)` + label + `(?:\.` + label + `)*`,
+	"email":                 `(?=[^@]{1,64}@)` + atom + `(?:\.` + atom + `)*@` + label + `(?:\.` + label + `)*`,
+	"hostname":              label + `(?:\.` + label + `)*`,
 	"ipv4":                  ipv4,
 	"ipv6":                  ipv6,
 	"uuid":                  `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`,
@@ -82,9 +82,15 @@ func formatShape(c *compiler, schema *value, name string, v *value) (*shape, err
 		return nil, refuse(schema, name, "%v", err)
 	}
 	s := everything()
+	if longest, ok := longestOf[v.text]; ok {
+		s.strings[0].max = longest
+	}
 	s.strings[0].dfas = []form{{d, "format " + v.text}}
 	return s, nil
 }
+
+// longestOf is the most characters that a text of a format has.
+var longestOf = map[string]int{"email": 254, "hostname": 253}
 
 // formatsBuilt are the automata of the formats that were met, which every schema shares.
 var formatsBuilt sync.Map

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/lexeme"
 )
 
 // shape is a set of JSON values: a value is in it if one of the alternatives of its type allows it.
@@ -225,8 +226,21 @@ func (s *strings_) allows(text string) bool {
 	return !slices.ContainsFunc(s.dfas, func(d form) bool { return d.Match(text) == automaton.None })
 }
 
-// automaton returns the texts of an alternative that is neither a list nor only a length.
+// automaton returns the texts of an alternative.
 func (s *strings_) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
+	d, err := s.form(budget)
+	if err != nil || s.min == 0 && s.max == unlimited {
+		return d, err
+	}
+	lengths, err := automaton.Lengths(s.min, s.max, budget)
+	if err != nil {
+		return nil, err
+	}
+	return automaton.Intersect(d, lengths, budget)
+}
+
+// form returns the texts of an alternative, of whatever length.
+func (s *strings_) form(budget *automaton.Budget) (*automaton.DFA, error) {
 	d := automaton.All()
 	if s.listed {
 		texts, err := automaton.Texts(s.list, budget)
@@ -236,19 +250,34 @@ func (s *strings_) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
 		d = texts.Untagged()
 	}
 	var err error
-	for _, next := range s.dfas {
+	for i, next := range s.dfas {
+		if i == 0 && !s.listed {
+			d = next.DFA
+			continue
+		}
 		if d, err = automaton.Intersect(d, next.DFA, budget); err != nil {
 			return nil, err
 		}
 	}
-	if s.min > 0 || s.max != unlimited {
-		lengths, err := automaton.Lengths(s.min, s.max, budget)
-		if err != nil {
-			return nil, err
-		}
-		return automaton.Intersect(d, lengths, budget)
-	}
 	return d, nil
+}
+
+// texts is an automaton that may be empty.
+type texts interface {
+	lexeme.Texts
+	Empty() bool
+}
+
+// texts returns what automaton does, without writing out a state for each length.
+func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
+	d, err := s.form(budget)
+	if err != nil || s.min == 0 && s.max == unlimited {
+		return d, err
+	}
+	if automaton.LimitWork(d, s.min, s.max) > budget.Left()/4 {
+		return s.automaton(budget) // which has few states if d counts characters itself
+	}
+	return automaton.Limit(d, s.min, s.max, budget)
 }
 
 func (a arrays) and(b arrays) (arrays, bool) {

@@ -18,9 +18,17 @@ const (
 // MaxSpace is the most characters of white space before a lexeme.
 const MaxSpace = 64
 
+// Texts is an automaton over characters, as automaton.DFA documents it.
+type Texts interface {
+	Class(r rune) int32
+	Next(state, class int32) int32
+	Tag(state int32) int32
+	Segments(lo, hi rune, visit func(lo, hi rune, class int32) bool)
+}
+
 // Text returns the lexeme of the texts that d accepts. White space may stand before it if space is set. Lexemes with
 // the same key, if it is not empty, must be made of the same arguments.
-func Text(key string, d *automaton.DFA, form Form, space bool) *Lexeme {
+func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	m := &text{dfa: d, form: form}
 	if space {
 		m.space = MaxSpace
@@ -29,7 +37,7 @@ func Text(key string, d *automaton.DFA, form Form, space bool) *Lexeme {
 }
 
 // Name returns the lexeme of names of members, which are written as Quoted and end with a colon.
-func Name(key string, d *automaton.DFA) *Lexeme {
+func Name(key string, d Texts) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: Quoted, space: MaxSpace, colon: true})
 }
 
@@ -60,7 +68,7 @@ func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error)
 }
 
 type text struct {
-	dfa   *automaton.DFA
+	dfa   Texts
 	form  Form
 	space uint8
 	colon bool

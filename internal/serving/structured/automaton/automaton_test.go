@@ -1,0 +1,113 @@
+package automaton_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/regex"
+)
+
+func search(t require.TestingT, pattern string) *automaton.DFA {
+	d, err := regex.Search(pattern, automaton.NewBudget(1_000_000))
+	require.NoError(t, err)
+	return d
+}
+
+// texts returns all texts of a and b of up to some length.
+func texts(length int) []string {
+	all := []string{""}
+	for from := 0; length > 0; length-- {
+		for to := len(all); from < to; from++ {
+			all = append(all, all[from]+"a", all[from]+"b")
+		}
+	}
+	return all
+}
+
+var patterns = []string{"a", "^(aa)*$", "^(ab|b)+$", "^a{2,4}b?$", "b.a", "^(aaa|bb)$", "^$", "^(a(aa)*|bb(bb)*)$"}
+
+// Ensure that limited texts are those of the automaton whose length is in the range, and that each state can end.
+func TestLimitedTexts(t *testing.T) {
+	all := texts(8)
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
+		least, most := rapid.IntRange(0, 4).Draw(t, "least"), rapid.IntRange(-1, 4).Draw(t, "most")
+		d := search(t, pattern)
+		l, err := automaton.Limit(d, least, most, automaton.NewBudget(1000))
+		require.NoError(t, err)
+		wanted, begins := map[string]bool{}, map[string]bool{}
+		for _, text := range all {
+			if d.Match(text) != automaton.None && len(text) >= least && (most < 0 || len(text) <= most) {
+				wanted[text] = true
+				for i := range len(text) + 1 {
+					begins[text[:i]] = true
+				}
+			}
+		}
+		require.Equal(t, len(wanted) == 0, l.Empty())
+		for _, text := range texts(4) {
+			if l.Empty() {
+				break
+			}
+			state := int32(0)
+			for _, r := range text {
+				if state != automaton.None {
+					state = l.Next(state, l.Class(r))
+				}
+			}
+			require.Equal(t, begins[text], state != automaton.None, "%q of %s, %d to %d", text, pattern, least, most)
+			if state != automaton.None {
+				require.Equal(t, wanted[text], l.Tag(state) != automaton.None, "%q of %s, %d to %d", text, pattern, least, most)
+			}
+		}
+	})
+	_, err := automaton.Limit(search(t, "a"), 0, 1_000_000_000, automaton.NewBudget(1_000_000))
+	require.ErrorIs(t, err, automaton.ErrTooLarge)
+}
+
+// Ensure that what is made of two automata accepts what it says, with the tag of the first.
+func TestCombinations(t *testing.T) {
+	budget := automaton.NewBudget(1_000_000)
+	for _, first := range patterns {
+		for _, second := range patterns {
+			a, b := search(t, first), search(t, second)
+			both, err := automaton.Intersect(a, b, budget)
+			require.NoError(t, err)
+			only, err := automaton.Subtract(a, b, budget)
+			require.NoError(t, err)
+			any, err := automaton.Join(a, b, budget)
+			require.NoError(t, err)
+			for _, text := range texts(6) {
+				inA, inB := a.Match(text) != automaton.None, b.Match(text) != automaton.None
+				require.Equal(t, inA && inB, both.Match(text) != automaton.None, "%s and %s: %q", first, second, text)
+				require.Equal(t, inA && !inB, only.Match(text) != automaton.None, "%s without %s: %q", first, second, text)
+				require.Equal(t, inA || inB, any.Match(text) != automaton.None, "%s or %s: %q", first, second, text)
+			}
+		}
+	}
+	nothing, err := automaton.Intersect(search(t, "^a$"), search(t, "^b$"), budget)
+	require.NoError(t, err)
+	require.True(t, nothing.Empty())
+	require.Equal(t, int32(automaton.None), nothing.Match(""))
+	listed, err := automaton.Texts([]string{"x", "é", "x"}, budget)
+	require.NoError(t, err)
+	require.Equal(t, int32(1), listed.Match("é"))
+	require.Equal(t, int32(0), listed.Match("x"))
+}
+
+// Ensure that sets leave out surrogates, and that a set and its negation share nothing and lack nothing.
+func TestSets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := automaton.NewSet(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) automaton.Range {
+			lo := rapid.Int32Range(0, automaton.MaxRune).Draw(t, "lo")
+			return automaton.Range{Lo: lo, Hi: rapid.Int32Range(lo, automaton.MaxRune).Draw(t, "hi")}
+		}), 0, 5).Draw(t, "ranges")...)
+		r := rapid.Int32Range(0, automaton.MaxRune).Draw(t, "rune")
+		surrogate := r >= 0xD800 && r <= 0xDFFF
+		require.Equal(t, !surrogate, s.Contains(r) != s.Negate().Contains(r))
+		require.Equal(t, automaton.Any, automaton.Union(s, s.Negate()))
+	})
+}

@@ -1,0 +1,107 @@
+package automaton
+
+import "math"
+
+// Limited is the texts of an automaton whose length is in a range. Its states are those of the automaton with the number
+// of characters so far, and are not written out. Like those of a DFA, all of them can reach an accepting one.
+type Limited struct {
+	*DFA
+	least, most int
+	alive       []uint64 // a bit for each state: whether an accepting one can be reached
+}
+
+// Limit returns the texts of d of least to most characters, of any number if most is below 0.
+func Limit(d *DFA, least, most int, budget *Budget) (*Limited, error) {
+	last := most
+	if most < 0 {
+		last = least // from here on, the number makes no difference
+	}
+	n := d.States()
+	if last >= math.MaxInt32/max(1, n) {
+		return nil, ErrTooLarge
+	}
+	if err := budget.Spend(LimitWork(d, least, most)); err != nil {
+		return nil, err
+	}
+	l := &Limited{d, least, most, make([]uint64, ((last+1)*n+63)/64)}
+	if most < 0 { // every state of d can reach an accepting one
+		for state := range n {
+			l.mark(last, state)
+		}
+		last--
+	}
+	targets := d.targets()
+	for count := last; count >= 0; count-- {
+		for state := range n {
+			ends := count >= least && d.tags[state] != None
+			for _, to := range targets[state] {
+				ends = ends || (count < most || most < 0) && l.isAlive(count+1, int(to))
+			}
+			if ends {
+				l.mark(count, state)
+			}
+		}
+	}
+	return l, nil
+}
+
+// LimitWork returns the work of Limit.
+func LimitWork(d *DFA, least, most int) int {
+	return (max(least, most) + 1) * (d.States()*d.width/limitedWork + 1)
+}
+
+// limitedWork is how many transitions of Limit take as long as one unit of a Budget.
+const limitedWork = 8
+
+// targets returns the states that follow each state, each once.
+func (d *DFA) targets() [][]int32 {
+	out := make([][]int32, d.States())
+	seen := make([]int32, d.States())
+	for state := range out {
+		for _, to := range d.next[state*d.width : (state+1)*d.width] {
+			if to != None && seen[to] != int32(state)+1 {
+				seen[to] = int32(state) + 1
+				out[state] = append(out[state], to)
+			}
+		}
+	}
+	return out
+}
+
+func (l *Limited) mark(count, state int) {
+	i := count*l.States() + state
+	l.alive[i/64] |= 1 << (i % 64)
+}
+
+func (l *Limited) isAlive(count, state int) bool {
+	i := count*l.States() + state
+	return l.alive[i/64]>>(i%64)&1 == 1
+}
+
+// Empty reports whether no text has the length.
+func (l *Limited) Empty() bool { return l.DFA.Empty() || !l.isAlive(0, 0) }
+
+// Next returns the state after a character of a class, or None.
+func (l *Limited) Next(state, class int32) int32 {
+	n := int32(l.States())
+	count, to := int(state/n), l.DFA.Next(state%n, class)
+	if to == None || count == l.most {
+		return None
+	}
+	if l.most >= 0 || count < l.least {
+		count++
+	}
+	if !l.isAlive(count, int(to)) {
+		return None
+	}
+	return int32(count)*n + to
+}
+
+// Tag returns the tag with which a state accepts, or None.
+func (l *Limited) Tag(state int32) int32 {
+	n := int32(l.States())
+	if int(state/n) < l.least {
+		return None
+	}
+	return l.DFA.Tag(state % n)
+}
