@@ -16,7 +16,8 @@ import (
 )
 
 var (
-	// A name that nobody takes for an English word: a capital letter after a small one, or names joined by a point.
+	// nameInComment matches a word, or words joined by dots. Only Go names contain a dot or match mixedCaps, which finds a
+	// capital letter after a small letter or a digit.
 	nameInComment = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*`)
 	mixedCaps     = regexp.MustCompile(`[a-z0-9][A-Z]`)
 	word          = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)

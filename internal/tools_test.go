@@ -78,8 +78,8 @@ func (m bareMachine) run(t *testing.T, server, argument string) (ok bool, printe
 	return err == nil, string(out)
 }
 
-// Ensure that a machine without Go gets what Go publishes, in a folder of the user's,
-// if it is what its checksum says, and only as root.
+// Ensure that on a machine without Go, root gets the published toolchain if its checksum is right. Other users get the
+// commands to type.
 func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {

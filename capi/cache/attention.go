@@ -310,7 +310,8 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// in, with the structs of the tensors, is a copy, so outputs cannot overlap with it.
+	// The variable in and its tensors are copies in Go's memory, which outputs cannot overlap. Their spans are
+	// in a list of their own, which is not checked for overlaps.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err

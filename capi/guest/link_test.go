@@ -24,10 +24,10 @@ func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// companies are the programs that are linked into one executable, because most of the time of
-// linking goes to the libraries. It does what the program does whose name it is called by. Every
-// other program changes what the others are (a malloc, a constructor or destructor of its own),
-// is about what it is linked with, or is wanted once.
+// companies lists groups of test programs. The programs of a group are linked into one executable, because linking the
+// libraries takes most of the time. The executable runs the program that argv[0] names. A program is linked alone
+// if it would change the others (it replaces malloc, or has a constructor or destructor), if it tests the
+// linking, or if only one test uses it.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// making is the variable by which a test starts itself as the process that is killed.
+// making is the environment variable that tells the test binary to be a child process, which makes a folder and waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
 // start returns a process that has a folder, and the folder.

@@ -123,8 +123,8 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a group is swapped in if it brings the running requests to the limit of sequences: two
-// run, each counted once, and it has two.
+// Ensure that a group is swapped in if it exactly reaches MaxNumSeqs. A running request counts as one, whatever its
+// number of sequences, so two running requests and the two sequences of the group make four.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})

@@ -319,7 +319,7 @@ func (f *Folder) reserve(size int64) error {
 }
 
 // evict measures the folder. If size more bytes exceed the limit, it removes the least recently used files until a
-// tenth of the limit is free. A file that another process removes meanwhile counts as removed. Bytes that other
+// tenth of the limit, and at least size bytes, are free. A file that another process removes meanwhile counts as removed. Bytes that other
 // processes store are unknown, so the folder is measured again after a tenth of the limit has been stored. If too few
 // files can be removed, evict tries again after a minute; until then, only the free space is used.
 func (f *Folder) evict(size int64) error {

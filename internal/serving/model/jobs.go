@@ -144,7 +144,7 @@ func (j *productJob) panels(worker, from, to int) {
 	}
 }
 
-// columns returns the outputs first to last-1 of panels from to to-1.
+// columns returns the range [first, last) of output columns that the panels [from, to) have.
 func (l *linear) columns(from, to int) (first, last int) {
 	column := 0
 	first = -1

@@ -167,7 +167,7 @@ func rounded(n float64) float64 {
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit returns how many sequences of mean length can run at once.
+// fit estimates how many sequences can run at once. A sequence counts with its prompt and half of its answer.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()

@@ -207,7 +207,7 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// atLeast returns the least duration of arrivals in seconds, for short answers.
+// atLeast returns the minimum time, in seconds, during which requests arrive. Long answers can raise it (see enough).
 func (w *run) atLeast() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }

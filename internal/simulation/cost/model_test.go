@@ -192,7 +192,8 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that keys and values are read again for a fraction of the query heads that share them.
+// Ensure that Reread adds reads of keys and values: with two query heads a key head and Reread 0.5, a key is
+// read 1.5 times.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
-// Ensure that the pictures in the READMEs are those of the experiments, and that their comparisons hold.
+// Ensure that the experiments draw the two figures of the READMEs, and that all checks of these experiments pass.
 func TestPicturesOfTheREADMEs(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -1,6 +1,6 @@
-// Package scenario describes a simulation run as one value, with names of a
-// workload, a model, a GPU and a system, and numbers. A run depends on nothing
-// else: the same scenario gives the same result to the byte on every machine.
+// Package scenario describes a simulation run as one value: numbers, and the names of a workload, a model, a GPU and a
+// system. The result depends only on the scenario and on the files that it names. It is the same, to the byte,
+// on all amd64 machines; other processors may round differently.
 //
 // Experiments and the simulation itself are in other packages.
 package scenario

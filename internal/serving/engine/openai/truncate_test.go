@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a prompt that is too long the last tokens are kept, whether it is a text, tokens or messages.
+// Ensure that truncate_prompt_tokens keeps the last tokens of a long prompt: of a text, of tokens and of messages.
 func TestTheLastTokensOfAPromptAreKept(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("abcd", 600) // longer than the model's 1,024 tokens

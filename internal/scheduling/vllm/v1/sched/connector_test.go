@@ -239,8 +239,8 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that a request which was aborted while it was loaded is kept until the load is over and its
-// blocks were reported as sent, in either order; there is nothing to send.
+// Ensure that a request that is aborted during a load is kept until two reports have come, in either order: that the
+// load has ended, and that its blocks are sent. The second report is needed although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))

@@ -52,7 +52,7 @@ func add(t testing.TB, s *Scheduler, spec Spec) ID {
 	return id
 }
 
-// one is a step in which every row that may samples a 1.
+// one runs one step. It samples token 1 for each row whose tokens are all computed.
 func one(t testing.TB, s *Scheduler, step *Step) Outcome {
 	require.NoError(t, s.Schedule(step))
 	require.NoError(t, s.Check())

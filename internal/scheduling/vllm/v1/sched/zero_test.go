@@ -219,8 +219,8 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	}
 }
 
-// A block that a failed step had zeroed for keys and values can become the state of a request that
-// loads. Its next row must not have it zeroed: the state is in it.
+// A step asks the worker to zero a new block, and fails. Then another request gets this block and loads its Mamba state
+// into it. Ensure that the next step does not zero the block, which would destroy the state.
 func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	c := transferConfig(7)
 	c.AsVLLM, c.ZeroNewBlocks = false, true
