@@ -1,0 +1,121 @@
+package kernels_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/parallel"
+)
+
+// requireMatches compares outputs with sums in float64.
+//
+// Let u be the rounding error of the type. Weights are rounded to it, and so is the output. The weight of a key is in the sum of
+// weights as it is rounded, so its error moves the output o by at most u p |v - o|. Hence the error is within u (|o| + sum of p |v - o|); if
+// values have one sign and differ by less than their size, this is within 2 u |o|, twice the error of a rounded float64 sum. Where
+// outputs cancel, no kernel with weights of 16 bits can keep 2 u |o|.
+func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
+	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Type]
+	starts, _ := p.starts()
+	for s, queries := range p.queries {
+		for i := range queries * p.Heads {
+			token, head := i/p.Heads, i%p.Heads
+			at := (int(starts[s])*p.Heads + i) * p.HeadSize
+			weights, from := p.weights(n, s, p.lens[s]-queries+token, head, n.query[at:][:p.HeadSize])
+			values := n.values[head/(p.Heads/p.KVHeads)][s]
+			for e := range p.HeadSize {
+				want, spread := 0.0, 0.0
+				for k, w := range weights {
+					want += w * values[(from+k)*p.HeadSize+e]
+				}
+				for k, w := range weights {
+					spread += w * math.Abs(values[(from+k)*p.HeadSize+e]-want)
+				}
+				allowed := u*(math.Abs(want)+spread) + 1e-5*spread + 1e-7
+				if p.positive {
+					allowed = 2*u*math.Abs(want) + 1e-7
+				}
+				if x := got[at+e]; !(math.Abs(x-want) <= allowed) {
+					require.FailNowf(t, "wrong output", "sequence %d, token %d, head %d, element %d: %v, want %v within %.1e", s, token, head, e, x, want, allowed)
+				}
+			}
+		}
+	}
+}
+
+// weights are those of the keys that a query reaches, from key from on, in float64.
+func (p *problem) weights(n numbers, s, position, head int, query []float64) (weights []float64, from int) {
+	if p.window > 0 {
+		from = max(0, position+1-p.window)
+	}
+	keys := n.keys[head/(p.Heads/p.KVHeads)][s]
+	most, sum := math.Inf(-1), 0.0
+	if p.sinks {
+		most = n.sinks[head]
+	}
+	for k := from; k <= position; k++ {
+		x := 0.0
+		for e, q := range query {
+			x += q * keys[k*p.HeadSize+e]
+		}
+		x /= math.Sqrt(float64(p.HeadSize))
+		if p.softCap != 0 {
+			x = float64(p.softCap) * math.Tanh(x/float64(p.softCap))
+		}
+		if p.slopes {
+			x += n.slopes[head] * float64(k-position)
+		}
+		weights, most = append(weights, x), max(most, x)
+	}
+	if p.sinks {
+		sum = math.Exp(n.sinks[head] - most)
+	}
+	for i, x := range weights {
+		weights[i] = math.Exp(x - most)
+		sum += weights[i]
+	}
+	for i := range weights {
+		weights[i] /= sum
+	}
+	return weights, from
+}
+
+// onCPU computes a problem with package attention, a key head at a time.
+func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
+	t.Helper()
+	m := p.inMemory(n)
+	starts, lens := p.starts()
+	kind := map[kernels.Type]attention.DType{kernels.F16: attention.F16, kernels.BF16: attention.BF16}[p.Type]
+	group, width := p.Heads/p.KVHeads, p.Heads*p.HeadSize
+	query, out := encode(p.Type, n.query), make([]byte, 2*len(n.query))
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	runner := attention.NewRunner(pool)
+	for kv := range p.KVHeads {
+		block, at, heads := 2*p.BlockSize*p.HeadSize, 2*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
+		cache := attention.Cache{Shape: attention.Shape{BlockSize: p.BlockSize, NumKVHeads: 1, HeadSize: p.HeadSize, DType: kind, Layout: attention.LayoutFlash},
+			NumBlocks: len(m.keys) / block / p.KVHeads, Key: m.keys[at:], Value: m.values[at:], BlockStride: p.KVHeads * block}
+		batch := attention.Batch{NumHeads: group, Query: attention.Tensor{DType: kind, Data: query[heads:], Stride: width},
+			Out: attention.Tensor{DType: kind, Data: out[heads:], Stride: width}, QueryStart: starts, SeqLens: lens, BlockTables: m.blocks,
+			TableStride: m.stride, Scale: float32(1 / math.Sqrt(float64(p.HeadSize))), SlidingWindow: p.window, SoftCap: p.softCap}
+		if p.slopes {
+			batch.AlibiSlopes = float32s(n.slopes[kv*group:][:group])
+		}
+		if p.sinks {
+			batch.Sinks = float32s(n.sinks[kv*group:][:group])
+		}
+		require.NoError(t, runner.Forward(&cache, &batch))
+	}
+	return decode(p.Type, out)
+}
+
+func float32s(x []float64) []float32 {
+	narrow := make([]float32, len(x))
+	for i, v := range x {
+		narrow[i] = float32(v)
+	}
+	return narrow
+}
