@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// A testArena is a Memory in which the byte after a chunk cannot be touched, nor a chunk that was freed: every chunk ends
-// at the end of a page of its own, the page after it is not accessible, and a freed page is not either. A violation is a
-// Go panic (debug.SetPanicOnFault).
+// A testArena is a Memory that makes a forbidden access a Go panic (debug.SetPanicOnFault). Each chunk ends at
+// the end of a page, the page after it is not accessible, and the first page of a freed chunk is not accessible
+// either.
 //
-// If reuse is set, the chunk that was freed last is returned first, as malloc does, so that a new sequence lies where an
-// old one was.
+// If reuse is set, the next allocation gets the chunk that was freed last, as malloc often does. A new sequence
+// then has the address of an old one.
 type testArena struct {
 	sync.Mutex // for Get and Put, which engines with different locks call at the same time
 	reuse      bool
@@ -115,7 +115,7 @@ func (a *testArena) drop(p unsafe.Pointer) {
 		fill(unsafe.Slice((*byte)(p), size), freedByte)
 		return
 	}
-	// A chunk of many pages (ref_count) keeps the pages after its first.
+	// Only the first page of a large chunk (ref_count) becomes inaccessible.
 	page := (uintptr(p) - uintptr(unsafe.Pointer(&a.space[0]))) / pageSize * pageSize
 	must(syscall.Mprotect(a.space[page:page+pageSize], syscall.PROT_NONE))
 }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check walks all caches and the index: each must say what the other does.
+// check walks all caches and the index, and returns an error if an entry of one is missing in the other.
 func (l *Library) check() error {
 	want := map[*Sequence]named{}
 	edit := func(s *Sequence, f func(*named)) {
@@ -52,8 +52,8 @@ func (l *Library) check() error {
 	return nil
 }
 
-// The first look-up of a new sequence, and of the neighbours of a freed one, costs
-// what the second does: there is an entry already.
+// Ensure that create and fork make the cache entry of a new sequence, and that free keeps the entries of the
+// neighbours, so that the first look-up is as cheap as the second.
 func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	b := newBench(t)
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -84,8 +84,8 @@ func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	}
 }
 
-// Where the list backward is not the list forward, what create links is not found
-// by walking forward, and no entry says otherwise.
+// Ensure that create makes no cache entry if the list is inconsistent (Prev of the head is not the last node).
+// A walk along Next then does not reach the new sequence, and the cache must agree.
 func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -105,8 +105,8 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// A walk with a guess meets what a walk without one meets, whatever the guess is,
-// and leaves the guess right.
+// Ensure that a walk with a guess of the order visits the same nodes as a walk without one, whatever the guess
+// is, and corrects the guess.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}
@@ -168,7 +168,7 @@ func sequence(n int) []int {
 	return s
 }
 
-// Sequences that go, a few or many at a time, do not make the guess useless.
+// Ensure that the guess of the order remains useful after sequences were freed, a few or many at a time.
 func TestAnOrderSkipsWhatIsGone(t *testing.T) {
 	c := &core{lib: &Library{}}
 	defer func() { c.order.release() }()

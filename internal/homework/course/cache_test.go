@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each condition of a cache entry, broken by one outside write that random play seldom
-// hits. A sequence is told by its kv_count: an append that reached it raised it.
+// These tests break each condition of a cache entry by one write from outside; random tests seldom do. To see
+// which sequence an append has reached, they look at kv_count.
 
 type bench struct {
 	*testing.T
@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes one with the sequences 0 to n-1, each found once, so that an entry
-// exists for those that are not walked.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that the cache has an
+// entry for each sequence that has one.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -45,7 +45,7 @@ func (b *bench) fill(e *Engine, n int) []*Sequence {
 	return seqs
 }
 
-// reaches appends to the id and reports whether the record went to s.
+// reaches appends a record to the sequence with the id, and reports whether s got it.
 func (b *bench) reaches(e *Engine, id int32, s *Sequence) bool {
 	before := s.KVCount
 	err := b.library.Append(e, id, 1)
@@ -56,7 +56,7 @@ func (b *bench) misses(e *Engine, id int32) {
 	require.ErrorIs(b, b.library.Append(e, id, 1), ErrNotFound)
 }
 
-// otherCore makes an engine that shares no lock, and so no entries, with e.
+// otherCore makes an engine on another core than that of e: the two share no lock and no cache.
 func (b *bench) otherCore(e *Engine) *Engine {
 	for {
 		f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -100,7 +100,7 @@ func TestAnIDAmongTheFirstSixteenWinsOverAnEntry(t *testing.T) {
 	}
 }
 
-// A pointer to nowhere, as a program that poisons links would write it.
+// poison sets a link to an invalid address, as programs do that overwrite freed memory.
 func poison(link **Node) { *(*uintptr)(unsafe.Pointer(link)) = 0x100 }
 
 func TestABackLinkIsNotFollowed(t *testing.T) {
@@ -160,8 +160,8 @@ func TestBothEndsOfAStretchCutOutAreNoticed(t *testing.T) {
 	b.misses(e, 33)
 }
 
-// Two neighbours are linked two neighbours, one after the other, into the list of f:
-// then only the link to the next one tells that the second has moved.
+// Ensure that a move of two neighbours to the list of another engine is noticed. The second one still has the
+// same predecessor, so only its Next link shows that it has moved.
 func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -178,7 +178,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	c := &b.library.cores[coreOf(e)]
-	// An address whose entry for the id would lie where e's does.
+	// This address of an engine gives the same slot of the hash table for id 30 as e does.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
 	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)
@@ -187,8 +187,8 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
-// byHand takes a sequence out and frees it, as a tester may once its id has been
-// looked up in vain.
+// byHand unlinks and frees a sequence as a tester may do: the id is looked up, without success, before the
+// memory is freed.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
@@ -197,8 +197,8 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 	b.misses(e, id)
 }
 
-// What a sequence stood beside when it was last found may be gone when it stands
-// elsewhere: the arena would panic.
+// Ensure that a look-up does not read the old neighbours of a sequence that was moved, since they may be freed.
+// The arena would panic.
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -218,8 +218,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// A sequence that was found in one engine, moved by hand to another, and freed there must not be touched by a look-up in
-// the first: the arena would panic.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and
+// freed there. The arena would panic.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -247,8 +247,8 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// The same, when no neighbour's entry names the sequence any more: only the index
-// knows of the entry in the first engine.
+// Ensure the same when no neighbour's entry names the sequence: only the index then knows that the first engine
+// has an entry.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -263,7 +263,7 @@ func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b.misses(e, 30)
 }
 
-// An unlinked sequence still names its old neighbour, which is freed meanwhile.
+// Ensure that a look-up does not read a freed neighbour to which an unlinked sequence still points.
 func TestAFreedNeighbourIsNotRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -273,7 +273,7 @@ func TestAFreedNeighbourIsNotRead(t *testing.T) {
 	require.True(t, b.reaches(e, 32, seqs[32]))
 }
 
-// The engine's address comes back as another engine's, whose ids are the same.
+// Ensure that a new engine at the address of a destroyed one, with the same ids, does not use the old entries.
 func TestEntriesEndWithTheirEngine(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)
@@ -288,8 +288,8 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 	b.misses(again, 30)
 }
 
-// A tester may also free the engine and all that hangs on it by hand, once no
-// entry of it is left to be followed: llm_init forgets what the address meant.
+// Ensure that llm_init forgets the entries of an engine that was at the same address and was freed by hand. The
+// test makes sure that no old entry is read before that.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)

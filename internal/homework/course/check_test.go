@@ -56,7 +56,7 @@ func TestCheckEndsOnALoop(t *testing.T) {
 	require.ErrorIs(t, e.Check(), ErrInconsistent)
 }
 
-// 2 GiB and more: the address of block 2^25 does not fit an int.
+// Ensure that addresses are right beyond 2 GiB: the offset of block 2^25 does not fit in 32 bits.
 func TestBlockAddressesAre64Bits(t *testing.T) {
 	level.SkipQuick(t)
 	const blocks = 1<<25 + 2
@@ -83,7 +83,7 @@ func TestBlockAddressesAre64Bits(t *testing.T) {
 	require.EqualValues(t, 77, last[5])
 }
 
-// bigArena gives each chunk pages of its own and takes nothing back.
+// bigArena gives each chunk its own pages and never reuses memory.
 type bigArena struct{}
 
 func (bigArena) Get(chunks []Chunk) bool {
@@ -116,8 +116,7 @@ func TestInitRefusesWhatIsNoPool(t *testing.T) {
 	}
 }
 
-// A batch takes as much memory as it needs, and gives back what is more than most
-// need, also when it is refused.
+// Ensure that a batch gives back the memory that exceeds keptBytes, also when the batch is refused.
 func TestALargeBatchLeavesNoMemoryBehind(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The first table can be shared, the second cannot: then the first is not either.
+// Ensure that a fork which is refused at the second table takes no reference to blocks of the first.
 func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(1)
@@ -47,7 +47,8 @@ func runs(n int) refusable {
 	}
 }
 
-// refusals are calls that are refused: the first reason in the handout's order of validation counts.
+// refusals are calls that are refused for several reasons. The error is the reason that the handout checks
+// first.
 var refusals = []struct {
 	name    string
 	prepare func(e *Engine, s *Sequence) // s has the id 0, and 1 record
@@ -104,14 +105,14 @@ func TestARefusalSaysWhy(t *testing.T) {
 	}
 }
 
-// fillCounts gives every block a reference and leaves the free count as it is.
+// fillCounts sets each ref_count to 1 and does not change free_blocks_count.
 func fillCounts(e *Engine) {
 	for i := range e.counts() {
 		*e.count(int32(i)) = 1
 	}
 }
 
-// What a batch writes down lies in pages from the kernel, which may give none.
+// Ensure that a batch is refused if the kernel gives no pages for its journal.
 func TestABatchWithoutPagesIsRefused(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)

@@ -45,8 +45,9 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call makes a call of the library, in which an allocation may fail in both worlds. It uses Memory at most once, and not
-// at all if it fails for another reason than memory. want is what the yardstick does.
+// call makes a call of the library and, with want, the same call of the yardstick. Now and then it makes an
+// allocation fail in both. It requires that the call uses Memory at most once, and not at all if it is refused
+// for another reason than memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")
@@ -153,7 +154,7 @@ func (g *game) run(engine int) {
 	})
 }
 
-// all checks a call that does what single appends to the named sequences do, or nothing.
+// all checks a call that must do what single appends to the named sequences do, or change nothing.
 func (g *game) all(engine int, names []int, data []int32, call func(*Engine) error) {
 	done := true
 	err := g.call(func() error { return call(g.ours.engines[engine]) }, func() {

@@ -13,7 +13,7 @@ import (
 // The library and the yardstick go through the same random calls and outside
 // writes; after each, every visible field must be equal (internal/README.md, decision 1).
 
-// A kind of run: how long the lists get, and what the outside writer may do.
+// A kind of run: how long the lists get, and what the writes from outside may do.
 type kind struct {
 	strict bool
 	atMost int  // sequences in all lists together
@@ -37,7 +37,7 @@ func TestEveryCallIsExact(t *testing.T) {
 	}
 }
 
-// A game is the two worlds and what the outside writer keeps in mind.
+// A game has the two worlds, and what the writes from outside have done.
 type game struct {
 	*rapid.T
 	kind
@@ -81,8 +81,8 @@ func play(t *rapid.T, k kind) {
 	g.end()
 }
 
-// begin makes an engine by llm_init and one by hand, which the library never saw
-// being made.
+// begin makes two engines in each world. The library makes the first one by llm_init; the second one is made by
+// hand, so that the library does not know it.
 func (g *game) begin() {
 	for _, w := range []*world{&g.ours, &g.theirs} {
 		for i := range 2 {

@@ -16,7 +16,7 @@ func (g *game) both(write func(w *world)) {
 	write(&g.theirs)
 }
 
-// some draws a sequence that exists, linked or loose; -1 if there is none.
+// some draws the index of a sequence that exists, linked or loose. It returns -1 if there is none.
 func (g *game) some() int {
 	var names []int
 	for i, s := range g.theirs.seqs {
@@ -137,8 +137,8 @@ func (g *game) writeFields() {
 	}
 }
 
-// rename keeps ids unique among all sequences, and those of loose ones as they
-// are, unless the writer is wild.
+// rename gives a sequence another id. Unless the writer is wild, the id is one that no sequence has, and a
+// loose sequence keeps its id.
 func (g *game) rename(i int) {
 	id := g.newID()
 	if g.wild {
@@ -189,9 +189,9 @@ func (g *game) unlink(i, what int) {
 	g.loose[i] = true
 }
 
-// relink puts a loose sequence anywhere in either list. Two that came from the
-// other list are not put side by side unless the writer is wild: a stretch that
-// moves as a whole is what the header excludes.
+// relink inserts a loose sequence into the list of either engine, at any position. Unless the writer is wild,
+// it does not put two sequences from the other engine side by side: the header excludes the move of several
+// neighbours together.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {
@@ -219,8 +219,8 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees a loose sequence by hand, once its id has been looked up, and
-// those of the loose ones that stood beside it.
+// dispose frees a loose sequence by hand. Before that it looks up the id, and the ids of the loose sequences
+// that still point to it.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

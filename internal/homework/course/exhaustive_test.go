@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest is how many calls after llm_init a pool is explored to: 6, which catches each broken rule of
-// one_rule_test.go, and more in make exhaustive.
+// deepest is the number of calls after llm_init up to which a pool is explored. 6 calls are enough to detect
+// each broken rule of one_rule_test.go; make exhaustive explores more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -24,7 +24,7 @@ func deepest(blocks int) int {
 	return level.Pick(6, 9)
 }
 
-// Every call in every state that so few calls reach, and every batch and run.
+// Ensure that every call, batch and run does what the handout says, in every state that a few calls reach.
 func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	s := newSubject()
 	defer s.arena.close()
@@ -36,9 +36,8 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	}
 }
 
-// The same from every boundary of a sequence: a block, a table and the sequence
-// nearly full, full, and just begun; alone and shared; in pools exactly full,
-// with one block left, and with many.
+// Ensure the same for sequences whose lengths are at a boundary (of a block, of a table, or the maximum), alone
+// or with shared blocks, in pools with no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	s := newSubject()
@@ -79,7 +78,7 @@ type explorer struct {
 	calls  int
 }
 
-// explore plays the cases of b on s, which may have played others.
+// explore plays the cases of b on s. Other cases may have been played on s before.
 func explore(t *testing.T, s *subject, b exhaustive.Bounds) *explorer {
 	s.library = &Library{Memory: s.arena}
 	x := &explorer{T: t, s: s}
@@ -147,8 +146,8 @@ func (x *explorer) changes(c exhaustive.Case, op trace.Op) {
 	x.s.restore()
 }
 
-// several compares a call that appends data[i] to ids[i] with single appends:
-// all of them, or nothing. Each of its allocations fails once.
+// several compares a call that appends data[i] to ids[i] with single appends: it must do all of them, or
+// nothing. It also lets each allocation of the call fail once.
 func (x *explorer) several(c exhaustive.Case, ids, data []int32, call func() error) {
 	want := c.State.Clone()
 	all := true
@@ -205,7 +204,8 @@ func (x *explorer) runs(c exhaustive.Case) {
 	}
 }
 
-// batches are every two sequences, every one three times, and all, both ways.
+// batches plays batches with each pair of sequences, each sequence three times, and all sequences in both
+// orders.
 func (x *explorer) batches(c exhaustive.Case) {
 	list := x.listed()
 	var batches [][]*Sequence
@@ -226,9 +226,9 @@ func (x *explorer) batches(c exhaustive.Case) {
 	}
 }
 
-// Around the length from which on the cache is used, what a call does may depend
-// on more than the visible state: on what was called before. So here no two
-// sequences of calls are taken for one.
+// Ensure that every call does what the handout says in lists that are about as long as those for which the
+// cache is used. There the effect of a call could depend on earlier calls, so the test plays every sequence of
+// calls, even if two of them lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}
@@ -257,7 +257,7 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	t.Logf("%d sequences of calls compared", x.calls)
 }
 
-// everySequence plays every sequence of calls of the given length after path.
+// everySequence plays the calls of path, followed by every sequence of depth calls.
 func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	var state exhaustive.State
 	x.s.library = &Library{Memory: x.s.arena}

@@ -11,9 +11,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A flatArena is a Memory in one stretch, which can be put back as it was. What
-// is freed is overwritten; a chunk has a few bytes after it that stay as they
-// are.
+// A flatArena is a Memory in one piece, so that a test can restore an earlier state. It overwrites freed
+// memory, and puts a few guard bytes after each chunk.
 type flatArena struct {
 	space  []byte
 	used   int
@@ -106,7 +105,7 @@ func (a *flatArena) live() int {
 	return n
 }
 
-// checkGuards finds a write after a chunk, or into a freed one.
+// checkGuards returns an error if something was written behind a chunk or into a freed chunk.
 func (a *flatArena) checkGuards() error {
 	for _, c := range a.chunks {
 		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
@@ -204,7 +203,7 @@ func (s *subject) play(op trace.Op) (made *Sequence, err error) {
 	}
 }
 
-// differs says where the subject is not in the state, nil if nowhere.
+// differs describes the first difference between the subject and a state. It returns nil if they are equal.
 func (s *subject) differs(want *exhaustive.State) error {
 	if live := s.arena.live(); live != want.Allocations() {
 		return fmt.Errorf("%d live allocations, not %d", live, want.Allocations())

@@ -13,7 +13,7 @@ import (
 
 // What a cache forgets, and what it gives back.
 
-// A walk that finds makes an entry, also when everything was forgotten before.
+// Ensure that a successful walk makes a cache entry again after the index was reset.
 func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -28,8 +28,8 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// An entry from before everything was forgotten goes without a trace: the index knows
-// nothing of it.
+// Ensure that an entry which was made before the index was reset can be removed, although the index does not
+// have it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -43,7 +43,7 @@ func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Two engines of one core: what is forgotten of one is not forgotten of the other.
+// Ensure that removing an engine keeps the entries of another engine on the same core.
 func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -60,8 +60,8 @@ func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// When the index is full and cannot grow, an entry whose neighbour goes does not get
-// another one that the index knows nothing of.
+// Ensure that an entry gets no new neighbour if the index is full and cannot grow: the index would not know the
+// neighbour.
 func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for _, gone := range []int32{39, 70} { // before the first with an entry, and after the last
@@ -99,9 +99,8 @@ func addressSpace(t *testing.T) int64 {
 	return pages * pageSize
 }
 
-// Whatever takes pages gives them back: many rounds map no more than one. The process has
-// other parts that map memory now and then, so that one measurement may grow; a part of
-// this package that keeps its pages grows in all.
+// Ensure that memory pages are given back: after many rounds the address space has not grown. The test takes
+// the least of five measurements, because other parts of the process also map memory.
 func TestPagesAreGivenBack(t *testing.T) {
 	level.SkipQuick(t)
 	seqs := make([]Sequence, 9000)
@@ -159,7 +158,7 @@ func TestPagesAreGivenBack(t *testing.T) {
 	}
 }
 
-// The three parts of a journal lie in its memory one after the other.
+// Ensure that the three arrays of a journal lie one after the other in its memory and fit into it.
 func TestAJournalHasRoomForItsSteps(t *testing.T) {
 	for _, n := range []int{1, 100, keptBytes/int(bytesPerStep) + 1, 100_000} {
 		var j journal

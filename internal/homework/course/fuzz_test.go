@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// FuzzCalls lets Go's fuzzer choose the bytes from which the random tests draw:
-// calls, and writes from outside between them, on two engines. The corpus is in
-// testdata/fuzz; `go test -fuzz FuzzCalls` goes on from it.
+// FuzzCalls plays the random tests (calls, and writes from outside between them, on two engines) with bytes
+// that Go's fuzzer chooses. The corpus is in testdata/fuzz; `go test -fuzz FuzzCalls` adds to it.
 func FuzzCalls(f *testing.F) {
 	for seed := range byte(8) { // long enough for some hundred calls
 		bytes := make([]byte, 16<<10)

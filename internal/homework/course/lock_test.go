@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Each round a fresh lock: one goroutine owns it and is in and out all the time
-// when another comes for the first time.
+// Ensure that a lock excludes a second goroutine that comes for the first time while the first one, which owns
+// the lock, locks and unlocks it all the time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
 	const times = 20

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A oneRule is the engine with one rule broken: old, which is once in the file,
-// replaced by new. An exhaustive test, and no other is asked, must fail.
+// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by
+// new. The named test must then fail. It is the only test that is run.
 type oneRule struct {
 	name     string
 	file     string
@@ -31,7 +31,7 @@ const (
 )
 
 var oneRules = []oneRule{
-	// Each was once missed by every test of the package; the first in make test, too.
+	// All tests of the package once missed each of these; make test even missed the first.
 	{"a run that just fits is refused", "batch.go", "len(data) > maxRecords-position", "len(data) >= maxRecords-position", boundary},
 	{"the last entry of an L2 table is not copied", "append.go", "old != block.None {", "old != block.None && logical%L2Size != L2Size-1 {", everyCopy},
 	{"256 blocks are refused at creation", "sequence.go", "need > MaxLogicalBlocks", "need >= MaxLogicalBlocks", boundary},
@@ -81,7 +81,7 @@ var oneRules = []oneRule{
 	{"run: the second block begins late", "batch.go", "\t\toffset = 0\n", "\t\toffset = 1\n", shortUses},
 }
 
-// Broken one rule at a time, the engine is caught by the exhaustive tests alone.
+// Ensure that the exhaustive tests alone detect each broken rule.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipQuick(t)
 	for _, rule := range level.Pick(oneRules[:1], oneRules) {
@@ -93,8 +93,7 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	}
 }
 
-// broken runs the rule's test on the engine without that rule, of which only the
-// compiler knows.
+// broken runs the rule's test with the changed file. Only the compiler sees the change (go test -overlay).
 func broken(t *testing.T, rule oneRule) (out string, err error) {
 	t.Helper()
 	file, err := filepath.Abs(rule.file)

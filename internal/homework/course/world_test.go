@@ -12,9 +12,8 @@ func (e *Engine) count(id int32) *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
 }
 
-// A world is one of two that must stay equal: engines, pools, and every sequence
-// there ever was, in the order of their making. A sequence's place in seqs is
-// its name in both worlds.
+// A world has engines, pools, and all sequences ever made, in that order of creation. Two worlds must stay
+// equal. The index in seqs is the name of a sequence in both worlds.
 type world struct {
 	engines []*Engine
 	pools   [][]int32
@@ -28,7 +27,7 @@ func (w *world) name(s *Sequence) int {
 	return slices.Index(w.seqs, s)
 }
 
-// nodeName names a link: a sequence, or the engine whose head it is.
+// nodeName returns a name for a node: that of the sequence, or of the engine whose list head it is.
 func (w *world) nodeName(n *Node) string {
 	if n == nil {
 		return "NULL"
@@ -57,8 +56,7 @@ func (l line) String() string {
 	return fmt.Sprintf(l.format, l.values[:strings.Count(l.format, "%")]...)
 }
 
-// describe writes down every visible field, so that two worlds can be compared
-// and a difference can be read.
+// describe lists every visible field as text, so that a test can compare two worlds and print a difference.
 func (w *world) describe(loose map[int]bool) []line {
 	var lines []line
 	add := func(format string, values ...any) {
@@ -113,8 +111,8 @@ func (w *world) listed(engine int) []*Sequence {
 	return list
 }
 
-// snapshot returns a function that puts every field back as it is now. Sequences
-// and tables made in between are dropped.
+// snapshot returns a function that restores all fields to their present values. It drops the sequences and
+// tables that were made later.
 func (w *world) snapshot() (restore func()) {
 	engines := make([]Engine, len(w.engines))
 	counts := make([][]int32, len(w.engines))

@@ -1,15 +1,15 @@
 package course
 
-// The yardstick: the handout, sentence by sentence, as slow and literal as it
-// reads, over the same structs but on the Go heap. Where a literal program would
-// crash on contradictory memory, it refuses, as the library promises to.
+// The yardstick is the handout's algorithm, written sentence by sentence and without optimisation. It works on
+// the same structs, on the Go heap. If the memory is contradictory and a literal program would crash, it
+// refuses the call, as the library does.
 
 type yardstick struct {
 	live int // allocations that were not freed
 	fail int // fail the fail-th allocation of the next call; 0: never
 }
 
-// allocate counts n allocations, or none if one of them is to fail.
+// allocate counts n allocations. It returns false, and counts none, if one of them is to fail.
 func (y *yardstick) allocate(n int) bool {
 	fails := y.fail > 0 && y.fail <= n
 	y.fail = max(0, y.fail-n)

@@ -17,7 +17,7 @@ import (
 // differently; cmd/llmgrade/README.md says why.
 var differs = []string{"s1_56_append_int_overflow_2gib.c", "s1_63_create_int_max_overflow.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c"}
 
-// cSuite returns the C suite's objects, and those for Memcheck: all except heap.o.
+// cSuite compiles the C suite. It returns all objects, and the objects to link for Memcheck, without heap.o.
 func cSuite(t *testing.T) (all, watched []string) {
 	t.Helper()
 	sources, err := filepath.Glob("../../../grader/suite/*.c")
@@ -40,7 +40,7 @@ func compile(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// accepts runs the suite on a submission and, if it finds nothing, again under Memcheck.
+// accepts runs the suite on a submission, and runs it again under Memcheck if it finds nothing.
 func accepts(t *testing.T, file string, all, watched []string) bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +56,8 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 		"--error-exitcode=99", program, "--no-fork").Run() == nil
 }
 
-// Ensure that llmgrade and the C suite agree on the files whose authors knew only the handout,
-// except for the differences that are explained.
+// Ensure that llmgrade and the C suite agree on the submissions whose authors knew only the handout, except
+// those in differs.
 func TestTheCSuiteAgrees(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: each is tested with the mutants in every run")

@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-// LeaveOutSweeps lets a grader play no sweeps, which take a third of the time, in tests about
-// something else.
+// LeaveOutSweeps makes a grader play no sweeps. They take a third of the time, and many tests do not need them.
 func (g *Grader) LeaveOutSweeps() {
 	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return c.Sweep })
 }

@@ -29,7 +29,7 @@ func TestAFindingHelps(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name     string
-		only     string // part of the names of the traces to play; all, if empty
+		only     string // names of traces to play (parts are enough); empty: all
 		source   string
 		channel  compare.Channel
 		sentence string
@@ -103,8 +103,8 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	}
 }
 
-// Ensure that system calls are reported: an attack ends the run and scores 0, a refused call
-// costs nothing.
+// Ensure that forbidden system calls are reported: an attack ends the run and scores 0, and a harmless call
+// that is refused costs nothing.
 func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -127,8 +127,8 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Everything under Memcheck and the sanitizers is also played without them. So the directed traces
-// name every call, wherever it is made.
+// Ensure that the report names every forbidden system call, even one that is made only under Memcheck or the
+// sanitizers: the directed traces are also played without these.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -149,8 +149,8 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that a function which does not come back under Memcheck is waited for once and costs
-// the memory points of its task only, and that Memcheck still watches the other functions.
+// Ensure that a function which does not return under Memcheck is waited for only once and costs the memory
+// points of its own task only. Memcheck still watches the other functions.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -190,7 +190,7 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 	}
 }
 
-// Ensure that a mistake costs no function that is right, and that the steps of a finding show it before all else.
+// Ensure that a mistake costs no points for a correct function, and that a finding shows its steps first.
 func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -235,8 +235,8 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// Ensure that a stage has failed that complains of a call which dies or makes an error with memory, and has not passed a
-// task of which it saw nothing.
+// Ensure that the Memcheck and sanitizer tests of a task fail if a call crashes or misuses memory, and count as
+// not run if no call of the task was watched.
 func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -281,7 +281,8 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// Ensure that a finding says what the tester took away, where the submission may remember it.
+// Ensure that a finding says that the tester has changed the list of sequences, since a submission with a cache
+// may have stored the old one.
 func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -318,8 +319,8 @@ func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// Ensure that a global variable that llm_init sets is not taken for a table, and that the report says that llm_init was
-// not called; a table is named where llm_init was called.
+// Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
+// was not called. A block table is named where llm_init was called.
 func TestAGlobalVariableOfLLMInitIsToldFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -362,7 +363,7 @@ func TestAGlobalVariableOfLLMInitIsToldFromATable(t *testing.T) {
 	}
 }
 
-// Ensure that a right submission which prints a lot in every call gets its points.
+// Ensure that a correct submission gets its points even if it prints a lot in every call.
 func TestARightSubmissionMayPrint(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -28,8 +28,8 @@ import (
 
 const submissions = "../../../testdata/submissions/"
 
-// TestMain serves as the reader of static rules. A call that never returns has a fourth of its
-// processor time here.
+// TestMain also makes the test program the process that reads submissions for the static rules. In these tests,
+// a call that never returns has only a fourth of its processor time, to save time.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	os.Exit(run(m))
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	return status
 }
 
-// graders has the graders of all tests, by their flags, so that each runner is compiled once.
+// graders caches the graders of all tests by their compiler flags, so that each runner is compiled once.
 var graders = map[string]*grade.Grader{}
 
 // newGrader returns a grader for a test. Parallel subtests share it.
@@ -103,7 +103,7 @@ var (
 	update = flag.Bool("update", false, "in make test-long: write testdata/findings.json.gz")
 )
 
-// firsts are the first findings of the corpus, by the name of the file.
+// firsts are the first findings of the corpus, by file name.
 type firsts map[string]stored
 
 // stored is a finding, and the sentence of its test.
@@ -138,10 +138,12 @@ func (f firsts) write(t *testing.T) {
 	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
 }
 
-// Ensure that every wrong submission of the table loses points in its task, with the sentence of
-// the handout that a reader would quote, and that no equivalent one does. With -matrix, or in make
-// test-long, every mutant goes through every stage; otherwise one of each kind and task and those
-// of showing, and a mutant that a directed trace of its task detects goes no further.
+// Ensure that every wrong submission of the table loses points in its task, with the sentence of the handout
+// that a reader would quote, and that a correct variant loses none.
+//
+// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise one mutant of each kind
+// and task, and those in showing, go through the stages; a mutant that a directed trace of its task detects
+// skips the later stages.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -195,9 +197,10 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	requireEveryStageIsNeeded(t, kills)
 }
 
-// requireEveryStageIsNeeded requires that a stage sees mistakes that no other sees. The random traces detect nothing
-// that those with writes from outside do not; they are there because everything that they show is the student's own
-// work. Static rules detect what is forbidden whatever its effect, and name its line.
+// requireEveryStageIsNeeded requires that each stage detects mistakes that no other stage does. There are two
+// exceptions. The random traces detect nothing that the random traces with writes from outside miss; they are
+// kept because they show only the student's own work. The static rules detect forbidden code even if it has no
+// effect, and report the line.
 func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	t.Helper()
 	if len(kills.seen) < len(mutants(t)) {
@@ -210,17 +213,16 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	}
 }
 
-// missed are the wrong files of testdata/submissions/independent that get full marks: they go
-// wrong only when malloc fails, of which the handout says nothing (cmd/llmgrade/README.md, "What
-// costs nothing").
+// missed are the wrong files of testdata/submissions/independent that get full marks. They fail only when
+// malloc fails, and the handout says nothing about that (cmd/llmgrade/README.md, "What costs nothing").
 var missed = []string{
 	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
 	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
 	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
 }
 
-// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout: the
-// right ones get full marks, the wrong ones lose points.
+// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout. Correct files
+// must get full marks, and wrong files must lose points.
 func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
 	files, err := filepath.Glob(submissions + "independent/*/*.c")
 	require.NoError(t, err)
@@ -245,8 +247,8 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt: for each wrong submission, words of the sentences of which its
-// first finding has to quote one.
+// sentences reads sentences.txt: for each wrong submission, phrases of the handout. The first finding must
+// quote a sentence with one of the phrases.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -259,7 +261,7 @@ func sentences(t *testing.T) map[string][]string {
 	return all
 }
 
-// requireQuotes checks that the first finding quotes a sentence with some of the words.
+// requireQuotes checks that the first finding quotes a sentence with one of the phrases.
 func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 	t.Helper()
 	if words == nil {
@@ -276,8 +278,8 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 // showing are mutants that together show every compare.Fact.
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
-// typicalOf returns the first mutant for each task and kind, and those of showing. grader/suite
-// runs more of them in every run.
+// typicalOf returns the first mutant of each task and kind, and the mutants in showing. grader/suite runs more
+// of them.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
@@ -290,7 +292,7 @@ func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	return first
 }
 
-// requireDeserved checks the report of a mutant that went through the stages.
+// requireDeserved checks the report of a mutant that went through all stages.
 func requireDeserved(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	t.Helper()
 	switch m.Kind {
@@ -320,8 +322,8 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf returns the task of the handout that a mutant breaks, from the name of the test that
-// must detect it; 0: not a single one.
+// taskOf returns the task of the handout that a mutant breaks. It takes it from the name of the test that must
+// detect the mutant, and returns 0 if there is no single task.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])

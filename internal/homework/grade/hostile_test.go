@@ -19,16 +19,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// An attack is one hostile submission, and what it deserves: the words of
-// attacks.txt.
+// An attack is a hostile submission with its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical are the attacks of every run, at least one of each kind, beside those that
-// are to be rejected, which cost next to nothing. make test-long runs all.
+// typical are the attacks that every run of the tests makes, at least one of each kind. Attacks that are
+// rejected are always run, since they take little time. make test-long runs all.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
-// attacks reads the table, and adds what would be long in it.
+// attacks reads the table and adds attacks that are too long for it.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -78,8 +77,8 @@ func deserved(expect string, r *grade.Report) bool {
 	return false
 }
 
-// Hostile submissions in one class with honest ones: each gets what it deserves,
-// the honest ones what they get without them, and nothing else happens.
+// Ensure that hostile submissions do no harm when they are graded in one class with honest ones: each attack
+// gets its expected result, the honest ones get the same as without them, and there are no other effects.
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	level.SkipQuick(t)
 	temp := t.TempDir()
@@ -123,7 +122,7 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
 }
 
-// honestOnes are one that is wrong in one place and, in make test-long, the correct submission.
+// honestOnes returns a submission with one mistake and, in make test-long, the correct submission.
 func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
 	if level.Long() {
@@ -132,8 +131,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades four at a time, as a class. Only make test-long plays the sweeps, and more than the directed
-// traces where these show what is expected.
+// gradeAll grades four submissions at a time, as for a class. Without make test-long it plays no sweeps, and
+// only the directed traces where these are enough to show the expected result.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {
@@ -145,7 +144,7 @@ func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (report
 	return reports
 }
 
-// A graded is what a file got: no report where there was trouble.
+// A graded is the result of a file. The report is nil if there was trouble.
 type graded struct {
 	report  *grade.Report
 	trouble error
@@ -180,7 +179,7 @@ func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []grad
 	return results
 }
 
-// summary is what a report says, without what may differ from run to run.
+// summary returns what a report says, without the parts that may differ from run to run.
 func summary(r *grade.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.2f", r.Score)

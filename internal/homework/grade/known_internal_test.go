@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the calls after which a call did not come back are not made again.
+// Ensure that, if a call does not return, the sequence of calls that led to it is not played again.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()

@@ -18,7 +18,7 @@ import (
 
 var loaded = flag.Int("loaded", 0, "grade every N-th file of the corpus alone and beside 20 busy programs, and check that no score differs")
 
-// faulting is a program that takes pages and gives them back for ever.
+// faulting is a program that maps, writes and unmaps pages for ever.
 const faulting = `#include <string.h>
 #include <sys/mman.h>
 int main(void) {
@@ -30,7 +30,7 @@ int main(void) {
 }
 `
 
-// busy starts 16 programs that compute and four that fault pages, and returns what ends them.
+// busy starts 16 programs that compute and four that cause page faults. It returns a function that ends them.
 func busy(t *testing.T) (end func()) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "faulting")
@@ -55,7 +55,7 @@ func busy(t *testing.T) (end func()) {
 	}
 }
 
-// A file gets the same points on a busy machine, or there is trouble, which is rare.
+// Ensure that a file gets the same points on a busy machine, or (rarely) is reported as trouble.
 func TestNoScoreDependsOnTheLoad(t *testing.T) {
 	if *loaded == 0 {
 		t.Skip("only with -loaded N, as make loaded has it")

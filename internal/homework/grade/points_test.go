@@ -99,8 +99,8 @@ func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	}
 }
 
-// However the points are divided, a file with nothing wrong gets all of them, and each
-// test is worth whole hundredths.
+// Ensure that a correct file gets all points, however they are divided, and that each test is worth whole
+// hundredths.
 func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	correct := storedReports(t)["correct"]
 	for _, p := range []Points{

@@ -13,13 +13,12 @@ import (
 
 var repeats = flag.Int("repeat", 0, "grade the whole corpus N times and check that nothing differs")
 
-// ubuntu is what the compilers of Ubuntu 22.04 and 24.04 add to the flags that
-// they are given.
+// ubuntu are the flags that the compilers of Ubuntu 22.04 and 24.04 add by default.
 var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Wformat-security",
 	"-fcf-protection", "-fstack-clash-protection", "-fPIE"}
 
-// Ensure that the same file gets the same score and findings every time, also on another
-// distribution, unless its compiler rejects the file.
+// Ensure that a file gets the same score and findings every time. On another distribution the same holds,
+// unless the compiler rejects the file.
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
 	level.SkipQuick(t)
 	here, there := newGrader(t), newGrader(t, ubuntu...)

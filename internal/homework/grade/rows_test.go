@@ -11,12 +11,12 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A row of the table in cmd/llmgrade/README.md: what a mistake costs, by task.
+// A row of the table in cmd/llmgrade/README.md: the points that a mistake costs, by task.
 type row struct {
 	name        string
 	source      string
 	least, most [grade.Tasks]float64 // points lost
-	alike       bool                 // another row or a mutant shows the same: only in make test-long
+	alike       bool                 // another row or a mutant shows the same: run only in make test-long
 }
 
 const stubs = `#include "llm_memory.h"
@@ -67,7 +67,7 @@ func rows(t *testing.T) []row {
 	}
 }
 
-// Ensure that each row loses its points in its task and none elsewhere.
+// Ensure that the mistake of each row costs the row's points in its task and none elsewhere.
 func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -88,7 +88,7 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// Ensure that what is right in another style gets full marks, and what is wrong in it loses
+// Ensure that a correct submission in another style gets full marks, and that a wrong one in that style loses
 // points.
 func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	level.SkipQuick(t)
@@ -115,7 +115,7 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	}
 }
 
-// Ensure that what was not run has the maximum of what was.
+// Ensure that a report of some of the traces has the maximum of the tests that were run.
 func TestOnlySomeTracesHaveOneMaximum(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

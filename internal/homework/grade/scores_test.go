@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second mistake never gains points, and that the choice of stages changes
-// messages only.
+// Ensure that a second mistake never raises the score, and that the choice of stages changes messages only.
 func TestAMistakeMoreIsNoGain(t *testing.T) {
 	level.SkipQuick(t)
 	g, all := newGrader(t), newGrader(t)

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// requireTouched checks that a mutant of the correct submission loses points in no task whose functions its change does
-// not touch.
+// requireTouched checks that a mutant of the correct submission loses points only in tasks whose functions the
+// mutant's change affects.
 func requireTouched(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -32,7 +32,7 @@ var (
 	called     = regexp.MustCompile(`\w+`)
 )
 
-// touched returns the tasks whose functions reach what differs between two submissions.
+// touched returns the tasks whose functions use code that differs between two submissions.
 func touched(before, after string) (tasks []int) {
 	old, now := functionsOf(before), functionsOf(after)
 	changed := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a student can read the first finding: it names the place of the mistake, and is shown by the trace that
-// shows it alone.
+// Ensure that a student can understand the first finding: it names the place of the mistake, and its trace
+// shows this mistake only.
 func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -66,7 +66,7 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	}
 }
 
-// source returns the text of a mutant, or of a file that was written independently.
+// source returns the text of a mutant, or of a submission that was written independently.
 func source(t *testing.T, name string) string {
 	t.Helper()
 	if strings.HasPrefix(name, "s") {
@@ -75,7 +75,8 @@ func source(t *testing.T, name string) string {
 	return corpus.Source(t, name)
 }
 
-// Ensure that a mistake that a trace and the text of the file show is one finding, with the line of the file.
+// Ensure that a mistake that both a trace and a static rule show is reported as one finding, with the line of
+// the file.
 func TestAMistakeIsReportedOnce(t *testing.T) {
 	level.SkipQuick(t)
 	r := gradedBy(t, newGrader(t), putText(t, corpus.Source(t, "D1")))

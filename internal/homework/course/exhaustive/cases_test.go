@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 var ids = [3]int32{1, 2, 3}
 
-// How much there is to play is recorded, so that no change of the enumeration
-// drops states unnoticed.
+// Ensure that the numbers of states and calls are those of a golden file, so that a change of the enumeration
+// cannot drop some without being noticed.
 func TestTheNumberOfStatesIsRecorded(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintln(&table, "blocks calls states refused changes")
@@ -47,8 +47,7 @@ func TestTheNumberOfStatesIsRecorded(t *testing.T) {
 	t.Log("\n" + table.String())
 }
 
-// Every sequence of calls, with every id, nothing left out: what it leads to is
-// the state of some Case.
+// Ensure that every sequence of calls, with every id, leads to a state that Cases lists.
 func TestNothingIsLeftOut(t *testing.T) {
 	for blocks := 1; blocks <= 3; blocks++ {
 		b := Small(blocks, ids, 4)
@@ -153,7 +152,7 @@ func TestAStartMayBeFarFromInit(t *testing.T) {
 	require.Equal(t, b.Start, cases[0].Path)
 	require.Contains(t, cases[0].Refused, trace.Op{Kind: trace.Create, A: 2, B: 1, Fail: 3})
 	require.Contains(t, cases[0].Changes, trace.Op{Kind: trace.Append, A: 12, B: 4095})
-	// Every other state is one call away, and full sequences take no record more.
+	// Ensure that each other case needs one more call, and that a full sequence takes no more records.
 	for _, c := range cases[1:] {
 		require.Len(t, c.Path, len(b.Start)+1)
 		for _, q := range c.State.Sequences {

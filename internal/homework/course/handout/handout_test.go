@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clauses are the package's constants as the compiler sees them, so that none
-// can be left out of a list.
+// clauses reads the constants of the package with the type checker, so that a test of all clauses cannot miss
+// one.
 func clauses(t *testing.T) map[string]string {
 	t.Helper()
 	files := token.NewFileSet()

@@ -40,7 +40,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Ensure that a text which is too much for the compiler is rejected, in a few lines.
+// Ensure that a source which is too much for the compiler is rejected with a short message.
 func TestHostileToTheCompiler(t *testing.T) {
 	level.SkipQuick(t)
 	k := build.SharedKit(t)
@@ -98,7 +98,7 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// Ensure that an error of the grader does not reject the submission.
+// Ensure that a missing compiler is reported as an error of the grader, and does not reject the submission.
 func TestAMissingCompilerIsTheGradersTrouble(t *testing.T) {
 	k := build.SharedKit(t)
 	t.Setenv("PATH", t.TempDir())

@@ -37,7 +37,7 @@ func SharedKit(t testing.TB) *Kit {
 	return &shared
 }
 
-// compiled compiles a source that the gate of the text has not seen, with other flags.
+// compiled compiles a source with other flags and without the check of its text.
 func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *text) {
 	t.Helper()
 	read, err := readText([]byte(corpus.Correct(t)), &verdicts{}) // the lines of whatever is harmless
@@ -103,8 +103,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 	}
 }
 
-// Names that other files can see, and calls that the sandbox refuses, cost nothing
-// unless staff say so.
+// Ensure that global names and calls that the sandbox refuses cost nothing, unless staff configure it so.
 func TestWhatIsOnlyAdvice(t *testing.T) {
 	k := SharedKit(t)
 	for _, c := range []struct{ name, more, rule, says string }{
@@ -148,7 +147,7 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Ensure that functions which only compute or allocate cost nothing and are not mentioned.
+// Ensure that calls of C library functions which only compute or allocate cost nothing and are not reported.
 func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
 	k := SharedKit(t)
 	p, err := k.Build("a.c", []byte(corpus.Correct(t)+`
@@ -208,8 +207,8 @@ func TestAGateFileIsChecked(t *testing.T) {
 	}
 }
 
-// Ensure that objects of other distributions' compilers, and of harmless code of all kinds,
-// pass.
+// Ensure that the gate accepts object files of other distributions' compilers, and of all kinds of harmless
+// code.
 func TestWhatAnObjectMayHave(t *testing.T) {
 	k := SharedKit(t)
 	const talk = `
@@ -262,7 +261,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 	}
 }
 
-// Ensure that a tool that hangs is ended with all its children, and does not reject the
+// Ensure that a tool that hangs is killed together with its child processes, and that this does not reject the
 // submission.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := SharedKit(t)
@@ -283,13 +282,14 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	}
 }
 
-// alive reports whether a process exists and does not wait to be reaped.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// Ensure that what headers make of a function's name, of other versions of the C library too, is its name.
+// Ensure that a function is reported by its own name where a header, also one of another C library version,
+// replaces it by a checked variant such as __memcpy_chk.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

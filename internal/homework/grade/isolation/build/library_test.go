@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// buildID returns the note by which Valgrind finds a library's debug information.
+// buildID returns the build id of a library. Valgrind uses it to find the library's debug information.
 func buildID(t *testing.T, library string) []byte {
 	t.Helper()
 	file, err := elf.Open(library)
@@ -29,7 +29,7 @@ func buildID(t *testing.T, library string) []byte {
 	return id
 }
 
-// loads returns the path of the C library that a program loads.
+// loads returns the path of the C library that a program uses.
 func loads(t *testing.T, program string) string {
 	t.Helper()
 	cmd := exec.Command(program)
@@ -41,8 +41,8 @@ func loads(t *testing.T, program string) string {
 	return string(m[1])
 }
 
-// Memcheck takes one and a half times as long if it reads the debug information of the C
-// library.
+// Ensure that Memcheck does not find debug information of the C library, since reading it makes Memcheck one
+// and a half times as slow.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
 	k := build.SharedKit(t)
 	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))

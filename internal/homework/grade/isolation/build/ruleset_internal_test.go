@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the code names the rules of GateRules and no others, each by a string, in calls of broken and in Refusals.
+// Ensure that the rule names in the code, as string arguments of broken and in Refusals, are exactly those in
+// GateRules.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the scanner sees every directive that gcc sees, whatever is around it: #error
-// shows where gcc sees one.
+// Ensure that the scanner sees every directive that gcc sees, whatever text surrounds it. The test uses #error,
+// because gcc reports each one that it sees.
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
 	level.SkipQuick(t)
 	const texts = 200
@@ -49,8 +49,8 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// errorsOfGcc returns how many #error gcc sees in each text. One run reads all texts, up to one
-// with a fatal error, which ends it.
+// errorsOfGcc returns how many #error directives gcc sees in each source. One run of gcc reads all sources up
+// to the first fatal error.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func errorsOfGcc(t *testing.T, sources []string) []int {
 	return counts
 }
 
-// errorDirectives counts those that the scanner sees. After a refused line nothing matters.
+// errorDirectives returns the number of #error directives that the scanner sees. It stops at a refused line.
 func errorDirectives(source string) int {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: &verdicts{}}
 	n := 0

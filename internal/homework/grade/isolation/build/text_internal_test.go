@@ -24,7 +24,7 @@ func deep(n int, open, shut string) string {
 	return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
 }
 
-// refusedTexts are texts that break a rule, by what is in them.
+// refusedTexts are sources that break a rule, by a description.
 var refusedTexts = map[string]struct {
 	text string
 	rule string
@@ -163,7 +163,7 @@ func TestTextsThatAreFine(t *testing.T) {
 	}
 }
 
-// Ensure that an attribute is seen that macros make, in whatever pieces.
+// Ensure that the gate sees an attribute that macros assemble, whatever pieces they assemble it from.
 func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
 	kit := SharedKit(t)
 	for _, text := range []string{
@@ -182,7 +182,7 @@ func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
 	}
 }
 
-// Ensure that no submission of the corpus is refused for its text.
+// Ensure that the gate refuses no submission of the corpus for its text.
 func TestTheCorpusPasses(t *testing.T) {
 	for _, m := range corpus.Mutants(t, "mutants.txt") {
 		source, err := m.Apply(corpus.Correct(t))
@@ -192,7 +192,7 @@ func TestTheCorpusPasses(t *testing.T) {
 	}
 }
 
-// Ensure that the gate ends for any bytes, and that lines are within the text.
+// Ensure that the gate terminates for any bytes, and that the lines it reports exist in the text.
 func FuzzReadText(f *testing.F) {
 	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x", "[[", "<:["} {
 		f.Add([]byte(seed))
@@ -206,7 +206,7 @@ func FuzzReadText(f *testing.F) {
 	})
 }
 
-// Ensure that what a student does by mistake is told from what looks like an attack.
+// Ensure that an accidental mistake in the form of a file is not reported as an attack.
 func TestTheFormOfAFileIsNoAttack(t *testing.T) {
 	for text, form := range map[string]bool{
 		"int x;\rint y;\n":           true,

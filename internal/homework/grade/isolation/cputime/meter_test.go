@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A fake is a process and a machine of which a test says everything.
+// A fake replaces a process and the machine; the test chooses everything that is measured.
 type fake struct {
 	used     cputime.Usage
 	slowness float64
@@ -42,8 +42,8 @@ const (
 	processLimit = 8 * time.Second
 )
 
-// One call that comes back: what is said of it depends on its work and on the slowness of
-// the machine, and not on the clock.
+// Ensure that the verdict on a call that returns depends on its processor time and on how slow the machine is,
+// not on how long it took by the clock.
 func TestACallThatComesBack(t *testing.T) {
 	const second = time.Second
 	for name, c := range map[string]struct {
@@ -83,8 +83,8 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// A measure that is wrong by less than a factor of four, in either direction, makes no
-// other verdict: only trouble.
+// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and
+// "over the limit". At most, the call is reported as too slow to be judged.
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}
@@ -102,7 +102,7 @@ func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	}
 }
 
-// look looks at a call until there is an error. It returns how often it has.
+// look calls Look until it returns an error, and returns how many calls that took.
 func look(t *testing.T, f *fake, m *cputime.Meter, each cputime.Usage) (int, error) {
 	t.Helper()
 	for n := 1; n <= 1000; n++ {
@@ -115,7 +115,7 @@ func look(t *testing.T, f *fake, m *cputime.Meter, each cputime.Usage) (int, err
 	return 0, nil
 }
 
-// A call that does not come back is ended: what it does says as what.
+// Ensure that a call that does not return is ended, and that the error depends on what the call does meanwhile.
 func TestACallThatDoesNotComeBack(t *testing.T) {
 	const millisecond = time.Millisecond
 	for name, c := range map[string]struct {
@@ -145,7 +145,7 @@ func TestACallThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// Where the grader itself is stopped for an hour, nothing is held against a submission.
+// Ensure that a submission is not blamed if the grader itself is stopped for hours.
 func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)
@@ -159,8 +159,8 @@ func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	require.NoError(t, m.End())
 }
 
-// Many calls that are all right one by one use up the limit of the process, and what
-// another call has used is not held against a call.
+// Ensure that many short calls together can exceed the limit of the process, and that the time of one call does
+// not count for the next.
 func TestManyCalls(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)
@@ -191,7 +191,7 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// A real process: one that waits is over its limit, and one that ends in time is all right.
+// Ensure that a real process that waits exceeds its limit, and that one that ends in time does not.
 func TestARealProcessIsWatched(t *testing.T) {
 	level.SkipQuick(t) // a launcher is compiled
 	for _, c := range []struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever has the file cannot make it shorter under the grader's feet.
+// Ensure that a process that has the file cannot shorten it while the grader reads it.
 func TestTheFileKeepsItsSize(t *testing.T) {
 	m, err := newMemory()
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 
 var patient = runner.Patience{Call: time.Minute, Process: time.Minute}
 
-// started is the correct submission with something in front of llm_init's first statement.
+// started starts the correct submission with code inserted before the first statement of llm_init.
 func started(t *testing.T, kit *build.Kit, before string, patience runner.Patience) *runner.Process {
 	t.Helper()
 	const first = "    if (pool_addr == NULL ||"
@@ -30,7 +30,7 @@ func started(t *testing.T, kit *build.Kit, before string, patience runner.Patien
 	return p
 }
 
-// Ensure that a process makes calls, and that what it does otherwise is named.
+// Ensure that a process makes the calls that it is sent, and that any other behaviour gives a clear error.
 func TestAProcessMakesCalls(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
@@ -84,8 +84,7 @@ func TestAProcessMakesCalls(t *testing.T) {
 	})
 }
 
-// A program with more static data than it may have; the gate would not let it
-// come so far.
+// Ensure that a program with too much static data is not started. (In a grading, the gate rejects it before.)
 func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
 	level.SkipQuick(t)
 	dir, err := os.MkdirTemp("", "llmgrade-test-")

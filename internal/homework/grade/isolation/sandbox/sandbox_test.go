@@ -92,8 +92,7 @@ func run(t *testing.T, path string, argv []string, err error) string {
 	return strings.TrimSpace(string(out))
 }
 
-// neighbour is another submission that runs at the same time, and the test that
-// it still does.
+// neighbour starts another submission that runs at the same time, and checks at the end that it still runs.
 func neighbour(t *testing.T, program string) (pid string) {
 	t.Helper()
 	path, argv, err := sandbox.Command(program, "wait")
@@ -125,7 +124,7 @@ func whole(t *testing.T) {
 	}
 }
 
-// Ensure that a submission, alone and in a box, does what it must and nothing else.
+// Ensure that a submission, with or without a box, can do its work and nothing else.
 func TestWhatASubmissionCannotDo(t *testing.T) {
 	whole(t)
 	program := compile(t)
@@ -153,7 +152,8 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 	require.NoFileExists(t, "/tmp/llmgrade-was-here")
 }
 
-// Each layer can be missing: the others hold, and what is missing is said.
+// Ensure that, if the kernel lacks a layer of the sandbox, the other layers still work and the missing one is
+// reported.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	whole(t)
 	program := compile(t)

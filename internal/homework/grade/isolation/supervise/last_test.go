@@ -10,14 +10,14 @@ import (
 	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
-// Ensure that the call which a program was ended in is that of the last step it has read.
+// Ensure that, when a program ends, the last call is that of the last step that the program has read.
 func TestLastIsTheCallThatWasRead(t *testing.T) {
 	ops := []trace.Op{{Kind: trace.Init, A: 640}, {Kind: trace.Create, A: 1, B: 5}, {Kind: trace.Append, A: 1, B: 7}, {Kind: trace.Free, A: 1}}
 	steps, err := supervise.Steps{Traces: [][]trace.Op{ops}}.File(t.TempDir())
 	require.NoError(t, err)
 	defer steps.Close()
 	const size = 24 // of struct step
-	// There is an end before and after the trace, and the end of all.
+	// The file has an end marker before the trace, one after it, and one at its end.
 	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} {
 		_, err := steps.Seek(int64(read)*size, io.SeekStart)
 		require.NoError(t, err)

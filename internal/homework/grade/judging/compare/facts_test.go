@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Ensure that differences in the same field show the same mistake, whatever number is wrong, and
-// that other functions and other fields show other mistakes.
+// Ensure that two differences count as the same mistake if the function and the field are the same, whatever
+// the numbers are, and otherwise as different mistakes.
 func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
 		d := differs(channel, field, 1, 2)
@@ -106,7 +106,7 @@ var callsWithFacts = []struct {
 	},
 }
 
-// Ensure that the facts of a call are those of the state before it.
+// Ensure that the facts of a call describe the state before the call.
 func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 	for _, tc := range callsWithFacts {
 		t.Run(tc.name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 	}
 }
 
-// Ensure that the process's structs are those of package course, which are those of llm_memory.h.
+// Ensure that the structs that are read from the process have the layout of those in package course.
 func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 	require.Equal(t,
 		[]uintptr{unsafe.Sizeof(course.Engine{}), unsafe.Offsetof(course.Engine{}.Total), unsafe.Offsetof(course.Engine{}.Free),
@@ -144,7 +144,7 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
 
-// Ensure that a list that repeats an id without end is shown with as few sequences as another.
+// Ensure that a state is printed with few sequences, also if the list repeats an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
 	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
 	for i := range from.Sequences {
@@ -156,7 +156,7 @@ func TestAStateHasFewSequences(t *testing.T) {
 	require.EqualValues(t, 3, s.Sequences[most].ID)
 }
 
-// Ensure that a difference of which the handout says nothing quotes no sentence.
+// Ensure that a difference quotes no sentence if the handout says nothing about it.
 func TestWhatTheHandoutDoesNotSayQuotesNoSentence(t *testing.T) {
 	for name, d := range map[string]*Difference{
 		"a call that does not come back": {Channel: Death, Hangs: true, Op: trace.Op{Kind: trace.Append}},

@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memoryGroup makes a control group with a limit on memory, and returns its folder.
+// memoryGroup makes a control group (cgroup) with a limit on memory, and returns its folder.
 func memoryGroup(t *testing.T, limit string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -43,9 +43,9 @@ func memoryGroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// Ensure that a submission which is killed because there is too little memory for the ref_count
-// of a pool of 3 GiB is trouble, not a difference. (With enough memory, it gets its points: the row
-// "engine and ref_count in one allocation" of package grade.)
+// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks
+// memory for the ref_count of a 3 GiB pool. (With enough memory the submission gets its points: the row "engine
+// and ref_count in one allocation" of package grade.)
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)
@@ -66,8 +66,8 @@ func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	require.NoError(t, err)
 	group := memoryGroup(t, "134217728")
 	var out []byte
-	// The kernel may also kill the test's process, if it needs a page before those of the
-	// submission are free.
+	// Try several times: the kernel may also kill the test's process, if it needs a page before the pages of
+	// the submission are freed.
 	for range 5 {
 		cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
 			os.Args[0], "^"+t.Name()+"$")

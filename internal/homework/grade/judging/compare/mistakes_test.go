@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Ensure that each mistake can be found and said: its function exists, no mistake before it hides it, and its words
-// are complete.
+// Ensure that each mistake can be reported: its function exists, no earlier mistake hides it, and it has all
+// its texts.
 func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	name := regexp.MustCompile(`\{\w+\}`)
 	for i, m := range mistakes {
@@ -30,7 +30,7 @@ func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	require.Equal(t, mistake{words: last.words}, last, "the last mistake matches every difference")
 }
 
-// hides reports whether a mistake matches whatever a later one matches, and says as much.
+// hides reports whether a mistake matches everything that a later one matches, with the same words.
 func (m mistake) hides(later mistake) bool {
 	return (m.call == "" || m.call == later.call) && (m.seen == "" || m.seen == later.seen) &&
 		strings.Contains(later.field, m.field) && strings.Contains(later.expected, m.expected) && strings.Contains(later.actual, m.actual) &&

@@ -42,8 +42,8 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// A large pool is compared at its ends, and a write to the rest ends the process. So does a
-// write behind the bytes that are compared around a small pool. A pointer may lead anywhere.
+// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write
+// to the rest of it, or far behind a small pool, ends the process. A pointer may have any value.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"
@@ -78,8 +78,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Ensure that a list without an end is told from a pointer that leads nowhere, and that it takes little of the grader's
-// memory, however many allocations there are.
+// Ensure that an endless list is told apart from an invalid pointer, and that reading it takes little of the
+// grader's memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
@@ -97,7 +97,8 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	}
 }
 
-// Ensure that of a destroyed engine as many counts are read as it had, whatever the process says.
+// Ensure that the grader reads only as many counts of a destroyed engine as the engine had, whatever number the
+// process reports.
 func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
 	const frees = "    free(engine->ref_count);\n"
 	program, ops, r := played(t, "init e0 640\ndestroy e0\n", frees, "    engine->total_local_blocks = 1000000;\n"+

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// faulty differs at the first append to id 3 that comes after a fork, and, in
-// another way, at the first free of id 1.
+// faulty differs at the first append to id 3 after a fork and, in another way, at the first free of id 1.
 func faulty(ops []trace.Op) (*compare.Difference, error) {
 	forked := false
 	for i, op := range ops {
@@ -87,7 +86,8 @@ func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
 	}
 }
 
-// Ensure that ids become small and that many calls which are one become one, where the difference stays.
+// Ensure that a trace gets small ids, and that several calls become one where one is enough, as long as the
+// difference stays.
 func TestATraceNamesItsSequencesPlainly(t *testing.T) {
 	for _, c := range []struct{ name, ops, want string }{
 		{"the smallest ids", "init e0 1\ncreate e0 -3 1\nfork e0 -3 -100\nappend e0 -100 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// A reader that does not end has a fiftieth of its processor time here, which is many times what a
-// submission takes.
+// In these tests, a reader that does not end has a fiftieth of its usual processor time. A submission needs
+// much less.
 func init() {
 	patience = 200 * time.Millisecond
 	limits[0].most = 1 << 28 // of memory

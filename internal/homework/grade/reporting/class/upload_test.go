@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// lay writes files into a folder. A name that ends in a slash is an empty folder;
-// a text that begins with "-> " is a link.
+// lay writes files into a folder. A name that ends in a slash makes an empty folder; a text that starts with
+// "-> " makes a link.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -108,7 +108,7 @@ func TestManyFilesAreNotAllNamed(t *testing.T) {
 	require.ErrorContains(t, err, ", 20 more")
 }
 
-// Ensure that a class and Gradescope grade the same file of an upload that is a zip file.
+// Ensure that llmgrade class and the Gradescope autograder grade the same file of a zip upload.
 func TestAClassReadsTheZipThatGradescopeReads(t *testing.T) {
 	for name, upload := range map[string]map[string]string{
 		"at the root":  {"llm_memory.c": "int x;\n"},

@@ -26,8 +26,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// TestMain sets one folder for temporary files, because graders that are killed leave theirs
-// behind. Other users can enter it. In a container, this program takes the place of llmgrade.
+// TestMain puts temporary files in one folder, because graders that are killed do not remove theirs. Other
+// users can enter the folder. In a container, the test program also takes the place of llmgrade.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "--gradescope=") {
@@ -66,7 +66,7 @@ var static = sync.OnceValue(func() []byte {
 	return text
 })
 
-// lay writes files into a folder. A name that ends in a slash is an empty folder.
+// lay writes files into a folder. A name that ends in a slash makes an empty folder.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -80,7 +80,7 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// tries is a statement by which a submission tries to write its own results.
+// tries is C code with which a submission tries to write its own results.
 const tries = "    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) {\n        fputs(\"{\\\"score\\\": 1000}\", f);\n        fclose(f);\n    }\n"
 
 func TestTheAutograderWritesGradescopesResults(t *testing.T) {
@@ -130,7 +130,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	}
 }
 
-// nobodyWrites tries to write to a folder as the user that submissions run as.
+// nobodyWrites requires that the user that submissions run as cannot write to a folder.
 func nobodyWrites(t *testing.T, dir string) {
 	t.Helper()
 	info, err := os.Stat(dir)
@@ -148,8 +148,8 @@ func nobodyWrites(t *testing.T, dir string) {
 	}
 }
 
-// Ensure that what only hidden tests find does not change what a student sees, even for a
-// submission that tries to write its own results.
+// Ensure that what only hidden tests find does not change what a student sees, even if a submission tries to
+// write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	right := corpus.Changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
@@ -216,7 +216,7 @@ func hangs(t *testing.T) string {
 	return corpus.Changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
 }
 
-// Ensure that a grader which is killed leaves its placeholder, and no process.
+// Ensure that a grader which is killed leaves its placeholder result and no processes.
 func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{}, map[string]string{class.Wanted: hangs(t)})
@@ -251,8 +251,8 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 		"the submission ends with the grader")
 }
 
-// processes returns the processes whose program's path has a prefix and that have an argument
-// with a prefix.
+// processes returns the processes whose program path starts with program and which have an argument that starts
+// with argument.
 func processes(t *testing.T, program, argument string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -279,7 +279,7 @@ func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	require.Equal(t, unfinished, read(t, dir, 100).Output)
 }
 
-// Ensure that others lose the right to write to the folder of the results, and gain none.
+// Ensure that other users lose the right to write to the results folder and gain no rights.
 func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	dir := t.TempDir()
 	for before, after := range map[fs.FileMode]fs.FileMode{0o777: 0o755, 0o770: 0o750, 0o700: 0o700} {
@@ -291,7 +291,8 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	}
 }
 
-// Ensure that a link in place of the results is replaced, and its target is as it was.
+// Ensure that a link at the place of the results file is replaced, and that the target of the link is not
+// changed.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))

@@ -98,7 +98,7 @@ func read(t *testing.T, dir string, points float64) Results {
 	return r
 }
 
-// container returns a folder with the layout of /autograder, from the zip.
+// container returns a folder with the layout of Gradescope's /autograder, made from the zip.
 func container(t *testing.T, p Package, files map[string]string) string {
 	t.Helper()
 	level.SkipQuick(t)

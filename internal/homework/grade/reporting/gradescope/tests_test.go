@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// passing is a report of two tasks with everything passed: three directed tests of the
-// first, one of the second.
+// passing returns a report of two tasks in which everything has passed: three directed tests of the first task
+// and one of the second.
 func passing() *grade.Report {
 	r := &grade.Report{Score: 10, MaxScore: 10}
 	add := func(task int, name string, part grade.Part, points float64) {
@@ -33,7 +33,7 @@ func passing() *grade.Report {
 	return r
 }
 
-// set gives a test of the report another status, for a part of its points.
+// set gives a test of the report another status and the given part of its points.
 func set(r *grade.Report, name string, status grade.Status, part float64) *grade.Test {
 	for i := range r.Tests {
 		if t := &r.Tests[i]; t.Name == name {
@@ -92,7 +92,7 @@ func TestTestsAreNumberedByTask(t *testing.T) {
 	}, got)
 }
 
-// Ensure that a test which was not run says what it gives.
+// Ensure that a test which was not run says how many points it gives.
 func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
 	r := passing()
 	set(r, "task1_hidden_traces", grade.NotRun, 0)
@@ -101,7 +101,7 @@ func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
 	require.Contains(t, test.Output, "fix something first.\nIt gives no points.\n")
 }
 
-// Ensure that a leak which a directed trace shows is told in the test of the task's memory, too.
+// Ensure that a leak which a directed trace shows is also reported in the memory test of the task.
 func TestALeakIsToldInTheTestOfTheMemory(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0)
@@ -151,7 +151,7 @@ func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	require.Contains(t, summary(class.Upload{Name: class.Wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be fixed; 2 hidden tests are shown after the due date.")
 }
 
-// A student sees the same whether the hidden tests pass or not.
+// Ensure that a student sees the same whether hidden tests pass or fail.
 func TestHiddenFindingsAreNotSeen(t *testing.T) {
 	clean := seen(t, passing())
 	require.Contains(t, clean, "The visible tests passed; 2 hidden tests are shown after the due date.")
@@ -183,7 +183,7 @@ func TestAVisibleReasonIsTold(t *testing.T) {
 	require.Contains(t, out.Output, "Neither passed nor failed")
 }
 
-// Ensure that a leak in a hidden trace is reported without its steps.
+// Ensure that a leak in a hidden trace is reported without the steps of the trace.
 func TestOfAHiddenTraceTheHeapIsToldWithoutItsSteps(t *testing.T) {
 	r := passing()
 	set(r, "task1_memory", grade.Failed, 0)

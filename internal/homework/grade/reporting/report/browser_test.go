@@ -24,7 +24,7 @@ const (
 	hostileFile    = "a#b %41?c:d.html"
 )
 
-// put writes the pages of a class, one with a hostile name, and returns the folder.
+// put writes the pages of a class, one of them with a hostile name, and returns the folder.
 func put(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func put(t *testing.T) string {
 	return dir
 }
 
-// contrast lists the texts with less than 4.5 : 1 (WCAG, AA).
+// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA).
 const contrast = `(() => {
   const rgba = s => { const n = s.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n }
   const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)

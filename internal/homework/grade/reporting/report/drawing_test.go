@@ -106,8 +106,8 @@ func TestNothingIsDrawnOfNothing(t *testing.T) {
 	}
 }
 
-// Ensure that any scene can be drawn: a pool may have a block or a thousand, and a broken
-// submission leaves any numbers in it.
+// Ensure that every scene can be drawn, whether the pool has one block or a thousand and whatever numbers a
+// broken submission has written.
 func TestAnySceneCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.Custom(drawState)

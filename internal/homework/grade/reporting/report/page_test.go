@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // mutants are those whose reports are stored.
 var mutants = strings.Fields("A1 A8 A17 A19 C26 C30 C38 D5 D7 F1 F7 F9 I8 I11 K3 K14 R14 X1")
 
-// hostile is a submission whose text and name try to be markup.
+// hostile is a submission whose source and name contain markup.
 const (
 	hostile     = "hostile"
 	hostileText = "int x = \"</code></pre></style><script>document.title = 'caught'</script><img src=x onerror=alert(1)>\";\n"
@@ -53,9 +53,8 @@ const reportsFile = "testdata/reports.json.gz"
 
 var stored map[string]*grade.Report
 
-// reports returns the reports of the correct submission, of some mutants and of the hostile
-// one. They are in testdata, because grading takes a minute of processor time; the tests of
-// make test-long grade them.
+// reports returns the reports of the correct submission, of some mutants and of the hostile one. They are
+// stored in testdata, because grading takes a minute of processor time; make test-long grades them again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
 	if stored != nil {
@@ -114,7 +113,7 @@ func classPage(t *testing.T, entries ...report.Entry) string {
 	return page(t, report.Class{Entries: entries})
 }
 
-// entry is a student who was graded; a report of nil is trouble.
+// entry makes an entry of a student. If r is nil, the submission could not be graded.
 func entry(name, file string, r *grade.Report) report.Entry {
 	result := &class.Result{Submission: class.Submission{Name: name, File: name + ".c"}, Report: r}
 	if r == nil {
@@ -123,7 +122,7 @@ func entry(name, file string, r *grade.Report) report.Entry {
 	return report.Entry{Result: result, File: file}
 }
 
-// A document is what tests need of a page. Pages are also well-formed XML.
+// A document has the parts of a page that tests look at. Pages must also be well-formed XML.
 type document struct {
 	text  string // without what is in <style>
 	ids   []string
@@ -181,7 +180,7 @@ func parse(t *testing.T, html string) document {
 	return d
 }
 
-// requireWhole requires the parts that every page has, and nothing that it may not load.
+// requireWhole requires the parts that every page has, and that the page loads nothing from outside.
 func (d *document) requireWhole(t *testing.T) {
 	t.Helper()
 	require.LessOrEqual(t, d.tags["script"], 1) // of the class
@@ -255,7 +254,7 @@ func TestAMistakeIsTold(t *testing.T) {
 	require.Equal(t, len(reports(t)["A1"].Findings), d.tags["figure"])
 }
 
-// Ensure that a page says what the tester does, and how large a large pool is.
+// Ensure that a page describes the tester's own steps, and states the size of a large pool.
 func TestAStepThatIsNoCallIsTold(t *testing.T) {
 	for step, says := range map[string]string{
 		"init e0 64 3072": "(a pool of 3 GiB: offsets in it do not fit in an int)", "init e0 640": "(a pool of 10 blocks)",

@@ -21,7 +21,7 @@ func written(t *testing.T, r *grade.Report) string {
 	return b.String()
 }
 
-// one is a report of one mistake in task 2; nothing of task 5 was played.
+// one is a report with one mistake in task 2. No trace of task 5 was played.
 func one() *grade.Report {
 	r := &grade.Report{File: "a.c", Score: 90, MaxScore: 100, Rules: "2.abc"}
 	for task := 1; task <= 4; task++ {
@@ -55,7 +55,7 @@ func TestAReportAsText(t *testing.T) {
 	require.NotContains(t, written(t, r), "gives back")
 }
 
-// Ensure that all that is known of a finding stands together, and once.
+// Ensure that the report says everything about a finding once, in one place.
 func TestAFindingStandsInOnePlace(t *testing.T) {
 	r := one()
 	f := &r.Findings[0]

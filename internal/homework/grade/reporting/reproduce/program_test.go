@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 
 const root = "../../../../../"
 
-// Ensure that every program compiles with the course's flags and a correct submission runs it to
-// its end. An ordinary run takes one trace for each kind of step.
+// Ensure that each trace as a C program compiles with the course's flags, and that a correct submission runs it
+// to the end. Without make test-long the test takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()
@@ -55,13 +55,13 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 	require.Greater(t, made, 5)
 }
 
-// A kind is one of the ways in which a step is written in C.
+// A kind is one way in which a step is written in C.
 type kind struct {
 	trace.Kind
 	given bool
 }
 
-// seesNew reports whether a trace has a kind of step that no trace before had.
+// seesNew reports whether a trace has a kind of step that is not in seen, and adds its kinds to seen.
 func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 	for _, op := range ops {
 		k := kind{op.Kind, op.Given}
@@ -74,7 +74,7 @@ func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 // A wrong submission, and a trace that shows it.
 type wrong struct{ name, source, ops string }
 
-// Ensure that a program ends with 1 if the submission is wrong, and with 0 if it is right.
+// Ensure that the program exits with 1 if the submission is wrong and with 0 if it is correct.
 func TestAProgramChecksItself(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
@@ -127,7 +127,8 @@ func TestAProgramChecksItself(t *testing.T) {
 	}
 }
 
-// requireCaught requires that the program for what a wrong submission shows accepts the right one, and not the wrong one.
+// requireCaught requires that the program for a difference accepts the correct submission and fails for the
+// wrong one.
 func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
 	t.Helper()
 	p, err := kit.Build("wrong", []byte(c.source))
@@ -154,7 +155,7 @@ func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
 	require.NotRegexp(t, `-1515870811|-572662307|allocat.*expected -?\d|list.*expected`, string(out))
 }
 
-// Ensure that a right submission passes under Valgrind, too, which has a heap of its own.
+// Ensure that a correct submission also passes under Valgrind, which replaces the heap.
 func TestAProgramUnderValgrind(t *testing.T) {
 	level.SkipQuick(t)
 	if _, err := exec.LookPath("valgrind"); err != nil {
