@@ -64,8 +64,8 @@ func TestShareIsAllOrNothing(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 0}, counts, "an entry outside the pool is skipped")
 }
 
-// The scans are compared with the handout's loop for every width that this
-// processor has, at every place a zero can have in a round and after it.
+// Ensure that the assembly finds the same first zero as a plain loop, with each vector width that this
+// processor supports, for slices of every length below 300 and a zero at every index.
 func TestTheScansFindTheFirstZero(t *testing.T) {
 	loop := func(counts []int32) int {
 		if i := slices.Index(counts, 0); i >= 0 {
@@ -97,7 +97,8 @@ func TestTheScansFindTheFirstZero(t *testing.T) {
 	}
 }
 
-// The page after the last count is not accessible: a read there ends the test.
+// Ensure that the scan reads no memory after the slice. The page behind the slice is not accessible,
+// so a read there crashes the test.
 func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	page := os.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -119,7 +120,8 @@ func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	}
 }
 
-// A cursor finds what the handout's loop finds, which starts from block 0 each time.
+// Ensure that a cursor finds the same blocks as the handout's loop, which starts from block 0 each
+// time.
 func TestFirstFitEqualsStartingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int32Range(-1, 2), 0, 300).Draw(t, "counts")

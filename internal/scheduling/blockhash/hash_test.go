@@ -12,7 +12,8 @@ func extraOfB() []Key {
 	return []Key{{Text: "ada"}, image, {Text: "s1"}}
 }
 
-// The answers that the trace format document gives, A and B after A.
+// The expected hashes are the examples of the document that describes the trace format: the root,
+// block A, and block B, which follows A.
 func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"le": {

@@ -10,8 +10,8 @@ func item(id string, offset int64) Key {
 	return Key{Kind: Tuple, Tuple: []Key{{Text: id}, {Kind: Int, Int: offset}}}
 }
 
-// A run over blocks of 32 tokens, as m05 records one: two items in a block, one
-// item over a block's edge, none in the last.
+// The prompt is that of recording m05, with blocks of 32 tokens. The first block contains two items,
+// one item crosses the end of a block, and the last block contains none.
 func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	e := Extras{
 		Salt:  "s2",
@@ -25,7 +25,7 @@ func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	require.Nil(t, e.Block(128, 160, &at))
 }
 
-// Ensure that a run that starts after token 0 looks at the last item only.
+// Ensure that a run of blocks that does not start at token 0 considers only the last item.
 func TestALaterRunStartsAtTheLastItem(t *testing.T) {
 	e := Extras{Items: []Item{{"a", 0, 100}, {"b", 100, 20}}}
 	at := Last
@@ -57,7 +57,7 @@ func TestItemsThatHideEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that an item belongs to the blocks that have a token of it, and to no neighbour.
+// Ensure that an item adds a key to each block that contains one of its tokens, and to no other block.
 func TestAnItemBelongsToTheBlocksOfItsTokens(t *testing.T) {
 	e := Extras{Items: []Item{{"a", 4, 4}, {"b", 8, 1}}}
 	at := Cursor(0)

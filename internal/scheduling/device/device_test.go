@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the two devices begin from opposite ends and return the block that was
-// freed last.
+// Ensure that one device hands out its blocks in ascending order and the other in descending order,
+// and that the block that was freed last is taken first.
 func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))
@@ -25,7 +25,8 @@ func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	require.Panics(t, func() { up.Drop(11) }, "it is free")
 }
 
-// Ensure that a shared block is replaced, not freed, before a write.
+// Ensure that a write to a shared block gives the writer another block, and that the shared block is
+// not freed.
 func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	d := Ascending(10, 3)
 	slot := d.Take()

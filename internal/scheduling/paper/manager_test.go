@@ -55,8 +55,8 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that admission and swapping in leave the watermark free; swapping in also needs a new block
-// for each sequence.
+// Ensure that admission and swapping in leave the watermark of free blocks. Swapping in also needs one
+// new block for each sequence.
 func TestTheWatermarkStaysFree(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 2, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.2})
 	require.NoError(t, err)
@@ -75,7 +75,8 @@ func TestTheWatermarkStaysFree(t *testing.T) {
 	}
 }
 
-// Ensure that a sequence that becomes a copy of a longer one has its tokens, and its blocks.
+// Ensure that a sequence that becomes a copy of a longer sequence gets the length and the blocks of
+// that sequence.
 func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	m, g := twoSequences(t)
 	g.Seqs[0].Len = 5
@@ -87,8 +88,8 @@ func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g})))
 }
 
-// Ensure that the buddy allocator takes the chunk that was pushed last, and gives back the high
-// halves (vllm/v0/RULES.md §11).
+// Ensure that the buddy allocator takes the chunk that was pushed last, takes the lower half of a
+// chunk that it splits, and puts the upper half on the free list (vllm/v0/RULES.md §11).
 func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
 	b, err := newBuddy(16, 8)
 	require.NoError(t, err)
@@ -149,8 +150,8 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that the blocks of a prefix begin every table, stay on the GPU when a
-// group is swapped, and cannot be the whole of a prompt.
+// Ensure that every block table begins with the blocks of the prefix, that these blocks stay on the
+// GPU when a group is swapped out, and that a prompt must be longer than the prefix.
 func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)

@@ -22,8 +22,8 @@ func (x *script) add(requests ...serve.Request) {
 	}
 }
 
-// step returns the requests of the next iteration: prompts with their tokens, decoding
-// requests with their context.
+// step runs one iteration. It returns the number of tokens of each prompt, and the context length of
+// each request that decodes.
 func (x *script) step() (prompts, decodes map[int]int) {
 	require.NoError(x.t, x.s.Step(&x.Iteration))
 	prompts, decodes = map[int]int{}, map[int]int{}
@@ -60,8 +60,8 @@ func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script,
 	return &script{t: t, s: s}, s
 }
 
-// Ensure that a prompt joins an iteration of decodes, as far as the tokens of
-// both fit.
+// Ensure that prompts join an iteration with decodes as long as their tokens fit into the budget
+// together.
 func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
@@ -72,17 +72,17 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	require.Equal(t, 20, x.Tokens)
 }
 
-// Ensure that the limit of sequences counts running requests and new sequences,
-// as the artifact does.
+// Ensure that the limit of sequences counts the requests that run and the sequences of new requests,
+// as the paper's artifact does.
 func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
 
-// Ensure that the request that came last loses its blocks and comes back as a
-// prompt of its whole length, but not in the same step, and that two victims wait
-// in the order of their arrival, in front of those that never ran.
+// Ensure that the request that came last is preempted and is computed again later as a prompt of its
+// whole length, but not in the same step. Two preempted requests wait in the order of their arrival,
+// before requests that never ran.
 func TestVictimsWaitByArrival(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
@@ -102,9 +102,8 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
-// Ensure that a group is swapped as a whole with its sharing, that no request is
-// admitted while it is out, and that it comes back with a block for each
-// sequence.
+// Ensure that a group is swapped out as a whole and still shares its blocks, that no request is
+// admitted while the group is swapped out, and that the group returns with a block for each sequence.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
@@ -116,15 +115,16 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.Equal(t, []serve.Preemption{{ID: 2, Swapped: true}}, x.Preempted)
 	require.Len(t, x.SwapOut, 3)
 	require.Equal(t, serve.Usage{Blocks: 9, Used: 5, Logical: 5}, s.Usage())
-	x.expect(lengths{}, lengths{1: 11}) // 3 of the group, 2 to append: 5 are not free, and 3 must wait
+	x.expect(lengths{}, lengths{1: 11}) // the group needs 3 blocks and 2 to append; fewer than 5 are free, and request 3 must wait
 	x.finish(1)
 	x.expect(lengths{3: 1}, lengths{2: 5})
 	require.Len(t, x.SwapIn, 3)
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a group is swapped in if it exactly reaches MaxNumSeqs. A running request counts as one, whatever its
-// number of sequences, so two running requests and the two sequences of the group make four.
+// Ensure that a group is swapped in if the number of sequences then equals MaxNumSeqs. A running
+// request counts as one, whatever its number of sequences, so two running requests and the two
+// sequences of the group make four.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -140,9 +140,9 @@ func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x.expect(lengths{}, lengths{1: 9, 2: 6, 3: 6})
 }
 
-// Ensure that a group comes back in a step in which another request lost its blocks to be computed
-// again: only a request that is swapped out keeps it from that. When the other one is admitted again, it stands
-// in front of the group that came after it, which is then the victim.
+// Ensure that a group is swapped in during a step in which another request is preempted by
+// recomputation. Only a preemption by swapping prevents it. When the recomputed request is admitted
+// again, it runs before the group, which arrived later, so the group is preempted next.
 func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -159,7 +159,8 @@ func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
 }
 
-// Ensure that the tokens of a prompt that are in the prefix's blocks take nothing of an iteration's tokens.
+// Ensure that the tokens of a prompt that lie in the prefix's blocks do not count against the token
+// budget of an iteration.
 func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, Prefix: 8}, Limits{MaxNumBatchedTokens: 10, MaxNumSeqs: 20}, false)
 	require.NoError(t, err)
@@ -172,8 +173,8 @@ func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	require.Equal(t, 10, x.Tokens)
 }
 
-// Ensure that always_swap swaps single sequences, and that a CPU without space
-// ends the step with an error, all requests in their queues.
+// Ensure that with always_swap a request with one sequence is swapped, too. If the CPU has no space,
+// the step returns an error and every request stays in its queue.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, wide, true)
@@ -191,7 +192,7 @@ func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	}
 }
 
-// Ensure that what can never run again is dropped, so that others can.
+// Ensure that a request that can never run again is dropped, so that other requests can run.
 func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 4}, serve.Request{ID: 2, Prompt: 1})
@@ -201,8 +202,8 @@ func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 	require.Equal(t, []int{1}, x.Ignored)
 }
 
-// Ensure that a group that is swapped out and needs more than the GPU has is
-// dropped, and its CPU blocks are free again.
+// Ensure that a swapped group that needs more blocks than the GPU has is dropped, and that its CPU
+// blocks become free.
 func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
@@ -217,8 +218,8 @@ func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 	require.Zero(t, s.requests.Len())
 }
 
-// Ensure that beams share, and that one that did not survive becomes a copy of
-// one that did, without a block being copied.
+// Ensure that beams share blocks, and that a beam that did not survive becomes a copy of a surviving
+// beam without copying a block.
 func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 3, Seqs: 2})
@@ -232,8 +233,8 @@ func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	require.Empty(t, x.Copies, "the shared blocks are full")
 }
 
-// Ensure that blocks are freed in the order of the running queue, whatever the
-// order of the report.
+// Ensure that blocks are freed in the order of the running queue, not in the order in which finished
+// requests are reported.
 func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	free := func(ids ...int) []int32 {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
@@ -248,8 +249,8 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, free(3, 1, 2))
 }
 
-// Ensure that Orca's three policies reserve what they say, and the batch is as
-// large as memory allows: 7 of the longest in the paper's 983 blocks.
+// Ensure that each of Orca's three policies reserves its documented number of tokens, and that the
+// batch is as large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))
@@ -268,7 +269,8 @@ func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	}
 }
 
-// Ensure that a static batch is padded, closed, and answered as a whole.
+// Ensure that all requests of a static batch are padded to one length, that no request joins the
+// batch, and that all are answered at the same time.
 func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 3, MaxModelLen: 20})
 	require.NoError(t, err)
@@ -289,8 +291,8 @@ func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	require.ErrorIs(t, s.Add(serve.Request{ID: 9, Prompt: 10, Output: 11}), serve.ErrRequest)
 }
 
-// Ensure that a request's place in the batch is its table, and that waiting requests
-// have none.
+// Ensure that the block table of a running request is its place in the batch, and that a waiting
+// request has no table.
 func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 2, MaxModelLen: 20})
 	require.NoError(t, err)

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a handle does not name what came after it in the same place.
+// Ensure that the handle of a removed entry does not refer to the entry that is stored in the same
+// place later.
 func TestHandlesDoNotComeBack(t *testing.T) {
 	var table Handles[string]
 	a, b, c := "a", "b", "c"

@@ -8,9 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Ensure that two queues over the same places are two lists, under all
-// operations, and that places keep what is in them until it is removed.
-// twoQueues compares two queues over one table with two lists. Its methods are rapid's actions.
+// twoQueues compares two queues over one table with two lists. Its methods are the actions of rapid's
+// state machine.
 type twoQueues struct {
 	table  Table[int]
 	queues []*Queue
@@ -131,8 +130,8 @@ func (m *twoQueues) Check(t *rapid.T) {
 	}
 }
 
-// Ensure that a place in two queues, and one that is taken from the wrong one,
-// are found at once.
+// Ensure that the table panics when a place is put into a second queue, or removed from the wrong
+// queue.
 func TestAPlaceInTwoQueuesIsFound(t *testing.T) {
 	var p Table[int]
 	a, b := p.Queue(), p.Queue()

@@ -46,7 +46,7 @@ func TestCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that misuse and what vLLM gets wrong is refused, with a reason.
+// Ensure that a wrong call, and a call that vLLM itself handles wrongly, is refused with a reason.
 func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	for name, c := range map[string]Config{
 		"blocks without tokens":   {NumGPUBlocks: 1},
@@ -78,13 +78,13 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	m.Free(&Seq{}) // unknown, too
 }
 
-// Ensure that an append counts on the blocks that leave its window only if no other sequence has them.
+// Ensure that an append reuses the blocks that leave its window only if no other sequence shares them.
 func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 6, SlidingWindow: 1})
 	parent, child := &Seq{Len: 5}, &Seq{Len: 5}
 	require.NoError(t, m.Allocate(parent))
 	require.NoError(t, m.Fork(parent, child))
-	parent.Len = 6 // its block takes the last free one, the null block one more
+	parent.Len = 6 // the new token takes the last free block, and the null block would be one more
 	_, err := m.Append(nil, parent, 0, 5)
 	require.ErrorIs(t, err, ErrNoFreeBlocks)
 	m.Free(child)
@@ -93,8 +93,8 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	require.Equal(t, 1, m.View.FreeGPU(), "two have left, one was taken")
 }
 
-// Ensure that an append can do with a block that a promotion gives back in the
-// middle of it: the pool is full, and both blocks that it writes are shared.
+// Ensure that an append can use a block that becomes free during the same append, when a block is
+// promoted to a cached one. The pool is full, and both blocks that the append writes are shared.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6}
@@ -118,9 +118,9 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.Equal(t, other.table[1], s.table[1])
 }
 
-// Ensure that blocks count as computed when the batch that computes them is
-// made, the last one of a table never does, and a sequence that was scheduled
-// before keeps the answer it got then.
+// Ensure that blocks count as computed as soon as the batch that computes them is formed, that the
+// last block of a table never does, and that the answer for a sequence does not change once it was
+// scheduled.
 func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}
@@ -144,8 +144,8 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
-// Ensure that admission and swapping in leave the watermark free, and that the
-// watermark makes a prompt impossible, but not a swap.
+// Ensure that admission and swapping in leave the watermark of free blocks. A prompt gets Never if it
+// and the watermark exceed the pool. A swapped sequence gets Never only if it alone exceeds the pool.
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.Equal(t, 2, m.View.Watermark())

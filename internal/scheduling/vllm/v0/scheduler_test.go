@@ -63,8 +63,8 @@ func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a swapped request that has grown too long for the GPU is dropped,
-// and that its CPU blocks are lost, as vLLM loses them.
+// Ensure that a swapped request that has become too long for the GPU is dropped, and that its CPU
+// blocks stay allocated, as in vLLM.
 func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 3, NumCPUBlocks: 4},
@@ -85,7 +85,7 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that no request is lost when a step fails because the CPU is full: all go on when
+// Ensure that no request is lost when a step fails because the CPU is full. All requests continue when
 // there is space again.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
@@ -110,8 +110,8 @@ func TestAFailedStepLosesNobody(t *testing.T) {
 	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, s.it.Decodes)
 }
 
-// Ensure that requests are swapped in up to max_num_seqs and no further, though there are blocks for
-// more. With chunks, requests are admitted while others are swapped out: here 3 and 5.
+// Ensure that requests are swapped in only up to max_num_seqs, although there are blocks for more.
+// With chunks, requests are admitted while others are swapped out: here requests 3 and 5.
 func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 11, NumCPUBlocks: 10},

@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// request has inputs of these sizes one after the other, named by name and index.
+// request returns a request with one input for each size, in this order. Each input is named by the
+// request's name and an index.
 func request(name string, sizes ...int) *Request {
 	var inputs []Input
 	at := 0
@@ -31,9 +32,9 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 	require.NoError(t, c.Check())
 }
 
-// The scenarios and numbers are those of vLLM's tests/v1/core/test_encoder_cache_manager.py; its free slots
-// are the size without what is taken, its freeable slots the size without what is referenced. The encoder
-// cache of encoder-decoder models is not there.
+// The scenarios and numbers come from vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free
+// slots are here the size minus the used slots, and its freeable slots the size minus the referenced
+// slots. The encoder cache of encoder-decoder models is not implemented.
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)
@@ -83,7 +84,7 @@ func TestARequestCanHaveAnItemTwice(t *testing.T) {
 	requireUsage(t, c, 4, 0)
 }
 
-// Ensure that tokens need the items of which they have a token, and no others.
+// Ensure that a range of tokens needs exactly the items that have a token in it.
 func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	r := request("a", 4, 3, 5) // tokens 0 to 3, 4 to 6, 7 to 11
 	for _, tc := range []struct{ start, end, lo, hi int }{
@@ -94,7 +95,7 @@ func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	}
 }
 
-// Ensure that a failed step loses the outputs that it should have computed, and no older ones.
+// Ensure that a failed step discards the outputs that it was to compute, but no older outputs.
 func TestAFailedStepLosesItsOutputs(t *testing.T) {
 	c, r := New(10), request("a", 2, 3)
 	c.Allocate(r, 0, 4)
@@ -122,8 +123,8 @@ func TestResetForgetsAll(t *testing.T) {
 	allocate(t, c, request("large", 20), 0)
 }
 
-// Ensure that the counts are right after any operations, and that what a request refers to
-// stays.
+// Ensure that the counts are correct after any operations, and that an output stays in the cache as
+// long as a request refers to it.
 func TestCountsAreRightAfterAnyOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(12)

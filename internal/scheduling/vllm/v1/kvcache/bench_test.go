@@ -37,8 +37,8 @@ func admit(b *testing.B, c *Cache, tokens []int32, reserve int, hit *Hit) *Reque
 	return r
 }
 
-// BenchmarkAllocate allocates one token for each of 256 running requests in turn. Appending and hashing the
-// tokens is not timed.
+// BenchmarkAllocate measures the allocation of one token for each of 256 running requests in turn,
+// without appending and hashing the tokens.
 func BenchmarkAllocate(b *testing.B) {
 	const running, prompt, output = 256, 512, 2048
 	c := newBenchCache(b, running*(prompt+output)/16+1, blockhash.LE{})

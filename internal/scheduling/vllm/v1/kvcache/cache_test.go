@@ -87,7 +87,7 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// lookedUp returns a request that hits the first 8 of its 9 tokens.
+// lookedUp returns a request of 9 tokens whose lookup hits the first 8.
 func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	t.Helper()
 	c.Release(computed(t, c, counting(9)), Drop, 0)
@@ -96,7 +96,8 @@ func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	return r, hit
 }
 
-// Between a lookup and its allocation keys may go: the hit is refused.
+// Ensure that a hit is refused if a block of it was evicted after the lookup, or if it belongs to
+// another request.
 func TestAStaleHitIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	r, hit := lookedUp(t, c)
@@ -117,7 +118,8 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
-// Ensure that reserved blocks are left to others, also when none is needed.
+// Ensure that an allocation does not use the reserved blocks, and fails if fewer blocks than the
+// reserve are free even when it needs none.
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
@@ -130,9 +132,9 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 2}))
 }
 
-// An EAGLE set gives its last block up once for each length. Full attention has
-// all 8 blocks of the prompt; a window of one block lacks block 5, a window of
-// two lacks 6 and 7, so the hit is 5 blocks; dropping twice would make it less.
+// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit. Full
+// attention has all 8 blocks of the prompt. A window of one block lacks block 5, and a window of two
+// lacks blocks 6 and 7, so the hit has 5 blocks. A second drop would make it shorter.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true },
 		Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 6})
@@ -148,7 +150,8 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
 }
 
-// A request that does not read the cache still writes it (vllm/v1/RULES.md §5).
+// Ensure that a request that does not read the cache still adds its blocks to the cache
+// (vllm/v1/RULES.md §5).
 func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})
@@ -165,7 +168,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Equal(t, 8, hit.NumTokens)
 }
 
-// Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
+// Ensure that the statistics of hits count the tokens that were reused (vllm/v1/RULES.md §12).
 func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))

@@ -46,7 +46,7 @@ func taken(c *Cache, fence uint64) (p Pending) {
 	return p
 }
 
-// fits reports whether there are blocks for an allocation, which is made then.
+// fits makes an allocation and reports whether there were enough blocks for it.
 func fits(t *testing.T, c *Cache, r *Request, a Alloc) bool {
 	t.Helper()
 	ok, err := c.Allocate(r, &a)
@@ -67,8 +67,8 @@ func forked(t *testing.T, c *Cache, r *Request) *Request {
 	return child
 }
 
-// Three share a block that is partly filled: the first two that write get
-// copies, the last one writes in place.
+// Ensure that of three requests that share a partly filled block, the first two that write get copies,
+// and the last one writes in place.
 func TestForkAndCopyOnWrite(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -105,7 +105,8 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, 11, c.Pool.NumFree())
 }
 
-// Both blocks of a copy are kept until it is taken, even if the request goes.
+// Ensure that the source and the destination of a copy stay allocated until the copy is taken, even if
+// the request is released.
 func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -162,7 +163,7 @@ func collect(c *Cache) (ids []int32) {
 	return ids
 }
 
-// Copies are handed out by group, and in each in the order in which they were made.
+// Ensure that copies are returned by group, and within a group in the order in which they were made.
 func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	parent := computed(t, c, counting(6))
@@ -178,7 +179,8 @@ func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)
 }
 
-// A fork that shares no blocks reads the tokens of its parent. Neither sees what happens to the other.
+// Ensure that a fork that shares no blocks starts with its parent's tokens, and that later changes to
+// either request do not change the other.
 func TestForksThatWaitKeepTheirTokens(t *testing.T) {
 	original := counting(8)
 	for _, test := range []struct {

@@ -5,9 +5,9 @@ import (
 	"hash/maphash"
 )
 
-// A memory stands for the keys and values in the blocks: each place holds a
-// number that depends on all tokens up to it. What a request attends to must be
-// its own, however its blocks were shared, copied, evicted and hit.
+// A memory models the keys and values in the blocks. Each place holds a number that depends on all
+// tokens up to that place. A request must attend only to its own numbers, however its blocks were
+// shared, copied, evicted and hit.
 type memory struct {
 	seed   maphash.Seed
 	blocks map[place]uint64
@@ -21,8 +21,8 @@ type place struct {
 
 func newMemory() *memory { return &memory{maphash.MakeSeed(), map[place]uint64{}} }
 
-// values are what the positions of r must hold, given the tokens drafts behind
-// its own.
+// values returns the numbers that the positions of r must hold. The parameter drafts is the number of
+// draft tokens after the tokens of r.
 func (m *memory) values(r *Request, drafts int) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -39,7 +39,8 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 	return values
 }
 
-// step runs the copies, and then writes the positions from from on.
+// step executes the pending copies, and then writes the computed positions of r, starting at the
+// parameter from.
 func (m *memory) step(c *Cache, r *Request, from int) {
 	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {
@@ -59,7 +60,7 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 	}
 }
 
-// verify compares what the next token of r attends to with what it must be.
+// verify compares the numbers that the next token of r attends to with the expected ones.
 func (m *memory) verify(c *Cache, r *Request) error {
 	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {

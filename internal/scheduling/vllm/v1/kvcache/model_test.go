@@ -57,7 +57,7 @@ func drawCache(t *rapid.T) *Cache {
 	return c
 }
 
-// A world is a cache at work, with what its blocks hold.
+// A world is a cache under random operations, with the contents of its blocks.
 type world struct {
 	*Cache
 	memory *memory
@@ -96,8 +96,8 @@ func (w *world) snapshot() []any {
 	return all
 }
 
-// allocate calls Allocate and checks everything that must hold afterwards. It can make a
-// group in the middle fail.
+// allocate calls Allocate and checks the state afterwards. At random, it makes one group fail in the
+// middle of the call.
 func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	hit := 0
 	if a.Hit != nil {
@@ -187,8 +187,8 @@ func (w *world) extend(t *rapid.T) {
 	}
 }
 
-// Ensure that the state is sound after every operation, and that no request
-// attends to what another one wrote.
+// Ensure that the state of the cache is consistent after every operation, and that no request attends
+// to values that another request wrote.
 func TestCacheStaysSound(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		w := &world{Cache: drawCache(t), memory: newMemory()}

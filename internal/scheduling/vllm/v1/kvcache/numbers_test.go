@@ -8,8 +8,9 @@ import (
 
 // The numbers of the rules, at their limits.
 
-// Ensure that a waiting request leaves the watermark free if others are scheduled, and that no
-// other request does (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of which 10 can be used.
+// Ensure that a waiting request leaves the watermark of free blocks if other requests are scheduled,
+// and that requests in any other state may use it (vllm/v1/RULES.md §6.2). The watermark is 2 of 11
+// blocks, of which 10 can be used.
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -31,7 +32,8 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	}
 }
 
-// Ensure that no slots are made for tokens after the longest sequence, which has 64 (vllm/v1/RULES.md §6.4).
+// Ensure that no slots are allocated for tokens beyond the longest sequence, which has 64 tokens
+// (vllm/v1/RULES.md §6.4).
 func TestLookaheadEndsAtTheLongestSequence(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4})
 	r := added(t, c, counting(62))
@@ -58,7 +60,8 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// The most blocks for which a request is admitted, with 6 tokens in flight (vllm/v1/RULES.md §6).
+// Ensure that admission counts the most blocks that a group can hold, with 6 tokens in flight
+// (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -71,7 +74,9 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Blocks that rows in flight read stay, whether the new tokens fit into the tables or not: of 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the others (vllm/v1/RULES.md §15).
+// Ensure that blocks that rows in flight read are not freed, whether the new tokens fit into the table
+// or not. Of the 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the
+// other tokens (vllm/v1/RULES.md §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -82,8 +87,8 @@ func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	}
 }
 
-// The common prefix ends at the first block that not all requests with a table have, and only full attention has
-// one (vllm/v1/RULES.md §11).
+// Ensure that the common prefix ends at the first block that some request with a table does not share,
+// and that only groups of full attention have a common prefix (vllm/v1/RULES.md §11).
 func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	first := prefilled(t, c, 9)
@@ -108,7 +113,7 @@ func TestAdmissionsAreCountedOnce(t *testing.T) {
 	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.Stats)
 }
 
-// kept are the blocks of a table that can be hit, by slot.
+// kept returns the slots of the table of r whose blocks can be hit.
 func kept(c *Cache, r *Request, group int) (slots []int) {
 	for slot, id := range r.Table(group) {
 		if _, _, ok := c.Pool.Primary(id); ok {
@@ -118,8 +123,8 @@ func kept(c *Cache, r *Request, group int) (slots []int) {
 	return slots
 }
 
-// Blocks from that of the first token to be computed again on cannot be hit until they are
-// registered again (vllm/v1/RULES.md §17).
+// Ensure that when tokens are computed again, their blocks cannot be hit until they are registered
+// again (vllm/v1/RULES.md §17).
 func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	for _, tokens := range []int{5, 7, 8} {
 		c := newFull(t, 12)
@@ -133,9 +138,10 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// A window group keeps the blocks needed by a hit that ends at the end of a segment, of the prompt without
-// its last token, or of a prefix shared with another request. With EAGLE they are one block further,
-// and one more is kept (vllm/v1/RULES.md §9). The scheduler's block has 16 tokens.
+// Ensure that a window group keeps the blocks that a hit needs if it ends at one of three places: the
+// end of a segment, the end of the prompt without its last token, or the end of a prefix that another
+// request shares. With EAGLE the blocks are one further, and one more is kept (vllm/v1/RULES.md §9).
+// The scheduler's block has 16 tokens.
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -156,7 +162,8 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// A hit has no blocks behind its end in any group of full attention, unless the cache is as vLLM's (vllm/v1/RULES.md §17).
+// Ensure that a hit has no blocks after its end in any group of full attention. With Exact false, as
+// in vLLM, the second group keeps blocks after the end (vllm/v1/RULES.md §17).
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },
@@ -170,7 +177,8 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// A block that is kept only for a step in flight is not shared: its other owner writes in place.
+// Ensure that a block that a released request keeps only for a step in flight does not count as
+// shared: the other request writes to it without a copy.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -187,7 +195,8 @@ func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// requireNeed ensures that a request takes n blocks, and so is refused if one less may be taken (vllm/v1/RULES.md §6).
+// requireNeed ensures that the allocation takes n blocks, and is refused if only n-1 may be taken
+// (vllm/v1/RULES.md §6).
 func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	t.Helper()
 	free := c.Pool.NumFree()
@@ -197,7 +206,7 @@ func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	}
 }
 
-// A hit that ends inside a block takes a copy of it, in each group.
+// Ensure that a hit that ends inside a block counts a block for the copy, in each group.
 func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
 	first := prefilled(t, c, 12)
@@ -208,11 +217,13 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The copy of a block of attention, that of the state and the running state, and the state of the hit, which is free now.
+	// The 4 blocks are: the copy of the attention block, the copy of the state, the running state, and
+	// the block with the state of the hit, which is free now.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 
-// The hit has the second block, which is free; with 16 tokens more, loaded, the window begins after it.
+// Ensure that a hit takes no block that is outside the window. The hit contains the second block,
+// which is free. The request loads 16 more tokens, and then the window begins after that block.
 func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	c.Release(prefilled(t, c, 9), Drop, 0)
@@ -230,7 +241,7 @@ func TestAFirstStateTakesItsSpeculativeBlocks(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 1)
 }
 
-// A state stays as long as a row in flight reads it (vllm/v1/RULES.md §13).
+// Ensure that a Mamba state is kept as long as a row in flight reads it (vllm/v1/RULES.md §13).
 func TestAStateWaitsForTokensInFlight(t *testing.T) {
 	for inFlight, want := range map[int]int32{4: 1, 0: 0} {
 		c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true})

@@ -20,7 +20,7 @@ func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
 	return c
 }
 
-// prefilled adds a request of n tokens and computes it at once.
+// prefilled adds a request of n tokens and computes all of them in one step.
 func prefilled(t *testing.T, c *Cache, n int) *Request {
 	r := added(t, c, counting(n))
 	allocate(t, c, r, Alloc{NumNewTokens: n})
@@ -33,8 +33,9 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	}
 }
 
-// The window's run that reaches block 0 has 3 blocks of 4, but hits are multiples of 8: with EAGLE
-// 3 blocks are trimmed to 2, one is dropped, and the one that is left ends on no boundary (vllm/v1/RULES.md §8).
+// Ensure that the length of a hit is rounded down again after EAGLE drops a block. The window group
+// has 3 blocks of 4 tokens from block 0 on, and hits are multiples of 8 tokens. EAGLE rounds 3 blocks
+// down to 2 and drops one, and the remaining block ends on no multiple of 8 (vllm/v1/RULES.md §8).
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -45,8 +46,9 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction, "full attention has 40 and drops 8")
 }
 
-// With EAGLE a window's run may end one block past a boundary, because it loses that block, which is
-// smaller than the scheduler's here. What is left is as long as the window needs (vllm/v1/RULES.md §8).
+// Ensure that with EAGLE the blocks of a window may end one block after a boundary of the scheduler's
+// block, because EAGLE drops the last block, which is smaller than the scheduler's. The remaining
+// blocks are as long as the window needs (vllm/v1/RULES.md §8).
 func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 33)
@@ -56,17 +58,16 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
 }
 
-// A Mamba group keeps the states at the ends of segments of two blocks and at
-// the prompt's last boundary (vllm/v1/RULES.md §9).
+// Ensure that a Mamba group keeps the states at the ends of segments of two blocks, and at the last
+// block boundary of the prompt (vllm/v1/RULES.md §9).
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
-// The running state moves on by whole chunks. Speculative blocks in front of it
-// go to the end of the table, and the state before it is freed one step later
-// (vllm/v1/RULES.md §13).
+// Ensure that the running state advances by whole chunks, that the speculative blocks before it move
+// to the end of the table, and that the previous state is freed one step later (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r := added(t, c, counting(40))
@@ -76,13 +77,13 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 		require.Equal(t, want, r.Table(0))
 	}
 	step(4, 1, 2, 3)                    // the state in slot 0, two speculative blocks
-	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
-	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
+	step(8, 1, 0, 3, 2, 4)              // slot 2 has the state, and slot 1 comes before it
+	step(4, 0, 0, 3, 2, 4, 1)           // slot 3 has the state; the block of slot 0 is freed and allocated again
 	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
 	require.Equal(t, 4, c.Config.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
-// A state that this step stores is not there yet: a request that hits it must wait.
+// Ensure that a request that hits a Mamba state waits until the step that stores the state is over.
 func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 	c.StartStep(0)
@@ -94,8 +95,8 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	require.True(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
 }
 
-// The cap of admission counts what a window can hold (vllm/v1/RULES.md §6): 40 tokens
-// take 10 blocks, a window of 8 with 4 in flight never more than 4.
+// Ensure that admission counts no more blocks than a window can hold: 40 tokens would take 10 blocks,
+// but a window of 8 tokens with 4 in flight takes at most 4 (vllm/v1/RULES.md §6).
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {
 		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})
@@ -104,7 +105,8 @@ func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	}
 }
 
-// External tokens get blocks after the hit, and none if the window skips them.
+// Ensure that external tokens get blocks after those of the hit, and no blocks where the window skips
+// them.
 func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := added(t, c, counting(18))

@@ -9,13 +9,14 @@ import (
 // The scenarios and their values are those of vLLM's
 // tests/v1/core/prefix_cache/test_partial_prefix_cache_hits.py.
 
-// withTail is a cache whose Mamba group has blocks of two hashes.
+// withTail returns a cache whose Mamba blocks are twice as large as the blocks that are hashed.
 func withTail(t *testing.T) *Cache {
 	return newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.HandOffTails = 24, true },
 		Group{Kind: Full, BlockSize: 2}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 }
 
-// continued is a request whose prompt of n tokens is computed, with slots for one more.
+// continued returns a request whose prompt of n tokens is computed, and allocates a slot for one more
+// token.
 func continued(t *testing.T, c *Cache, n int) *Request {
 	r := prefilled(t, c, n)
 	require.Empty(t, taken(c, 0).Tails, "the state is still the request's own")
@@ -65,7 +66,7 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 	}
 }
 
-// Ensure that a request that hits the state does not hand it off again.
+// Ensure that a request that hits a Mamba state does not hand the state off a second time.
 func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 6)
@@ -78,8 +79,9 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that a block that was handed off waits for the step, too, and that it is given back
-// after the others, which are given back from the last one on (pop_blocks_for_free).
+// Ensure that a state block that was handed off is also kept until the step ends, and is freed after
+// the other blocks of the request, which are freed from the last to the first (vLLM's
+// pop_blocks_for_free).
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
@@ -93,8 +95,8 @@ func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// Ensure that new blocks of groups with keys and values are reported once, also the copy of a
-// block that a hit ends in, but not those of states.
+// Ensure that NewBlocks lists each new block of groups with keys and values once, including the copy
+// of a block in which a hit ends, and no blocks of states.
 func TestNewBlocksAreTold(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

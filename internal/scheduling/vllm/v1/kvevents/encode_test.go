@@ -17,7 +17,8 @@ var layers = []kvcache.Group{
 	{Kind: kvcache.Mamba, BlockSize: 2}, {Kind: kvcache.ChunkedLocal, BlockSize: 2, Chunk: 4},
 }
 
-// events are those of a request of 5 tokens in blocks of 2, and what comes after.
+// events returns the events of a request of 5 tokens in blocks of 2, then those of an eviction and of
+// a reset.
 func events(t *testing.T, extras blockhash.Extras, group uint32) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 2, EnableEvents: true})
 	require.NoError(t, err)
@@ -43,8 +44,8 @@ const (
 
 func text(s string) string { return hex.EncodeToString(appendText(nil, s)) }
 
-// Ensure that batches are, byte for byte, what MessagePack's specification and
-// the order and defaults of vLLM's structs say.
+// Ensure that batches have exactly the bytes that MessagePack's specification and vLLM's structs, with
+// their order and defaults, require.
 func TestBatchesAreVLLMs(t *testing.T) {
 	stored := func(n string, hash, parent, tokens, lora, name, extra, group, kind, window string) string {
 		return n + text("type") + text("BlockStored") + text("block_hashes") + "91" + hash + text("parent_block_hash") + parent +

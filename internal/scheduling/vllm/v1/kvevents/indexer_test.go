@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// An indexerBatch is what llm-d's KV-cache indexer decodes (llm-d/llm-d-kv-cache, commit 7be76e1,
-// pkg/kvevents/engineadapter/vllm_adapter.go): a batch as an array, and events as arrays
-// whose fields it reads by position, up to 12. Those at the end may be missing.
+// An indexerBatch decodes a batch as llm-d's KV-cache indexer does (llm-d/llm-d-kv-cache, commit
+// 7be76e1, pkg/kvevents/engineadapter/vllm_adapter.go). A batch is an array. An event is an array of
+// up to 12 fields, which the indexer reads by position. Fields at the end may be missing.
 type indexerBatch struct {
 	_      struct{} `msgpack:",array"`
 	TS     float64
@@ -81,7 +81,8 @@ func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
 	}
 }
 
-// Blocks that cannot be hit have no extra keys, whose place is kept.
+// Ensure that an event of blocks that cannot be hit has an empty field in the place of the extra keys,
+// so that the later fields keep their positions.
 func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}
 	var b indexerBatch

@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that hidden states have a group after the others, with the largest block that fits
-// their pages and divides their blocks: test_hidden_state_group_preserves_hybrid_prefix_cache_granularity.
+// Ensure that layers of hidden states form a group after the other groups. Its block is the largest
+// that fits into the page and divides the other groups' blocks (vLLM:
+// test_hidden_state_group_preserves_hybrid_prefix_cache_granularity).
 func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	attention := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 544}, KVHeads: 1, HeadSize: 512, ElementBytes: 2}
 	state := Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 544, Align: true}, StateBytes: 557056 * 2}
@@ -21,14 +22,16 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	}, p.Groups)
 	require.Equal(t, tensors(state.StateBytes*10, []int{0, 2, 1}), p.Tensors)
 
-	// Blocks of 48 and 32 tokens: the hidden states' block divides both.
+	// The other groups have blocks of 48 and 32 tokens. The block of the hidden states, 16, divides
+	// both.
 	attention.BlockSize, state.BlockSize, state.StateBytes, hidden.HeadSize = 48, 32, 48*2048, 1
 	p, err = makeOne([]Layer{attention, state, hidden}, state.StateBytes*20, Options{})
 	require.NoError(t, err)
 	require.Equal(t, 16, p.Groups[2].BlockSize)
 	attention.BlockSize, hidden.HeadSize = 544, 1024
 
-	// All layers of one type: one block table, and pages as each layer asks.
+	// If all other layers have one type, the hidden states share their block table, and each layer has
+	// pages of its own size.
 	p, err = makeOne([]Layer{attention, hidden}, (544*2048+544*6144)*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{{attention.Group, []int{0, 1}}}, p.Groups)
@@ -39,9 +42,9 @@ func mla(block, size, elementBytes int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: block}, KVHeads: 1, HeadSize: size, ElementBytes: elementBytes, KeysOnly: true}
 }
 
-// Ensure that windows of a draft model become full attention only where pages cannot be made
-// alike: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
-// test_mla_with_incompatible_swa_uses_one_full_allocation_group.
+// Ensure that the window layers of a draft model become full attention only if their pages cannot be
+// made equal to the others (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
+// test_mla_with_incompatible_swa_uses_one_full_allocation_group).
 func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
 	draft.HeadSize = 288
@@ -90,8 +93,8 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that a layer of the draft model is with the layers that keep the same, and that only its group loses the
-// last block of hits (vLLM: is_eagle_group), whichever layer of its kind it is.
+// Ensure that a draft model's layer is in a group with layers of the same kind, and that only this
+// group drops the last block of hits (vLLM: is_eagle_group), wherever the layer stands among them.
 func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	draft, own := window(2), full(2)
 	draft.Eagle, own.Eagle = true, true

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// keys is a layer of keys only, with pages of the given bytes; window 0 is full attention.
+// keys returns a layer that stores keys only, with pages of the given bytes. A window of 0 means full
+// attention.
 func keys(block, window, bytes int) Layer {
 	l := Layer{Group: kvcache.Group{BlockSize: block, Window: window}, KeysOnly: true, Page: bytes}
 	if window > 0 {
@@ -47,7 +48,7 @@ func TestGroupsWithDifferentPagesLieOverEachOther(t *testing.T) {
 	require.Equal(t, stride, p.bytesPerBlock())
 }
 
-// The number of layers, their pages and the stride are those of test_deepseek_v4_pro_stride.
+// The number of layers, their pages and the stride come from vLLM's test_deepseek_v4_pro_stride.
 func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	var layers []Layer
 	for range 30 {
@@ -76,8 +77,8 @@ func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	require.Len(t, offsets(p), len(layers))
 }
 
-// The values are those of test_hma_attention_groups_use_packed_backing_with_enable_cross_layers
-// and of the tests beside it.
+// The values come from vLLM's test_hma_attention_groups_use_packed_backing_with_enable_cross_layers
+// and the tests next to it.
 func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	layers := list(times(2, full(2)), times(4, window(2)))
 	p, err := makeOne(layers, page*2*32, Options{CrossLayers: true})
@@ -93,8 +94,8 @@ func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	require.Equal(t, tensors(page*32, []int{0}, []int{1}), p.Tensors, "one group is not packed")
 }
 
-// Ensure that layers of keys only whose pages are equal are not packed:
-// test_group_and_unify_kv_cache_specs_uniform_page_size_returns_none.
+// Ensure that layers that store keys only are not packed if their pages are equal (vLLM:
+// test_group_and_unify_kv_cache_specs_uniform_page_size_returns_none).
 func TestEqualPagesAreNotPacked(t *testing.T) {
 	p, err := makeOne([]Layer{keys(16, 0, 36864), keys(16, 0, 36864), keys(16, 128, 36864)}, 36864*10, Options{})
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ func strided(l Layer) Layer {
 	return l
 }
 
-// tensors is one tensor of the given bytes for each list of layers.
+// tensors returns one tensor of the given bytes for each list of layers.
 func tensors(bytes int, layers ...[]int) (list []Tensor) {
 	for _, l := range layers {
 		list = append(list, Tensor{Bytes: bytes, Layers: l})
@@ -61,9 +61,8 @@ func list(parts ...[]Layer) []Layer { return slices.Concat(parts...) }
 // page is what a block of full(2) takes.
 const page = 16 * 2 * 64 * 4 * 2
 
-// The cases and their values are those of vLLM's test_get_kv_cache_configs in
-// tests/v1/core/test_kv_cache_utils.py, and of the rules that the comments of
-// kv_cache_utils.py state with an example.
+// The cases and their values come from vLLM's test_get_kv_cache_configs in
+// tests/v1/core/test_kv_cache_utils.py, and from the examples in the comments of kv_cache_utils.py.
 func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 	big := full(2)
 	big.HeadSize = 128

@@ -38,7 +38,8 @@ func BenchmarkGetAndFree(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAndFreeWithEviction reuses the block that was freed first: a key is evicted, another one registered.
+// BenchmarkGetAndFreeWithEviction takes the block that was freed first, which evicts its key, and
+// registers another key for it.
 func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 	for _, blocks := range []int{1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("blocks=%d", blocks), func(b *testing.B) {
@@ -53,7 +54,8 @@ func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 			ids = ids[:0]
 			one, next := Content{Hashes: make([]blockhash.Hash, 1)}, 0
 			for b.Loop() {
-				// The key that was just evicted comes back: those of the pool go round.
+				// Register the key that was just evicted: the benchmark uses the same keys again and
+				// again.
 				ids, _ = p.Get(ids[:0], 1)
 				one.Hashes[0] = hashes[next]
 				if next++; next == len(hashes) {
@@ -66,7 +68,8 @@ func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 	}
 }
 
-// Ensure that a block whose tokens have a key takes little memory, and nothing that the collector scans.
+// Ensure that a cached block takes little memory, with its tokens and its key, and contains no
+// pointers for the garbage collector to scan.
 func TestABlockTakesAtMost96Bytes(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("each call checks the whole pool")

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/rapidtest"
 )
 
-// A model is the pool as vllm/v1/RULES.md §1 and §2 tell it: lists and maps, no links.
+// A model implements vllm/v1/RULES.md §1 and §2 with lists and maps instead of linked nodes.
 type model struct {
 	caching bool
 	queue   []int32
@@ -119,7 +119,7 @@ func (m *model) inUse() (ids []int32) {
 	return ids
 }
 
-// Ensure that the pool does what the model does, in every order of operations.
+// Ensure that the pool and the model give equal results for random sequences of operations.
 func TestPoolEqualsTheModel(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")

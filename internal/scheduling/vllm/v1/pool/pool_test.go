@@ -45,7 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that a block counts as inserted in the step of its last key, of a part or of the whole, and that step itself counts.
+// Ensure that a block counts as inserted in the step in which it got its last key, for a part of the
+// block or the whole, and that InsertedSince includes that step.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -68,7 +69,8 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	require.True(t, p.View.InsertedNow(1))
 }
 
-// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key goes.
+// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key
+// is removed.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -133,8 +135,8 @@ func unmark(p *Pool) {
 	}
 }
 
-// Ensure that a stored event tells everything: the parent, all tokens of the
-// range, one list of extra keys for each hash, and nothing of masked blocks.
+// Ensure that a stored event contains the parent, all tokens of the range and one list of extra keys
+// for each hash, and nothing of masked blocks.
 func TestAStoredEventTellsEverything(t *testing.T) {
 	p := newPool(t, 10)
 	c := &Content{Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, LoRAID: 7}

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// The scenarios and the values they expect are those of vLLM's
-// tests/v1/core/test_async_scheduler.py at the commit of RULES.md.
+// The scenarios and expected values come from vLLM's tests/v1/core/test_async_scheduler.py at the
+// commit that RULES.md names.
 
 func asyncConfig(blocks int) Config {
 	c := large(blocks)
@@ -39,7 +39,8 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// vLLM: a pool so small that decodes preempt each other with steps in flight.
+// Ensure that tokens in flight are delivered when decodes preempt each other. The scenario comes from
+// vLLM: the pool is so small that this happens with steps in flight.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
 		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) {
@@ -154,7 +155,8 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
 
-// What is dropped stays dropped if the request is preempted once more before its step is updated (vllm/v1/RULES.md §15).
+// Ensure that the token of a dropped row stays dropped if the request is preempted again before the
+// step is updated (vllm/v1/RULES.md §15).
 func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	c := small(20)
 	c.AsyncScheduling = true

@@ -48,7 +48,7 @@ func newDecoder(t testing.TB, running, ahead int) *decoder {
 	return d
 }
 
-// refill replaces all requests by new ones that are through their prompts.
+// refill replaces all requests by new ones whose prompts are computed.
 func (d *decoder) refill() {
 	d.s.Abort(d.s.Monitor.Running(nil)...)
 	for ; d.flying > 0; d.flying-- {

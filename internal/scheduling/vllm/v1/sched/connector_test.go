@@ -8,9 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The scenarios and the values they expect are those of vLLM's
-// tests/v1/kv_connector/unit and tests/v1/core/test_scheduler.py at the commit of
-// RULES.md.
+// The scenarios and expected values come from vLLM's tests/v1/kv_connector/unit and
+// tests/v1/core/test_scheduler.py at the commit that RULES.md names.
 
 func transferConfig(blocks int) Config {
 	c := large(blocks)
@@ -20,7 +19,7 @@ func transferConfig(blocks int) Config {
 
 const eos = 9999
 
-// remote is a request whose whole prompt can be loaded while others run.
+// remote returns a request whose n tokens of prompt can be loaded while other requests run.
 func remote(n int) Spec {
 	return Spec{External: Match{n, true}, Stop: []int32{eos}, MaxTokens: 16}
 }
@@ -44,7 +43,8 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// A load whose blocks were taken back before the first row is no second request.
+// Ensure that a request is counted once in the statistics if it loses its loaded blocks before its
+// first row and loads again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
@@ -177,7 +177,7 @@ func TestAPreemptedRequestLoadsAgain(t *testing.T) {
 			h.update(1)
 		}
 		require.Equal(t, Load{Waiting: 1, FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
-		// 4 of its 7 tokens are in the cache, and 2 outside.
+		// 4 tokens of the request are in the cache, and the connector can load 2 more.
 		require.NoError(t, h.Transfers.SetMatch(ids[1], Match{6, async}))
 		if async {
 			require.Empty(t, h.schedule())
@@ -214,8 +214,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that an answer holds until the request has got what it says: a step that fails changes nothing in it, and when
-// nothing of a load came, the request asks again.
+// Ensure that the connector's answer for a request stays valid until the request has used it. A failed
+// step does not change it. If a load brings no tokens, the request asks again.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -239,8 +239,9 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is aborted during a load is kept until two reports have come, in either order: that the
-// load has ended, and that its blocks are sent. The second report is needed although there is nothing to send.
+// Ensure that a request that is aborted during a load is kept until two reports have arrived, in
+// either order: that the load has ended, and that its blocks are sent. The second report is needed
+// although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -262,7 +263,7 @@ func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	}
 }
 
-// loadsIntoBlocks is a configuration in which hits can end inside a block.
+// loadsIntoBlocks returns a configuration in which a hit can end inside a block.
 func loadsIntoBlocks() Config {
 	c := small(30)
 	c.MaxNumBatchedTokens, c.Connector.Consumer, c.Cache.HashBlockSize = 64, true, 4
@@ -270,8 +271,9 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// Ensure that what can be loaded takes the place of a part of a block that was hit only if it is more
-// (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
+// Ensure that if a hit ends inside a block, a load replaces the hit part of that block only if it
+// brings more tokens (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second
+// block.
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
@@ -285,8 +287,8 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	}
 }
 
-// Ensure that nothing is sent of a request that was aborted with a step in flight: neither what the step
-// loads nor what it hit.
+// Ensure that nothing is sent for a request that is aborted with a step in flight: neither the blocks
+// that the step loads nor the blocks that it hit.
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
@@ -302,7 +304,7 @@ func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that blocks that were loaded are sent, too, once the step that loaded them is over.
+// Ensure that loaded blocks are sent, too, once the step that loaded them is over.
 func TestWhatWasLoadedIsSent(t *testing.T) {
 	c := small(10)
 	c.Connector = Connector{Consumer: true, Producer: true}
@@ -316,7 +318,8 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that what the row of an aborted request should have loaded cannot be hit: it may never come.
+// Ensure that blocks that the row of an aborted request was to load cannot be hit, because the load
+// may never happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)
 	c.Connector.Consumer = true
@@ -329,7 +332,8 @@ func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	require.Zero(t, h.schedule()[0].NumComputedTokens)
 }
 
-// Ensure that all states of a request that has finished are there to be sent: they are not counted in tokens.
+// Ensure that all Mamba states of a finished request can be sent. The number of computed tokens does
+// not limit them.
 func TestStatesAreSentWhole(t *testing.T) {
 	c := small(20)
 	c.Connector.Producer = true

@@ -16,7 +16,7 @@ func deferringConfig(steps int) Config {
 	return c
 }
 
-// inFlight is a host with a prefill and decodes of one request in flight.
+// inFlight returns a host with one request, whose prefill and decodes are the steps in flight.
 func inFlight(t *testing.T, c Config, steps int, spec Spec) (*host, ID, int) {
 	h := newHost(t, c)
 	spec.Stop = []int32{eos}
@@ -119,7 +119,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// Ensure that the blocks of a copy are free for loads only when the step that makes it was updated.
+// Ensure that with a connector that loads, both blocks of a copy become free only after the update of
+// the step that makes the copy.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

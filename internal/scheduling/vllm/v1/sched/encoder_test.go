@@ -82,8 +82,8 @@ func TestItemsAreNotDividedIfAskedFor(t *testing.T) {
 	}
 }
 
-// Ensure that an output is computed once for requests that have the same item, and stays as long as one
-// of them reads it.
+// Ensure that an encoder output is computed once for all requests with the same item, and is kept as
+// long as one of them reads it.
 func TestRequestsShareAnOutput(t *testing.T) {
 	c := encoderConfig(64, 40, 40)
 	c.LongPrefillTokenThreshold = 32
@@ -103,7 +103,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that a draft model that reads one token ahead finds the output of the item that begins there.
+// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the
+// output of the item that begins there does not fit.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -114,7 +115,8 @@ func TestADraftModelReadsAhead(t *testing.T) {
 	requireEncodes(h, EncoderInput{ID: a})
 }
 
-// tight has 5 requests' worth of single blocks of 4 tokens, and steps of 4 tokens a request.
+// tight returns a configuration with few blocks of 4 tokens, space for 8 encoder tokens, and chunks of
+// at most 4 tokens for each request.
 func tight(blocks int, asVLLM bool) Config {
 	c := small(blocks)
 	c.Policy, c.LongPrefillTokenThreshold, c.AdmitChunks, c.AsVLLM = Priority, 4, true, asVLLM
@@ -127,9 +129,9 @@ func importance(priority int, spec Spec) Spec {
 	return spec
 }
 
-// Ensure that an output is computed although the row that should have done so was taken
-// out of the step: by the request that preempted it, or by another one that reads it.
-// vLLM believes that it is there.
+// Ensure that an encoder output is computed even if the row that was to compute it is removed from the
+// step, for the request that preempted it or for another request that reads it. vLLM assumes that the
+// output exists.
 func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -162,8 +164,8 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests which keep outputs and need space for more do not wait for each
-// other for ever, even if no request is admitted. In vLLM they do.
+// Ensure that requests that keep encoder outputs and need space for more do not wait for each other
+// for ever, even if no request is admitted. In vLLM they do.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -202,8 +204,9 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request which is preempted for its outputs does not come back before the requests that
-// waited for them: the last one reads the same output as the one before it, so its preemption frees nothing.
+// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests
+// that waited for the space. The last request reads the same output as the one before it, so its
+// preemption frees nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -223,9 +226,9 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Ensure that requests which keep outputs and wait for space for more lose their blocks when the
-// only one that can run needs these. In vLLM that one preempts itself, comes back and computes the
-// same tokens for ever.
+// Ensure that requests that keep encoder outputs and wait for space lose their blocks when the only
+// request that can run needs these blocks. In vLLM that request preempts itself and computes the same
+// tokens again for ever.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -298,8 +301,8 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
-// Ensure that items outside the prompt, empty or out of order are refused before anything
-// is made of them, with and without an encoder and is_embed.
+// Ensure that items that are empty, out of order or outside the prompt are refused before any state
+// changes, with and without an encoder and is_embed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 	for name, span := range map[string][2]int{ // offset and length
 		"begins before the prompt":     {-5, 3},

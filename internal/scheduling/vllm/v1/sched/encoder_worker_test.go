@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// An encoderWorker has the encoder outputs that steps told it to compute and not to drop.
+// An encoderWorker keeps the encoder outputs that steps told it to compute, until a step tells it to
+// drop them.
 type encoderWorker struct {
 	on      bool
 	size    int // embeddings

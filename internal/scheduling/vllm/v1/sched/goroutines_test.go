@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Ensure that requests that come and go use the memory of those before.
+// Ensure that new requests reuse the memory of finished requests, without allocating.
 func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")

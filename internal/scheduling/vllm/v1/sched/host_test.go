@@ -50,7 +50,8 @@ func (h *host) update(token int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
-// finish plays to the end, with as many steps in flight as may be.
+// finish runs steps until no request is left, with as many steps in flight as the configuration
+// allows.
 func (h *host) finish(token int32) {
 	for {
 		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {
@@ -63,7 +64,7 @@ func (h *host) finish(token int32) {
 	}
 }
 
-// lose takes the blocks of a running request, as if others needed them.
+// lose preempts a running request, as if other requests needed its blocks.
 func (h *host) lose(id ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,8 @@ func (h *host) hashed(id ID) int {
 	return n
 }
 
-// loadFailed returns the requests that a failed load affects. It requires that Affected returns the same.
+// loadFailed returns the requests that a failed load affects. It requires that Affected returns the
+// same requests.
 func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
 	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))

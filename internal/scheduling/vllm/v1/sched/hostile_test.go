@@ -60,7 +60,7 @@ func anyConfig(t *rapid.T) *Scheduler {
 	return s
 }
 
-// anyItems is items that may be outside a prompt, empty or in any order.
+// anyItems draws items that may be outside the prompt, empty or in any order.
 func anyItems(t *rapid.T) (e blockhash.Extras) {
 	for range rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "items") {
 		e.Items = append(e.Items, blockhash.Item{
@@ -71,7 +71,7 @@ func anyItems(t *rapid.T) (e blockhash.Extras) {
 	return e
 }
 
-// Ensure that no sequence of calls panics or breaks the state, for any configuration and
+// Ensure that no sequence of calls panics or makes the state inconsistent, for any configuration and
 // any arguments.
 func TestNoSequenceOfCallsPanics(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that no more adapters run than may, and that others do not wait for those that must.
-// vLLM counts only requests of the step, so it admits one too many beside a row in flight.
+// Ensure that at most MaxLoRAs adapters run at a time. A request whose adapter must wait does not
+// delay requests without an adapter or with an adapter that runs already. vLLM counts only the
+// requests of the current step, so it admits one adapter too many if another has a row in flight.
 func TestAdaptersAreLimited(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

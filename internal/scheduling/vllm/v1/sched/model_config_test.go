@@ -63,9 +63,9 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// underPressure is a configuration in which requests lose their blocks, and hit
-// each other's, all the time. Without make test-long, half of them have no connector: one that
-// keeps blocks takes most of the pressure away.
+// underPressure draws a configuration in which requests often lose their blocks and often hit each
+// other's blocks. In the normal run, half of the configurations have no connector, because one that
+// keeps blocks makes preemptions rare.
 func underPressure(t *rapid.T) Config {
 	return Config{
 		Policy:               rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),
@@ -84,8 +84,8 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// contended is a configuration in which requests hold what others wait for: outputs of the
-// encoder, places of adapters, blocks that are loaded or sent.
+// contended draws a configuration in which requests hold resources that other requests wait for:
+// encoder outputs, adapters, and blocks that are loaded or sent.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

@@ -84,7 +84,8 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	return true
 }
 
-// process takes the oldest step in flight to the worker, and back.
+// process takes the oldest step in flight, lets the worker run it, and gives the results to the
+// scheduler.
 func (e *engine) process(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
@@ -176,7 +177,7 @@ func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 	return counts, tokens
 }
 
-// beginEmpty tells the worker what the steps without rows after f say.
+// beginEmpty gives the worker the steps without rows that were scheduled after f.
 func (e *engine) beginEmpty(f *flying) {
 	for _, empty := range f.after {
 		e.worker.begin(&empty.step, nil)
@@ -184,7 +185,7 @@ func (e *engine) beginEmpty(f *flying) {
 	f.after = nil
 }
 
-// fail loses all steps in flight. The worker may have computed any of their rows.
+// fail makes all steps in flight fail. The worker may have computed any of their rows.
 func (e *engine) fail(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
@@ -271,8 +272,8 @@ func (e *engine) any(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
-	// A row is left out if no request can have hit its blocks yet. Keys of blocks that a
-	// preempted request has lost stay: its rows in flight compute them.
+	// The worker does not compute a row of the aborted request if no request can have hit its blocks
+	// yet. The blocks of a preempted request keep their keys, because its rows in flight compute them.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

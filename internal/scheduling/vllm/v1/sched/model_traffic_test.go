@@ -28,7 +28,7 @@ func (e *engine) finish(t *rapid.T) {
 	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Monitor.Load().FreeBlocks)
 }
 
-// repeat calls the methods of the engine, and more, in any order.
+// repeat calls the methods of the engine and the functions in more in random order.
 func (e *engine) repeat(t *rapid.T, more map[string]func(*rapid.T)) {
 	actions := map[string]func(*rapid.T){
 		"add":     e.add,
@@ -70,10 +70,9 @@ func (e *engine) traffic(t *rapid.T) {
 	e.finish(t)
 }
 
-// Ensure that the state is sound after every operation, that a worker that
-// knows only the steps finds every request's own tokens in its blocks, that a
-// step is empty only if nothing can run, and that all requests finish when no
-// more come.
+// Ensure that the state is consistent after every operation. A worker that knows only the steps must
+// find each request's own tokens in its blocks. A step may be empty only if nothing can run, and all
+// requests must finish when no more are added.
 func TestSchedulerStaysSound(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
 }
@@ -100,8 +99,8 @@ func (e *engine) drain(t *rapid.T) {
 	e.finishing = false
 }
 
-// Ensure that what runs goes on to its end while no request is admitted, whatever the requests
-// that run and those that wait hold of what the others need.
+// Ensure that running requests finish while no request is admitted, whatever resources the running and
+// the waiting requests hold.
 func TestWhatRunsEndsDuringAPause(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, contended(t))

@@ -21,7 +21,7 @@ type load struct {
 	end    int
 }
 
-// A delivery is blocks of a finished request on their way out.
+// A delivery is a finished request whose blocks are being sent.
 type delivery struct {
 	id     ID
 	values []uint64
@@ -44,8 +44,8 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 	spec.Send = c.Producer && rapid.Bool().Draw(t, "send")
 }
 
-// drawExtras gives a request an adapter, and up to two items at its beginning. Every second
-// token of a dog is text.
+// drawExtras draws an adapter for a request, and up to two items near its beginning. In an item named
+// dog, every second token is text.
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
 	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
@@ -68,7 +68,7 @@ func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	}
 }
 
-// drawPictures draws items that few other requests have, one after the other.
+// drawPictures draws a sequence of items that few other requests have.
 func (e *engine) drawPictures(t *rapid.T, spec *Spec) {
 	for at := 0; at+5 < len(spec.Tokens) && len(spec.Extras.Items) < 3; {
 		length := rapid.IntRange(3, 5).Draw(t, "length")
@@ -81,8 +81,8 @@ func (e *engine) drawMatch(t *rapid.T, most int) Match {
 	return Match{rapid.IntRange(0, most).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
 }
 
-// noteTransfers begins what a step says. Some of what is loaded is there at once:
-// before the steps in flight have run.
+// noteTransfers records the queries and loads of a step. At random, it completes some loads
+// immediately, before the steps in flight have run.
 func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	x := &e.transfers
 	x.asking = x.asking[:0]
@@ -102,8 +102,8 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 }
 
-// checkZeroBlocks requires that the new blocks of running requests are to be zeroed, and no blocks but
-// those of rows. That other blocks keep their contents is checked when they are read.
+// checkZeroBlocks requires that a step zeroes the new blocks of running requests, and no blocks
+// outside its rows. The test that reads a block checks that other blocks keep their contents.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	var tables []int32
 	for i, row := range step.Rows {
@@ -123,7 +123,7 @@ func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	}
 }
 
-// fill writes what is loaded, and something else into the blocks that fail.
+// fill writes the loaded values into blocks, and wrong values into the blocks that failed.
 func (w *worker) fill(l *load, failed map[int32]bool) {
 	for g, group := range w.groups {
 		for p := l.start; p < l.end; p++ {
@@ -202,8 +202,7 @@ func (e *engine) receive(t *rapid.T) {
 	require.NoError(t, e.Check())
 }
 
-// loadRows loads what rows say, before they are computed. Rows whose loads fail
-// are void.
+// loadRows executes the loads of rows before they are computed. A row whose load fails is void.
 func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -218,7 +217,7 @@ func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	}
 }
 
-// spoilRows is what is left of the loads of a step that failed.
+// spoilRows writes wrong values into all blocks that a failed step was to load.
 func (e *engine) spoilRows(jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -241,7 +240,7 @@ func (e *engine) loadOf(j *job) load {
 	return l
 }
 
-// answer says what can be loaded for a request that waits for it.
+// answer gives the scheduler the number of tokens that can be loaded for a request that asked.
 func (e *engine) answer(t *rapid.T) {
 	x := &e.transfers
 	if len(x.asking) == 0 {
@@ -252,7 +251,8 @@ func (e *engine) answer(t *rapid.T) {
 	require.NoError(t, e.Transfers.SetMatch(id, e.drawMatch(t, e.live(id).kv.NumTokens())))
 }
 
-// endTransfers follows a request that has ended, and whose blocks are sent.
+// endTransfers removes an ended request from the queries, and starts sending its blocks if the
+// scheduler asks for it.
 func (e *engine) endTransfers(id ID) {
 	x := &e.transfers
 	x.asking = slices.DeleteFunc(x.asking, func(o ID) bool { return o == id })

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a queue takes memory for the requests that are in it, not for those that were.
+// Ensure that the memory of a queue depends on the requests that are in it now, not on requests that
+// have left.
 func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -23,7 +24,7 @@ func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	}
 }
 
-// Ensure that a request which returns to the front takes its old place, so that the others need not move.
+// Ensure that a request that returns to the front takes its old place, so that no other request moves.
 func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -40,7 +41,7 @@ func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	}
 }
 
-// Ensure that requests which are put at the front one after the other do not move all others each time.
+// Ensure that putting many requests at the front, one after the other, seldom moves the others.
 func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	q := queue{order: &orders[FCFS]}
 	last := &request{}
@@ -57,7 +58,8 @@ func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	require.Less(t, moves, 30)
 }
 
-// Ensure that requests leave a long queue in any order without moving the others: clients end many that wait.
+// Ensure that requests leave a long queue in any order without moving the others, because clients can
+// cancel many waiting requests.
 func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	q := queue{order: &orders[FCFS]}
 	var all []*request
@@ -77,7 +79,8 @@ func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	require.Same(t, all[999], q.head())
 }
 
-// Ensure that the order is right whatever enters and leaves where, also if requests are equal in it.
+// Ensure that the order is correct after requests enter and leave at random places, also among
+// requests of equal priority.
 func TestAQueueKeepsItsOrder(t *testing.T) {
 	byPriorityOnly := order{less: func(r, o *request) bool { return r.priority < o.priority }}
 	for _, o := range append(orders[:], byPriorityOnly) {

@@ -52,7 +52,7 @@ func add(t testing.TB, s *Scheduler, spec Spec) ID {
 	return id
 }
 
-// one runs one step. It samples token 1 for each row whose tokens are all computed.
+// one runs one step. It samples token 1 for each row whose prompt is completely computed.
 func one(t testing.TB, s *Scheduler, step *Step) Outcome {
 	require.NoError(t, s.Schedule(step))
 	require.NoError(t, s.Check())
@@ -136,8 +136,8 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a step has what a worker needs: whole tables for new requests,
-// new blocks for running ones, and a slot for each token.
+// Ensure that a step contains what a worker needs: whole tables for new requests, new blocks for
+// running requests, and a slot for each token.
 func TestAStepHasWhatAWorkerNeeds(t *testing.T) {
 	s := newSmall(t, small(9))
 	var step Step
@@ -184,7 +184,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
 }
 
-// A victim with a row in the batch returns its tokens to the budget.
+// Ensure that a preempted request that already has a row in the step returns its tokens to the budget.
 func TestAVictimReturnsItsTokens(t *testing.T) {
 	s := newSmall(t, small(10))
 	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
@@ -198,8 +198,8 @@ func TestAVictimReturnsItsTokens(t *testing.T) {
 	require.Equal(t, 16, s.batch.budget, "it is not in the batch any more")
 }
 
-// Drafts of a row are verified; those that were not sampled are computed again,
-// and their blocks stay or go back.
+// Ensure that the drafts of a row are verified, that rejected drafts are computed again, and that
+// their blocks are kept or taken back.
 func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
@@ -232,7 +232,7 @@ func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	}
 }
 
-// Of n tokens that are sampled after drafts, n-1 are accepted drafts.
+// Ensure that of n tokens sampled for a row with drafts, n-1 count as accepted drafts.
 func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	c := small(9)
 	c.NumSpeculativeTokens = 3
@@ -250,8 +250,8 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
 }
 
-// A decode that joins other decodes is padded to as many tokens as they have, if the longest sequence
-// is long enough for them; otherwise it waits (vllm/v1/RULES.md §14.3).
+// Ensure that a decode that joins other decodes is padded to their number of tokens if the longest
+// sequence allows it, and otherwise waits (vllm/v1/RULES.md §14.3).
 func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 	for longest, rows := range map[int]int{20: 2, 19: 1} {
 		c := small(20)
@@ -273,7 +273,8 @@ func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 	}
 }
 
-// The order of priorities: smaller ones first, then earlier arrivals, then names, then the order of Add (vllm/v1/RULES.md §14).
+// Ensure that requests are ordered by priority (smaller first), then by arrival, then by name, then by
+// the order of Add (vllm/v1/RULES.md §14).
 func TestTheOrderOfPriorities(t *testing.T) {
 	c := small(9)
 	c.Policy = Priority
@@ -292,8 +293,9 @@ func TestTheOrderOfPriorities(t *testing.T) {
 	require.Equal(t, want[:4], s.Monitor.Running(nil), "as many as may run")
 }
 
-// A prompt is admitted if the whole of it fits into the blocks, or with AdmitChunks its first chunk; without chunks, if the
-// whole of it fits into the step. The first one that does not ends the pass (vllm/v1/RULES.md §14.3).
+// Ensure that a prompt is admitted only if the whole prompt fits into the free blocks, or its first
+// chunk with AdmitChunks. Without chunks, the whole prompt must also fit into the step. The first
+// prompt that does not fit ends the admission (vllm/v1/RULES.md §14.3).
 func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -322,7 +324,8 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
-// With EAGLE a hit loses its last block, so the state one block earlier is kept (vllm/v1/RULES.md §13).
+// Ensure that with EAGLE a chunk ends one block earlier, so that the state there is kept: a hit loses
+// its last block (vllm/v1/RULES.md §13).
 func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
 		c := small(40)
@@ -337,8 +340,9 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// A chunk of a prompt ends where a Mamba state is kept: at the end of the prefix that it has in common with
-// another request, of which only full attention has blocks, and at the last end of a block (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends where a Mamba state is kept: at the end of a prefix that
+// another request shares and only full attention has in the cache, and at the last block boundary of
+// the prompt (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64
@@ -357,7 +361,8 @@ func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk ends where a block of each Mamba group ends that it began inside: that block gets its key there.
+// Ensure that a chunk that begins inside a block of a Mamba group ends where that block ends, for each
+// Mamba group, because the block gets its key there.
 func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	c := small(100)
 	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll
@@ -377,7 +382,8 @@ func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	require.Equal(t, 8, h.schedule()[0].NumComputedTokens)
 }
 
-// Ensure that a decode with places for drafts in front of its token reserves no blocks for it.
+// Ensure that a decode that is padded with draft positions reserves no blocks, so that another request
+// can be loaded in the same step.
 func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		c := small(60)
@@ -397,7 +403,7 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	}
 }
 
-// The output of a step whose request lost its blocks in the middle is void.
+// Ensure that the output of a step is void for a request that lost its blocks while the step ran.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))
 	var step Step
@@ -420,8 +426,8 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, step.Preempted)
 }
 
-// A beam of three in place of one: the children are new rows that share what
-// was computed, and differ in their last token.
+// Ensure that one request can become a beam of three. The children are new rows, share the computed
+// blocks, and differ in their last token.
 func TestForkOfARunningRequest(t *testing.T) {
 	s := newSmall(t, small(20))
 	var step Step

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// 100 blocks of prompt, 99 of them elsewhere, as in vLLM's
+// The prompt has 100 blocks, and 99 of them can be loaded, as in vLLM's
 // test_kv_load_failure_recovery.py and test_invalid_blocks_correctness.py.
 
 func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
@@ -85,8 +85,9 @@ func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
 	}
 }
 
-// A request computes on a shared block that did not come, loses its own blocks in
-// the next step, and only then the failure is known.
+// Ensure that blocks that were computed from a failed load cannot be hit. Request b computes on a
+// shared block whose load failed, and loses its own blocks in the next step. The failure is reported
+// only afterwards.
 func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -157,8 +158,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that a request which loads after a hit computes that hit itself if the step
-// that should have written those blocks fails.
+// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that
+// was to write them fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -192,8 +193,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose load came to nothing does not wait for the blocks that
-// it reserves itself when it loads again. In vLLM it waits for ever.
+// Ensure that a request whose load failed completely can load again: it does not wait for the blocks
+// that it reserved itself. In vLLM it waits for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -213,8 +214,8 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that what was computed after a load that failed cannot be read by those who
-// have hit it, although their own tables lack the block that failed: their window is past it.
+// Ensure that a request gives up a hit that was computed from a failed load. Its own window group does
+// not contain the failed block, because the window is already past it.
 func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
@@ -234,8 +235,8 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// A request that computes again has a row in flight that no longer counts: the
-// row's tokens are not among the computed ones.
+// Ensure that a failed load is handled when a request that is computed again has a row in flight that
+// no longer counts. The tokens of that row are not among the computed tokens.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -274,8 +275,9 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that a row is void which reads what a void row writes, in the same step and in later ones, whatever
-// has become of the request of that row. No table but the first has the block that failed.
+// Ensure that a row that reads blocks that a void row writes is void, in the same step and in later
+// steps, whatever happened to the request of the void row. Only the first table has the block whose
+// load failed.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -325,8 +327,8 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row that read a missing block is void, too, if its request has lost its blocks since and waits.
-// In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
+// Ensure that a row that read a block that was not loaded is void even if its request has been
+// preempted since and waits. In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -354,8 +356,8 @@ func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row is void which reads the copy of a block that was not loaded whole: the second request hits
-// 12 tokens, of which 4 are in the second block of the first request, and that one fails.
+// Ensure that a row that reads a copy of a block whose load failed is void. The second request hits 12
+// tokens, of which 4 are in the second block of the first request, and the load of that block fails.
 func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	c := loadsIntoBlocks()
 	c.PipelineParallelSize = 3
@@ -373,8 +375,9 @@ func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	require.ElementsMatch(t, []ID{first, second}, out.Affected)
 }
 
-// Ensure that of a load that failed in part only full attention of one group keeps the tokens before the first
-// block that is missing: windows have left some of these, and groups differ (vllm/v1/RULES.md §19).
+// Ensure that after a load that failed in part, the tokens before the first missing block are kept
+// only if the cache has one group of full attention. A window may not contain these blocks any more,
+// and groups differ (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -401,8 +404,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request that has loaded and waits loses its blocks if another has one of those that it would compute
-// again: here LoadFailed is called after the load was over (vllm/v1/RULES.md §19).
+// Ensure that a loaded request that waits loses its blocks if another request shares a block that it
+// would compute again. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -434,8 +437,8 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose step failed reserves nothing while it waits: its reservation would keep it from
-// loading.
+// Ensure that a request whose step failed reserves no blocks while it waits, because the reservation
+// would prevent its own load.
 func TestAFailedStepReservesNothing(t *testing.T) {
 	c := small(8)
 	c.MaxNumBatchedTokens, c.Connector.Consumer = 8, true
@@ -448,8 +451,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has, and has
-// computed again.
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another
+// request shares and has computed again.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

@@ -97,7 +97,7 @@ func TestPaddingUpToTheLimits(t *testing.T) {
 		name      string
 		threshold int
 		budget    int
-		prefill   bool // a running request that is not through its prompt is in the step
+		prefill   bool // the step also has a running request whose prompt is not completely computed
 		tokens    int  // of the padded row; 0: it is not scheduled
 		drafts    int
 	}{
@@ -153,7 +153,8 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	require.Equal(t, []ID{other, held, late}, s.Monitor.Running(nil), "it is first in the queue")
 }
 
-// Ensure that the instructions of a failed step are repeated: the worker may not have seen them.
+// Ensure that the instructions of a failed step are in the next step again, because the worker may not
+// have seen them.
 func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 	c := encoderConfig(64, 8, 8)
 	h := newHost(t, c)
@@ -169,7 +170,8 @@ func TestWhatAFailedStepToldComesAgain(t *testing.T) {
 	}
 }
 
-// A request that must preempt itself leaves vLLM with an empty step.
+// Ensure that a step is empty only if nothing can run. In vLLM it is also empty if a request must
+// preempt itself.
 func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 	c := small(7)
 	c.Policy = Priority
@@ -214,7 +216,8 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 	}
 }
 
-// What comes after a row without a token does not count, also if the request has lost its blocks since.
+// Ensure that when a row gave no token, later rows of the request do not count, also if the request
+// has been preempted since.
 func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 	for _, preempts := range []bool{false, true} {
 		c := small(20)

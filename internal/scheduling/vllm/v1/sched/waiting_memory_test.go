@@ -19,7 +19,7 @@ func longContext(t *testing.T) *Scheduler {
 	return newSmall(t, c)
 }
 
-// held is how many more bytes the heap holds than at the time of before.
+// held returns how many bytes the heap has grown since it had the size before.
 func held(before uint64) int64 { return int64(heap() - before) }
 
 func heap() uint64 {
@@ -32,8 +32,8 @@ func heap() uint64 {
 
 const mib = 1 << 20
 
-// Ensure that a waiting request takes memory for its prompt and not for all tokens that it may generate, and that
-// requests that have gone leave little.
+// Ensure that a waiting request takes memory for its prompt, not for all tokens that it may generate,
+// and that finished requests leave little memory in use.
 func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
 	s := longContext(t)
 	before := heap()
@@ -76,7 +76,8 @@ func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Ensure that forks which wait take memory for little more than themselves, and running ones for their prompts.
+// Ensure that waiting forks take almost no memory for tokens, and running forks take memory for their
+// prompts.
 func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -84,7 +85,7 @@ func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 		most   int64
 	}{
 		{"of a short prompt", 4, 4 * mib},
-		{"of a long prompt", 8000, 6 * mib}, // 64 run, with 32 KB of tokens and 16 KB of hashes each
+		{"of a long prompt", 8000, 6 * mib}, // 64 requests run, with 32 KB of tokens and 16 KB of hashes each
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := longContext(t)

@@ -8,13 +8,13 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A worker knows only what its steps say of the scheduler's state, and the tokens that
-// it sampled. Each place of its memory holds a number that
-// depends on all tokens up to it; 0 is a place that was never written.
+// A worker knows only its steps and the tokens that it sampled, not the scheduler's state. Each place
+// of its memory holds a number that depends on all tokens up to that place. A place that was never
+// written holds 0.
 type worker struct {
 	groups   []kvcache.Group
 	drafts   bool
-	computes bool // its own positions: with drafts in flight, those of the step are the most there can be
+	computes bool // it computes its own positions, because with drafts in flight the positions of a step are upper limits
 	seed     maphash.Seed
 	tables   map[ID][][]int32
 	tokens   map[ID][]int32
@@ -48,8 +48,8 @@ type job struct {
 	drafts  []int32
 }
 
-// begin enters what a step says into the worker's state. known are the tokens
-// that requests had when the step was scheduled.
+// begin applies a step to the worker's state. The parameter known has the tokens that each request had
+// when the step was scheduled.
 func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
@@ -92,8 +92,8 @@ func (w *worker) begin(step *Step, known map[ID][]int32) {
 	}
 }
 
-// run computes the rows of a step. It returns an error if a row attends to what
-// is not its own.
+// run computes the rows of a step. It returns an error if a row attends to values that are not its
+// own.
 func (w *worker) run(step *Step, jobs []job) error {
 	slot := 0
 	values := make([][]uint64, len(jobs))
@@ -138,8 +138,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// advance updates the state of a Mamba group by the tokens of a job. The state is kept in
-// the first place of its block. The separate states of drafts are not modelled.
+// advance updates the state of a Mamba group with the tokens of a job. The state is kept in the first
+// place of its block. The separate states of drafts are not modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens

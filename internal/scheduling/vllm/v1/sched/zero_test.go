@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The rules are those of vLLM's new_block_ids_to_zero, the scenarios those of
-// tests/v1/core/test_single_type_kv_cache_manager.py and of the zeroing tests in
+// The rules come from vLLM's new_block_ids_to_zero, and the scenarios from
+// tests/v1/core/test_single_type_kv_cache_manager.py and the zeroing tests in
 // tests/v1/kv_connector/unit/test_nixl_connector_hma.py.
 
 func zeroingConfig(blocks int, groups ...kvcache.Group) Config {
@@ -55,8 +55,9 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks, "it is not configured")
 }
 
-// test_zeroing_block_ids_cover_only_loaded_attention_blocks: 16 tokens are in the cache, and 40
-// are loaded. test_scheduler_filters_connector_loaded_blocks_from_zeroing.
+// Ensure that blocks that a load fills are not zeroed. 16 tokens are in the cache, and 40 are loaded
+// (vLLM: test_zeroing_block_ids_cover_only_loaded_attention_blocks and
+// test_scheduler_filters_connector_loaded_blocks_from_zeroing).
 func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	h := newHost(t, zeroingConfig(20))
 	h.add(17, 1, Spec{})
@@ -87,7 +88,8 @@ func TestBlocksOfAFailedLoadAreZeroed(t *testing.T) {
 	require.Equal(t, table[3:], h.step.ZeroBlocks)
 }
 
-// Ensure that after a failed step its blocks are zeroed again, but for those that are loaded.
+// Ensure that the blocks of a failed step are zeroed again in the next step, except the blocks that
+// are being loaded.
 func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -110,8 +112,8 @@ func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks)
 }
 
-// Ensure the same of a load that began before the step failed: its blocks are those of a
-// request whose row in flight is void, because its own load failed.
+// Ensure that a block is not zeroed again if the load that fills it began before the step failed. The
+// row in flight of the block's request is void, because its own load failed.
 func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	c := zeroingConfig(9, kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 200})
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling, c.AdmitChunks = false, 2, true, true
@@ -141,8 +143,7 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.Contains(t, []ID{h.step.Rows[0].ID, h.step.Rows[len(h.step.Rows)-1].ID}, loads)
 }
 
-// Ensure that blocks of a load that is over are zeroed, if it is reported only then that they
-// did not come.
+// Ensure that blocks are zeroed if a load is over and its failure is reported only afterwards.
 func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.AdmitChunks = false, true
@@ -166,8 +167,8 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.Len(t, h.step.ZeroBlocks, 5)
 }
 
-// Ensure that a block which a request has got and lost in the same step is not zeroed: while
-// the step is in flight, a load can get it.
+// Ensure that a block that a request got and lost in the same step is not zeroed, because a load can
+// get the block while the step is in flight.
 func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
 	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8
@@ -182,7 +183,8 @@ func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
-// Ensure that the state at the end of a prompt is named to a producer once it is copied.
+// Ensure that a producer learns the block of the state at the end of a prompt once the state is copied
+// there.
 func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	c := transferConfig(24)
 	c.Connector = Connector{Producer: true}
@@ -219,8 +221,9 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	}
 }
 
-// A step asks the worker to zero a new block, and fails. Then another request gets this block and loads its Mamba state
-// into it. Ensure that the next step does not zero the block, which would destroy the state.
+// Ensure that a step does not zero a block after its Mamba state was loaded. A step that asks the
+// worker to zero the new block fails. Then another request gets this block and loads its state into
+// it. Zeroing the block in the next step would destroy the state.
 func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	c := transferConfig(7)
 	c.AsVLLM, c.ZeroNewBlocks = false, true

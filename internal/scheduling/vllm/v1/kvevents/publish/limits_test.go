@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// large returns events whose batch has about 5 bytes for each of n tokens.
+// large returns events whose batch takes about 5 bytes for each of n tokens.
 func large(t *testing.T, n int) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 2, EnableCaching: true, HashBlockSize: n, EnableEvents: true})
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func large(t *testing.T, n int) *pool.Events {
 	return &v
 }
 
-// publish returns a function that publishes the same events again and again.
+// publish returns a function that publishes the events v each time it is called.
 func publish(t *testing.T, p *Publisher, v *pool.Events) func(int) {
 	return func(seq int) { require.NoError(t, p.Publish(time.Unix(int64(seq), 0), v)) }
 }
@@ -103,7 +103,8 @@ func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
 	for i := range count {
 		send(n + i)
 	}
-	// What is in the buffers of the connection comes first, then what is kept.
+	// The subscriber first gets the batches in the connection's buffers, then those that the publisher
+	// kept.
 	last, missed, got := uint64(n-1), uint64(0), 0
 	for last != uint64(n+count-1) {
 		m, err := s.receive()

@@ -28,7 +28,7 @@ type peer struct {
 	r    *bufio.Reader
 }
 
-// greeting is that of a peer of ZMTP 3.1 with the security mechanism NULL.
+// greeting returns the greeting of a peer with ZMTP 3.1 and the security mechanism NULL.
 func greeting() []byte {
 	g := make([]byte, 64)
 	g[0], g[9], g[10], g[11] = 0xff, 0x7f, 3, 1
@@ -100,8 +100,9 @@ func (p *peer) receive() (frames [][]byte, err error) {
 	}
 }
 
-// subscribed returns a peer to which the next batch will be sent, and publishes
-// batches until that is so, the first as number seq. next is the number after them.
+// subscribed returns a peer that receives every further batch. It publishes batches until the peer
+// receives one. The parameter seq is the number of the first batch, and next the number after the
+// last.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
 	pub, _ := p.Addr()
 	s = join(t, pub, "SUB")

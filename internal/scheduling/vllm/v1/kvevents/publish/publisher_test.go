@@ -26,7 +26,7 @@ func cleared(t *testing.T) *pool.Events {
 	return &v
 }
 
-// atOnce is how long Close waits for peers that do not close their connections.
+// atOnce is how long Close waits for peers that do not close their connections: almost no time.
 const atOnce = time.Millisecond
 
 func opened(t *testing.T, keep int, linger time.Duration) *Publisher {

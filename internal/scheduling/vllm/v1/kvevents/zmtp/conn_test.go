@@ -35,7 +35,7 @@ var (
 // with is the greeting with other bytes from one on.
 func with(at int, b string) string { return hello[:at] + b + hello[at+len(b):] }
 
-// script is a connection whose peer sends some bytes and closes its side.
+// script is a connection whose peer sends fixed bytes and then closes its side.
 type script struct {
 	net.Conn
 	io.Reader
@@ -48,7 +48,7 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// received is what a peer's bytes lead to at a PUB socket.
+// received is what a PUB socket makes of the bytes that a peer sends.
 type received struct {
 	names  []string
 	frames [][][]byte
@@ -200,7 +200,7 @@ func TestAHandshakeHasADeadline(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// FuzzPeer checks that whatever a peer sends, what is received is within the limits.
+// FuzzPeer checks that the lengths of what is received stay within the limits, whatever a peer sends.
 func FuzzPeer(f *testing.F) {
 	for _, seed := range []string{
 		"", hello, hello + sub, hello + sub + frame(flagCommand, "\x09SUBSCRIBEkv") + frame(0, "\x01kv"),
