@@ -1,5 +1,5 @@
-// Package internal_test holds the rules of the whole repository: which package may
-// import which, and that what comments cite is there to be read.
+// Package internal_test checks rules of the whole repository: which package may import which, and whether what
+// comments cite exists.
 package internal_test
 
 import (
@@ -16,7 +16,8 @@ import (
 
 const module = "llmmemory/"
 
-// wings are the rows of the table in README.md, and which other wings, or packages of theirs, each may import.
+// wings maps each row of the table in README.md to the other wings, or packages of other wings, that it may
+// import.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
 	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/terminal"},
@@ -37,12 +38,13 @@ var wings = map[string][]string{
 	"internal/testkit":    {"internal/scheduling"},
 }
 
-// packages are those of the wings, and which others of their wing each may import.
+// packages maps packages, or folders of packages, to the other packages of their wing that they may import.
 var packages = map[string][]string{
 	"internal/homework/course": {},
 	"internal/homework/ctree":  {},
 
-	// The floors of the grader: what runs a submission shut in, what finds its mistakes, the grade, what tells people.
+	// The layers of the grader: isolation runs a submission, judging finds its mistakes, grade computes the
+	// points, reporting shows the result.
 	"internal/homework/grade/isolation": {"course"},
 	"internal/homework/grade/judging":   {"course", "ctree", "grade/isolation"},
 	"internal/homework/grade":           {"course", "grade/isolation", "grade/judging"},
@@ -96,7 +98,7 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// rowOf returns the longest row that a path begins with, or "".
+// rowOf returns the longest key of rows that is a prefix of the package's path, or "".
 func rowOf(rows map[string][]string, pkg string) string {
 	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
 		if _, ok := rows[at]; ok {
@@ -106,8 +108,8 @@ func rowOf(rows map[string][]string, pkg string) string {
 	return ""
 }
 
-// Ensure that packages import only what the rows of their wing and of their package allow, and that each row has
-// packages.
+// Ensure that each package imports only what the rows of its wing and of the package allow, and that no row is
+// without packages.
 func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
@@ -142,12 +144,12 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	require.ElementsMatch(t, slices.Compact(rows), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
 }
 
-// within reports whether a package is a row or in its folder.
+// within reports whether a package is the row itself or below its folder.
 func within(pkg, row string) bool {
 	return pkg == module+row || strings.HasPrefix(pkg, module+row+"/")
 }
 
-// hasPackages reports whether the packages of a wing have rows of their own.
+// hasPackages reports whether the packages of a wing have their own rows.
 func hasPackages(wing string) bool {
 	for row := range packages {
 		if strings.HasPrefix(row, wing+"/") {
@@ -157,7 +159,7 @@ func hasPackages(wing string) bool {
 	return false
 }
 
-// Ensure that no row allows an import back: neither of wings, nor of the packages of one.
+// Ensure that no two wings, and no two packages of a wing, may import each other, directly or through others.
 func TestImportsRunOneWay(t *testing.T) {
 	after := func(rows map[string][]string, folder string) {
 		var visit func(row string, above []string)
@@ -181,7 +183,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// Ensure that the table at the beginning of README.md has a row for each wing, above those that it imports.
+// Ensure that the table at the beginning of README.md has a row for each wing, and that a wing's row is above
+// the rows of the wings that it imports.
 func TestTheReadmeHasARowForEachWing(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -200,11 +203,11 @@ func TestTheReadmeHasARowForEachWing(t *testing.T) {
 	}
 }
 
-// Ensure what holds through any number of imports, of the programs as they are linked.
+// Ensure that the linked programs contain no packages that they must not contain, however they are imported.
 func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 	for _, c := range []struct {
 		name, packages string
-		only, never    []string // beginnings of paths; only: of those with a dot or of this module
+		only, never    []string // prefixes of paths; only applies to paths with a dot and to paths of this module
 	}{
 		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/homework/course", "internal/block", "internal/invariants"}, nil},
 		{"the course's rules know nothing else", "./internal/homework/course", []string{"internal/homework/course", "internal/block", "internal/invariants"}, nil},

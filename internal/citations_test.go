@@ -14,15 +14,15 @@ import (
 )
 
 var (
-	// A citation may go on in the next line of a comment.
+	// A citation may continue on the next line of a comment.
 	citation = regexp.MustCompile(`((?:[\w.-]+/)*[A-Z]+\.md)\x60?,?[ \t]*(?:\r?\n[ \t]*(?://|\*|#)?[ \t]*)?((?:(?:, | and )?§ ?\d+(?:\.\d+)*)+)`)
 	section  = regexp.MustCompile(`\d+(?:\.\d+)*`)
 	heading  = regexp.MustCompile(`^#+ §? ?(\d+(?:\.\d+)*)[. ]`)
 	item     = regexp.MustCompile(`^(\d+)\. `)
 )
 
-// Ensure that each section that a comment cites is a heading of a document of the
-// repository, or with a point the item of a list below it.
+// Ensure that each section that a comment cites is a heading of a document in the repository. If the citation
+// also has a point, the section must have that item in a list.
 func TestCitationsLeadSomewhere(t *testing.T) {
 	const root = ".."
 	headings := map[string][]string{} // by document
@@ -82,7 +82,7 @@ func sections(text string) (numbers []string) {
 	return numbers
 }
 
-// find looks for a document beside the file that cites it, and in the folders above.
+// find looks for a document in the folder of the file that cites it, and in the parent folders.
 func find(root, file, document string) string {
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
 		for _, candidate := range []string{filepath.Join(dir, document), filepath.Join(dir, "internal", document)} {

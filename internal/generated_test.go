@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that .gitattributes marks the files that a program of the repository has written, and no others.
+// Ensure that .gitattributes marks exactly the files that a program of the repository generates.
 func TestGeneratedFilesAreMarked(t *testing.T) {
 	attributes, err := os.ReadFile("../.gitattributes")
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that each part of a -run or -bench of the Makefile names a test: go test says nothing
-// of one that names none, as after the test was renamed.
+// Ensure that each part of a -run or -bench pattern in the Makefile matches a test. go test does not report a
+// pattern without a match, for example after a test was renamed.
 func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	text, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	}
 }
 
-// Ensure that make test names packages that are there: it would test nothing else.
+// Ensure that the packages that make test names (in .ci/test) exist: it would otherwise test too little.
 func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	text, err := os.ReadFile("../.ci/test")
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	}
 }
 
-// namesOfTests are the lines that begin tests and benchmarks of some folders.
+// namesOfTests returns the lines on which the tests and benchmarks of some folders begin.
 func namesOfTests(t *testing.T, folders []string) string {
 	t.Helper()
 	var names strings.Builder

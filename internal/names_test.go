@@ -26,7 +26,7 @@ var (
 
 // names are what the repository's files declare and use.
 type names struct {
-	used    map[string]bool            // every word outside comments, and of documents and of sources in other languages
+	used    map[string]bool            // words in code, in documents and in sources of other languages; not in Go comments
 	members map[string]map[string]bool // what a package or type of that name has
 	types   map[string]bool
 }
@@ -38,7 +38,7 @@ func (n *names) add(owner, member string) {
 	n.members[owner][member] = true
 }
 
-// declare records what a Go file declares, and the words that it uses.
+// declare records the declarations of a Go file and the words in it.
 func (n *names) declare(file *ast.File) {
 	pkg := file.Name.Name
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -69,7 +69,7 @@ func (n *names) declare(file *ast.File) {
 	})
 }
 
-// fields records the fields of a struct and the methods of an interface.
+// fields records the fields of a struct or the methods of an interface.
 func (n *names) fields(owner string, expression ast.Expr) {
 	var list *ast.FieldList
 	switch expression := expression.(type) {
@@ -130,8 +130,8 @@ func (n *names) missing(comment string) (list []string) {
 	return list
 }
 
-// Ensure that a name in a comment of a Go file is one that the repository has: in Go, in a source of another
-// language, or in a document, as vLLM's names are.
+// Ensure that each name in a comment of a Go file exists: in Go, in a source of another language, or (such as a
+// name of vLLM) in a document.
 func TestNamesInCommentsExist(t *testing.T) {
 	n := &names{used: map[string]bool{}, members: map[string]map[string]bool{}, types: map[string]bool{}}
 	positions := token.NewFileSet()

@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has its own clock, and a make that prints its target and advances the clock.
+// A fakeMachine has its own clock. Its make prints the target and advances the clock.
 type fakeMachine struct{ root, made string }
 
-// newFakeMachine takes seconds for each target; a target that is not in it fails.
+// newFakeMachine returns a machine on which each target takes the given seconds. A target that is not in the
+// map fails.
 func newFakeMachine(t *testing.T, seconds map[string]int) fakeMachine {
 	t.Helper()
 	root := t.TempDir()
@@ -51,7 +52,7 @@ fi
 	return m
 }
 
-// run returns the targets that .ci/run made, what it printed, and its exit status.
+// run runs .ci/run. It returns the targets that it made, its output, and its exit status.
 func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, printed string, status int) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(m.root, ".ci/run"), arguments...)
@@ -65,8 +66,8 @@ func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, prin
 	return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out), cmd.ProcessState.ExitCode()
 }
 
-// Ensure that CI always runs make test, runs the other checks while time is left, says which it
-// leaves out, and ends with the last lines of make test.
+// Ensure that CI always runs make test, runs the other checks while time is left, prints which it omits, and
+// ends with the last lines of make test.
 func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
 	fast := map[string]int{"vet": 30, "test": 270, "check": 60, "race": 60, "invariants": 30}
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// toolchain is an archive like those that Go publishes, of a go that says which it is.
+// toolchain returns an archive like those that Go publishes. Its go command prints which one it is.
 func toolchain(t *testing.T) []byte {
 	t.Helper()
 	const program = "#!/bin/sh\necho go1.26.7\n"
@@ -36,7 +36,7 @@ func toolchain(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// A bareMachine has gcc, an apt without Go, and what every Debian has.
+// A bareMachine has gcc, an apt that offers no Go, and the basic programs of Debian.
 type bareMachine struct{ tools, path, home string }
 
 func newBareMachine(t *testing.T, uid, checksum string) bareMachine {
@@ -78,8 +78,8 @@ func (m bareMachine) run(t *testing.T, server, argument string) (ok bool, printe
 	return err == nil, string(out)
 }
 
-// Ensure that on a machine without Go, root gets the published toolchain if its checksum is right. Other users get the
-// commands to type.
+// Ensure that on a machine without Go root gets the published toolchain if its checksum is right, and that
+// other users are shown the commands to type.
 func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -126,7 +126,7 @@ func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	}
 }
 
-// add puts a program into the machine, or with an empty script takes it away.
+// add adds a program to the machine, or removes it if the script is empty.
 func (m bareMachine) add(t *testing.T, name, script string) {
 	t.Helper()
 	path := filepath.Join(m.path, name)
@@ -136,13 +136,14 @@ func (m bareMachine) add(t *testing.T, name, script string) {
 	}
 }
 
-// oldGo is a Go that may fetch a newer one, and cannot.
+// oldGo is an older Go that tries to download the required version and fails.
 const oldGo = `case $1 in
 env) echo go1.23.4 ;;
 *) echo "go: download go1.25 for linux/amd64: x509: certificate signed by unknown authority" >&2; exit 1 ;;
 esac`
 
-// Ensure that a Go that cannot fetch its successor says why, and that the advice is not to install another like it.
+// Ensure that a Go that cannot download the required version says why, and that the advice is not to install
+// the same old version.
 func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	for _, uid := range []string{"0", "1000"} {
 		m := newBareMachine(t, uid, hex.EncodeToString(make([]byte, 32)))
@@ -158,7 +159,8 @@ func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	}
 }
 
-// Ensure that a user who cannot install gets one list, with all that the target needs and who runs each command.
+// Ensure that a user without the right to install packages gets one list of all that the target needs, with who
+// has to run each command.
 func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 	const course = " gcc libc6-dev valgrind"
 	for _, c := range []struct {
@@ -220,7 +222,7 @@ func TestACompilerThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-// Ensure that Go's caches have a place where there is no HOME or where it cannot be written.
+// Ensure that Go's caches have a folder if HOME is not set or not writable.
 func TestABuildWithoutAHomeHasOne(t *testing.T) {
 	home := t.TempDir()
 	account := t.TempDir()

@@ -90,7 +90,7 @@ func cell(t *testing.T, dir, student, column string) string {
 	return ""
 }
 
-// unusable are rows of overrides.csv that end a run, and what is said of them.
+// unusable maps rows of overrides.csv that end a run to a part of the error.
 var unusable = map[string]string{
 	"ada,most,\n":         `line 2: the points of ada are "most", not a number`,
 	"ada,1,\nada,1,\n":    "line 3: ada stands in line 2 already",
@@ -165,7 +165,8 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// background is llmgrade with a folder for temporary files, to be started.
+// background returns a command that runs llmgrade with its own folder for temporary files. The caller starts
+// it.
 func background(temporary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
@@ -198,8 +199,8 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
-// Ensure that the pages and rows so far are complete at any time, as a run that is killed leaves them, and that the same
-// command continues an interrupted run.
+// Ensure that the pages and rows are complete at any time, even if the run is killed, and that the same command
+// continues an interrupted run.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
 	students := t.TempDir()
@@ -239,7 +240,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	before, err := os.Stat(done[0])
 	require.NoError(t, err)
 
-	// Two of the rest are enough to see that the same command continues.
+	// Two of the remaining files are enough to check that the same command continues.
 	rest, err := filepath.Glob(filepath.Join(students, "*.c"))
 	require.NoError(t, err)
 	for _, file := range rest[min(len(done)+2, 40):] {
@@ -258,7 +259,8 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Equal(t, 1, status, stderr)
 }
 
-// requireRowsSoFar checks the files of a class of 40 of which the first is graded and the last is not.
+// requireRowsSoFar checks the output files for a class of 40, of which the first has been graded and the last
+// has not.
 func requireRowsSoFar(t *testing.T, out string) {
 	t.Helper()
 	require.Len(t, grades(t, out)[1:], 40)

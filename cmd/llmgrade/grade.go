@@ -75,8 +75,8 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// all grades all submissions by the rules of that version. One that cannot be graded does not
-// stop the rest.
+// all grades all submissions. rules is the version of the rules. A submission that cannot be graded does not
+// stop the others.
 func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	progress, done := terminal.NewProgress("files graded"), 0
 	shown := len(all) > 1 && terminal.StderrIsTerminal()
@@ -172,7 +172,8 @@ func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, 
 	return value, nil
 }
 
-// given returns a function that grades submissions which have something to grade.
+// given returns a function that grades a submission if there is something to grade, and otherwise returns a
+// report without points.
 func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
 	return func(s class.Submission) (*grade.Report, error) {
 		if s.Why != "" {
@@ -199,8 +200,8 @@ func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 	}
 }
 
-// writeFinding writes the first finding that has a trace to the files of --trace and --main. Without one, it says that
-// nothing was written, and which files are of an earlier run.
+// writeFinding writes the first finding that has a trace to the files of --trace and --main. If there is none,
+// it prints that nothing was written, and which of the files are left from an earlier run.
 func (o *options) writeFinding(said io.Writer, r *grade.Report) error {
 	for _, f := range r.Findings {
 		if len(f.Ops) == 0 {
@@ -273,7 +274,8 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 	return writeLine(w, l)
 }
 
-// writeLine escapes control characters that JSON allows, because the output may be a terminal.
+// writeLine writes a line of JSON. It escapes control characters that JSON allows, because the output may be a
+// terminal.
 func writeLine(w io.Writer, l line) error {
 	text, err := json.Marshal(l)
 	if err != nil {

@@ -44,14 +44,14 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
-// put writes a submission, changed in one place, and returns its path.
+// put writes the correct submission with one replacement, and returns the path of the file.
 func put(t *testing.T, dir, name, before, after string) string {
 	t.Helper()
 	level.SkipQuick(t)
 	return write(t, filepath.Join(dir, name), corpus.Changed(t, before, after))
 }
 
-// write writes a text, with the folders that it needs, and returns its path.
+// write writes a file, creates its folder if necessary, and returns its path.
 func write(t testing.TB, path, text string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -59,8 +59,8 @@ func write(t testing.TB, path, text string) string {
 	return path
 }
 
-// Ensure that a right file gets its points where the umask of staff hides their files: submissions
-// run as another user if the grader is root. The name of a file may be that of a command.
+// Ensure that a correct file gets its points even if the umask hides it from other users (as root, the grader
+// runs submissions as another user), and even if the file has the name of a command.
 func TestARightSubmissionGetsItsPoints(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--seed", "7", "--only", "task1_accepts", put(t, t.TempDir(), "gradescope", "", ""))
@@ -141,7 +141,8 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that what a command line lacks is named, and what took the place of what llmgrade once had.
+// Ensure that an incomplete command line ends with status 2 and says what is missing, and that a removed
+// command or flag names its replacement.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

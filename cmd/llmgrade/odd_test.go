@@ -22,7 +22,7 @@ const (
 
 var long = strings.Repeat("n", 253)
 
-// oddEntries are files of a class by their names, and their texts.
+// oddEntries maps the names of unusual files in a class to their contents.
 func oddEntries(right string) map[string]string {
 	header, huge := string(grader.Header), "/* "+strings.Repeat("x", 2<<20)+" */\n"+right
 	return map[string]string{
@@ -41,7 +41,7 @@ func oddEntries(right string) map[string]string {
 	}
 }
 
-// oddOutcomes are the points of odd entries, or a part of the reason why there are none.
+// oddOutcomes has the points of each unusual file, or a part of the reason why it has none.
 var oddOutcomes = map[string]string{
 	"ada": full, "bob": full, "eve": full, "fay": full, "cid": full, "cy": "error", "dan": "error", "uma": "error", "wim": "error", "zoe": "error",
 	".hidden": "begins with a dot", "gus": "is not clear", "hal": "notes.txt", "ida": "unpack the archive", "jon.zip": "archive", "kim.tar.gz": "archive",
@@ -50,7 +50,7 @@ var oddOutcomes = map[string]string{
 	"asm": "__asm__ is assembly code", `a\x1b[31mred\x07\x0a\u202e`: "", "'=1+1": "error", long: "error",
 }
 
-// Ensure that every entry of a class, however odd, has a row that says what it is.
+// Ensure that every entry of a class, however unusual, has a row in the table with its points or the reason.
 func TestAClassOfOddEntries(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

@@ -41,8 +41,9 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission; finished and add fill it in. It returns an error if
-// overrides.csv has a row that cannot be used: none has the maximum of the points, and whole is the whole class.
+// begin makes a row for each submission; finished and add fill it in. It returns an error if a row of
+// overrides.csv cannot be used. The parameter none is a report that has the maximum of the points; whole is the
+// whole class.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {

@@ -58,7 +58,7 @@ func TestTheFolderForStudentsTestsTheirFile(t *testing.T) {
 	require.Contains(t, stderr, "not empty")
 }
 
-// requireNothingHidden checks that no file has a word about the hidden tests, or steps of one.
+// requireNothingHidden checks that no file mentions the hidden tests or contains steps of a hidden test.
 func requireNothingHidden(t *testing.T, dir string) {
 	t.Helper()
 	var hidden []string

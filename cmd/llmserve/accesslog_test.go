@@ -31,8 +31,8 @@ func TestALineOfTheLogHasWhatAnOperatorNeeds(t *testing.T) {
 	require.Less(t, len(accessLine(&r)), 450)
 }
 
-// Without --log-requests only errors are written. Clients cannot fill the disk with them: some are written at once, then
-// one in a second, and how many were left out is said.
+// Ensure that without --log-requests only errors are logged, and that clients cannot fill the disk with them: a
+// few are logged at once, then one per second, and the log says how many were omitted.
 func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		var out bytes.Buffer

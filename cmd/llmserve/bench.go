@@ -111,7 +111,7 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return nil // its reader would take closing it for the end of the result
+		return nil // the reader of the pipe would take closing it for the end of the result
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {

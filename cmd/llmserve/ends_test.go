@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// tinyWith writes a GGUF model whose last tokens have the given texts, and are control tokens.
+// tinyWith writes a GGUF model whose last tokens are control tokens with the given texts.
 func tinyWith(t *testing.T, change map[string]any, texts ...string) string {
 	tiny := weightfile.Tinies()[0]
 	tokens, merges := tiny.Meta["tokenizer.ggml.tokens"].([]string), tiny.Meta["tokenizer.ggml.merges"].([]string)
@@ -34,7 +34,8 @@ func tinyWith(t *testing.T, change map[string]any, texts ...string) string {
 	return path
 }
 
-// tinyFolder writes a model with the tokens a, b, <end> and <turn>, of which config.json names <end>.
+// tinyFolder writes a model with the tokens a, b, <end> and <turn>. Its config.json names <end> as the end of
+// an answer.
 func tinyFolder(t *testing.T, more map[string]string) string {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -70,8 +71,8 @@ func tinySafetensors(vocab int, more ...string) []byte {
 	return weightfile.Safetensors(tensors...)
 }
 
-// A model whose turns end with another token than its configuration says stops there, as in llama.cpp and vLLM, and
-// the start names the tokens.
+// Ensure that an answer also stops at the token that ends a turn if the model's configuration names another
+// one, as in llama.cpp and vLLM, and that the server prints these tokens when it starts.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

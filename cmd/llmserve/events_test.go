@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// A subscriber hears which blocks were stored, with their tokens. It is asked again with new prompts
-// until the subscription has come through.
+// Ensure that a subscriber gets the stored blocks with their tokens. The test sends new prompts until the
+// subscription is active.
 func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 	address := "ipc://" + filepath.Join(t.TempDir(), "kv")
 	s := serveDemo(t, "--kv-events", address, "--kv-events-topic", "kv@pod@demo", "--kv-events-arrays")
@@ -27,11 +27,13 @@ func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 		if m := sub.Receive(10 * time.Millisecond); m != nil {
 			require.Len(t, m, 3)
 			require.Equal(t, "kv@pod@demo", string(m[0]))
-			// Arrays: of the time, the events and the rank, and of the first event, which is BlockStored.
+			// The message contains arrays: one with the time, the events and the rank, and in it the first
+			// event, which is BlockStored.
 			require.Contains(t, string(m[2]), "\xabBlockStored")
 			require.NotContains(t, string(m[2]), "block_hashes")
 			require.Contains(t, string(m[2]), "full_attention")
-			// The demo's tokens are the bytes of the text, and MessagePack writes them as such.
+			// The tokens of the demo are the bytes of the text, and MessagePack writes small numbers as single
+			// bytes.
 			require.True(t, bytes.Contains(m[2], []byte(" ABCDEFGH")), "%q", m[2])
 			require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 			require.NoError(t, s.cmd.Wait())

@@ -112,8 +112,8 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
 }
 
-// After a signal a request that is under way is answered to its end, and no new one
-// is taken. A beam search is one request, though each of its steps is several for the engine.
+// Ensure that after a signal the running requests are answered completely and no new one is accepted. A beam
+// search is one request for the user, although each of its steps is several requests for the engine.
 func TestASignalLetsRequestsEnd(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	beams := make(chan *http.Response, 1)
@@ -140,7 +140,8 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The reader of the output can go away, as a program for logs that is restarted does. That ends nothing.
+// Ensure that the server continues when the reader of its output ends, as a log program does when it is
+// restarted, and still lets its requests end.
 func TestAServerWhoseOutputNobodyReadsDrains(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions",
@@ -177,7 +178,8 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 	}
 }
 
-// A script that goes on after a result must not take a part for the whole.
+// Ensure that the exit status of bench shows that it was interrupted. Otherwise a script could take a partial
+// result for a complete one.
 func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	level.SkipQuick(t)
 	c := llmserve("bench", "demo", "--num-prompts", "20000")
@@ -196,7 +198,7 @@ func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	require.Equal(t, 130, c.ProcessState.ExitCode())
 }
 
-// Requests that do not end while the server drains are cut off, with an error that says so.
+// Ensure that requests that do not end during --drain are aborted with an error that says so.
 func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	s := serveDemo(t, "--drain", "10ms")
 	const body = `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "ignore_eos": true, "stream": `

@@ -56,7 +56,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look records that a page is open, and reports whether one was open before.
+// look records that somebody is looking at a page, and reports whether a page was open before.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

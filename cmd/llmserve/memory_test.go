@@ -18,10 +18,10 @@ import (
 	"llmmemory/internal/testkit/browsertest"
 )
 
-// patience is for what happens by itself. It is no measure of speed.
+// patience limits the wait for an event. It does not measure speed.
 const patience = 10 * time.Minute
 
-// keepAsking has n users who ask the same again and again until the test ends them.
+// keepAsking starts n users, who send the same request again and again until the test ends them.
 func (s *server) keepAsking(n int, body string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var users sync.WaitGroup
@@ -46,9 +46,9 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// While 16 requests run, the memory page shows that they share the blocks of their prompt. It begins with the blocks by
-// request, as there are thousands, goes on by itself, stays where the user has gone, and shows in the end that all
-// blocks are free.
+// Ensure that, while 16 requests run, the memory page shows that they share the blocks of their prompt. The
+// page starts with blocks grouped by request, because there are thousands of blocks. It continues by itself,
+// stays at a step that the user has chosen, and shows at the end that all blocks are free.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

@@ -48,7 +48,8 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers are the answers to all prompts, with log probabilities, which show the bits of the logits.
+// answers returns the answers to all prompts with their log probabilities, which show any difference in the
+// logits.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
@@ -68,7 +69,7 @@ type job struct {
 	url    string
 }
 
-// startJob starts n ranks, or with n = 0 one process without mpirun.
+// startJob starts n ranks. If n is 0, it starts one process without mpirun.
 func startJob(t *testing.T, n int, args ...string) *job {
 	args = append(args, "--port", "0", "--kv-cache-gb", "0.1", "--threads", "1", "--served-model-name", "m")
 	j := &job{Cmd: llmserve(args...)}
@@ -98,8 +99,8 @@ func startJob(t *testing.T, n int, args ...string) *job {
 	return j
 }
 
-// Ensure that 2 and 4 ranks answer as 1, 2 and 4 workers of one process do, to the last digit of every
-// log probability.
+// Ensure that 2 and 4 ranks give the same answers as 1, 2 and 4 workers of one process, to the last digit of
+// each log probability.
 func TestRanksAnswerAsOneProcess(t *testing.T) {
 	for _, kind := range []string{"F16", "Q8_0"} {
 		path := randomModel(t, kind)
@@ -116,7 +117,7 @@ func TestRanksAnswerAsOneProcess(t *testing.T) {
 	}
 }
 
-// Ensure that what ranks cannot share is said once, by rank 0, and that all of them end.
+// Ensure that a setting that ranks cannot share is reported once, by rank 0, and that all ranks end.
 func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	path, other := randomModel(t, "F16"), randomModel(t, "Q8_0")
 	for _, test := range []struct {
@@ -151,8 +152,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks store the bytes that as many workers of one process store, and that they find these and their
-// own after a rank was killed.
+// Ensure that ranks store the same bytes as the same number of workers of one process, and that they find these
+// and their own blocks again after a rank was killed.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +
@@ -205,7 +206,7 @@ func heads(t *testing.T, n int) string {
 	return path
 }
 
-// Ensure that the help that a process prints without mpirun has the flags of ranks.
+// Ensure that the help of a process that was started without mpirun has the flags of ranks.
 func TestRanksFlagIsInTheHelp(t *testing.T) {
 	text, err := llmserve("--help").Output()
 	require.NoError(t, err)
@@ -241,8 +242,8 @@ func (j *job) ranks(t *testing.T) []int {
 	return all
 }
 
-// Ensure that a rank that is killed, or stops, in a step, between two, or while blocks are stored or loaded, ends all
-// others, and is named.
+// Ensure that the loss of a rank ends all other ranks with a message that names it. The rank is killed or
+// stopped during a step, between two steps, or while blocks are stored or loaded.
 func TestALostRankEndsTheOthers(t *testing.T) {
 	dir, prompt := t.TempDir(), strings.Repeat("5,", 400)+"5"
 	path := randomModel(t, "F16")

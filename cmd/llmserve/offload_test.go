@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// longQuestion is a prompt of many blocks, whose answer is in its first one.
+// longQuestion returns a prompt of many blocks. The answer to it is in the first block.
 func longQuestion(t *testing.T, model string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -27,7 +27,7 @@ func longQuestion(t *testing.T, model string) string {
 	return string(body)
 }
 
-// A completion is the choices of an answer, and the number of tokens of its prompt that were found.
+// A completion is the choices of an answer, and the number of prompt tokens that were found in the cache.
 type completion struct {
 	Choices json.RawMessage
 	Usage   struct {
@@ -50,7 +50,7 @@ func (s *server) ask(t *testing.T, body string) completion {
 func (s *server) storesAll(t *testing.T) {
 	s.waitForMetric(t, `vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\} [1-9]`)
 	s.waitForMetric(t, `llmserve:kv_offload_queued_blocks\{.*\} 0\n`)
-	time.Sleep(10 * time.Millisecond) // the last one is taken from the queue before it is written
+	time.Sleep(10 * time.Millisecond) // the queue is empty before its last block has been written
 }
 
 func (s *server) kill() {
@@ -74,7 +74,8 @@ func TestKeysAndValuesOutliveAServerThatIsKilled(t *testing.T) {
 	second.waitForMetric(t, fmt.Sprintf(`vllm:prompt_tokens_by_source_total\{.*external_kv_transfer.*\} %d\n`, again.Usage.Details.Cached))
 }
 
-// A model with other weights, or with the same ones in another place, or another type of keys and values.
+// Ensure that a model finds its stored blocks after its file was moved, and does not find blocks of other
+// weights or of another type of keys and values.
 func TestOnlyTheSameWeightsFindTheirBlocks(t *testing.T) {
 	level.SkipQuick(t)
 	dir, folder := t.TempDir(), t.TempDir()

@@ -67,8 +67,8 @@ const (
 	loadedWeights       // it can compute steps
 )
 
-// processes are a world whose members exchange reports until all have loaded their weights. So each process notices when
-// another one fails or is lost.
+// processes is a world whose members exchange reports until all have loaded their weights. In this way each
+// process notices when another one fails or is lost.
 type processes struct {
 	world
 

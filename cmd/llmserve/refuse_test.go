@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// refused runs the command, which must end with one line on standard error. Weights are not packed before: its memory
-// stays small.
+// refused runs the command, which must end with one line on standard error. It also requires that little memory
+// was used, so that no weights were packed before the refusal.
 func refused(t *testing.T, args ...string) (line string) {
 	c := llmserve(args...)
 	var stderr bytes.Buffer
@@ -46,7 +46,7 @@ func refusedHere(t *testing.T, args ...string) string {
 	return err.Error()
 }
 
-// hole is a file with 600 MB of weights, of which the last tensor is missing.
+// hole writes a file with 600 MB of weights that lacks the last tensor.
 func hole(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "hole.gguf")
 	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
@@ -55,7 +55,8 @@ func hole(t *testing.T) string {
 	return path
 }
 
-// What cannot work is refused by name: flags, then what a header or a configuration says, then a missing tensor.
+// Ensure that bad settings are refused with an error that names them. Flags are checked first, then the header
+// or the configuration, and missing tensors last.
 func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -124,7 +125,7 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{"bench demo --max-num-seqs 1 --max-waiting 1 --output-len 4",
 			"--max-concurrency is 16; --max-num-seqs and --max-waiting together are 2"},
 
-		// The demo is refused for its port only after the other flags.
+		// With demo, the port is checked after all other flags.
 		{"demo --port 99999", "--port is 99999; it must be from 0 to 65535"},
 		{"demo --port 0 --host 192.0.2.1", "--host 192.0.2.1: "},
 		{"demo --port 99999 --api-key=", "--api-key is empty"},

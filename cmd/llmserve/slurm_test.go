@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slurmConf is a cluster of two nodes, n1 and n2, on this host.
+// slurmConf configures a cluster of two nodes, n1 and n2, on this host.
 const slurmConf = `ClusterName=test
 SlurmctldHost=@HOST@(127.0.0.1)
 SlurmctldPort=16817
@@ -48,7 +48,7 @@ NodeName=n2 NodeHostname=@HOST@ NodeAddr=127.0.0.1 Port=16819 CPUs=@CPUS@
 PartitionName=all Nodes=n1,n2 Default=YES State=UP
 `
 
-// startSlurm starts a Slurm of two nodes and returns a function that runs its commands.
+// startSlurm starts Slurm with two nodes. It returns a function that makes commands for it.
 func startSlurm(t *testing.T) func(...string) *exec.Cmd {
 	dir, err := os.MkdirTemp("", "slurm") // a short path: it has a socket
 	require.NoError(t, err)
@@ -104,7 +104,8 @@ func startSlurm(t *testing.T) func(...string) *exec.Cmd {
 	return command
 }
 
-// Ensure that two nodes of a Slurm answer as one process, and that a rank that is lost, on either, ends the job.
+// Ensure that ranks on two Slurm nodes give the same answers as one process, and that the loss of a rank on
+// either node ends the job.
 func TestRanksUnderSlurm(t *testing.T) {
 	slurm := startSlurm(t)
 	path := randomModel(t, "F16")
@@ -139,7 +140,7 @@ func TestRanksUnderSlurm(t *testing.T) {
 	}
 }
 
-// rankWith is the process whose environment and arguments contain a text each.
+// rankWith returns the process that has the given texts in its environment and in its arguments.
 func rankWith(t *testing.T, environment, argument string) int {
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)

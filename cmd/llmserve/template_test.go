@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that of several named templates the one is taken that transformers and vLLM take for a chat without tools.
+// Ensure that, if a model has several named templates, the server uses the one that transformers and vLLM use
+// for a chat without tools.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -38,7 +39,8 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	}
 }
 
-// A model whose own template cannot be used is served without chat; a template that is given must be usable.
+// Ensure that a model whose own template cannot be used is served without chat, and that a bad --chat-template
+// is an error.
 func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}
 	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that calibrate does not replace its measurements by the cost file.
+// Ensure that calibrate writes a cost file that run accepts, and that both commands refuse a bad file.
 func TestCalibrateMakesACostFile(t *testing.T) {
 	dir := t.TempDir()
 	bench := filepath.Join(dir, "bench.jsonl")
@@ -44,7 +44,7 @@ func TestCalibrateMakesACostFile(t *testing.T) {
 	require.Contains(t, stderr, "cost file")
 }
 
-// Ensure that measurements are not replaced by the cost file that is made of them.
+// Ensure that calibrate refuses to write the cost file over the measurements that it reads.
 func TestCalibrateKeepsTheMeasurements(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bench.csv")
 	text := "batch,context,prompt,seconds\n1,100,0,0.01\n8,100,0,0.02\n0,0,512,0.05\n"

@@ -12,7 +12,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// TestMain runs llmsim if a test has started this binary for that.
+// TestMain runs llmsim instead of the tests if a test has started this binary as llmsim.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_LLMSIM") != "" {
 		main()

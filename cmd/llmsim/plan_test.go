@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that plan plans for a trace, and writes all files that its help names.
+// Ensure that plan accepts a trace and writes all files that its help names.
 func TestPlanWritesWhatItSays(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "plan")

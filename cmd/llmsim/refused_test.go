@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused has command lines that fail, and a part of the error.
+// refused has command lines that fail, each with a part of the error.
 var refused = []struct{ args, says string }{
 	{"fly", "unknown command"},
 	{"run --ratee 3", "did you mean --rate?"},
@@ -128,7 +128,7 @@ var refused = []struct{ args, says string }{
 	{"view --story copy-on-write -o /none/page.html", "/none/page.html: no such file or directory"},
 }
 
-// Ensure that 0 is refused by flags for which 0 would mean the default.
+// Ensure that a flag refuses 0 if 0 would mean the default.
 func TestAZeroIsNoDefault(t *testing.T) {
 	for _, name := range []string{"rate", "duration", "burstiness", "workers", "stages", "samples", "blocks", "cpu-blocks",
 		"max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "memory-utilization", "input-len", "output-len"} {
@@ -137,7 +137,7 @@ func TestAZeroIsNoDefault(t *testing.T) {
 	require.ErrorIs(t, viewCommand().Flags().Lookup("steps").Value.Set("0"), errNotPositive)
 }
 
-// Ensure that bad command lines fail with an error before anything is printed or written.
+// Ensure that a bad command line fails before anything is printed or written.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	files := func() []string {
 		names, err := filepath.Glob("*")

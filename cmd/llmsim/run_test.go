@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a run prints the same output again, and names what it ran.
+// Ensure that a second run prints the same output, and that the output names what was run.
 func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
@@ -58,7 +58,7 @@ func TestRunAsJSON(t *testing.T) {
 	}
 }
 
-// Ensure that a trace is run, and that a bad row is named before anything is printed.
+// Ensure that a trace is run, and that the error about a bad row comes before any output.
 func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
@@ -94,8 +94,8 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// Ensure that Mooncake's hashes make prefix hits: 24 conversations, each prompt of which begins with the blocks of the
-// one before.
+// Ensure that Mooncake's hashes give prefix hits. The trace has 24 conversations, and each prompt begins with
+// the blocks of the previous one.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
@@ -123,7 +123,7 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 		require.Equal(t, next, r.Result.Answered)
 		return r
 	}
-	// Rounds 1 to 3 have 1, 2 and 3 blocks of 512 tokens in common with the round before.
+	// In rounds 1 to 3, a prompt shares 1, 2 and 3 blocks of 512 tokens with the previous round.
 	require.Equal(t, 24*512*(1+2+3), result().Result.Hits)
 	require.Zero(t, result("--no-caching").Result.Hits)
 	require.Equal(t, 24*512*(1+2+3), result("--system", "vllm-v0", "--caching").Result.Hits)
@@ -174,8 +174,8 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that the output has the assumptions about answers: drafts are right with a probability, and take no time by
-// default.
+// Ensure that the output states the assumptions about drafts: the probability that a draft is right, and that
+// drafting takes no time by default.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

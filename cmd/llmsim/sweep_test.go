@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// short has 12 short jobs, long 12 jobs that take long enough to be interrupted twice.
+// short has 12 short jobs. long has 12 jobs that take long enough to be interrupted twice.
 var (
 	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
 	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
@@ -89,7 +89,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	return said.String()
 }
 
-// Ensure that a sweep that was killed while it wrote, and then interrupted, resumes and completes.
+// Ensure that a sweep can be completed after it was killed during a write and then interrupted.
 func TestAKilledSweepGoesOn(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
@@ -110,7 +110,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a table of concurrencies needs no folder, and that more clients get more answers a second.
+// Ensure that a sweep over concurrencies prints a table without needing a folder, and that more clients get
+// more answers per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -130,8 +131,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that a row of concurrencies has the range that run prints, in the table and in sweep.csv, and that a setup
-// without a margin has no range.
+// Ensure that a row of a sweep over concurrencies has the same error range as llmsim run, in the table and in
+// sweep.csv, and that a setup without a margin has no range.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
@@ -195,7 +196,8 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	return rows
 }
 
-// Ensure that a trace is run once at each rate unless seeds are given, because all seeds have the same requests.
+// Ensure that each rate of a trace is run once unless seeds are given, because a trace has the same requests
+// under all seeds.
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")

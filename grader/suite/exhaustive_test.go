@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// casesFile holds every state that depth calls reach in pools of 1 to 3 blocks,
-// as play.c reads it.
+// casesFile writes a file for play.c with every state that the given number of calls reaches in pools of 1 to 3
+// blocks, and returns its path.
 func casesFile(t *testing.T, calls int) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "cases"))
@@ -96,11 +96,11 @@ func TestEveryShortUseOfTheCorrectSubmissionIsTheHandouts(t *testing.T) {
 	t.Log(r.stdout)
 }
 
-// shortUsesOf is one mutant in how many that TestShortUsesFindWrongSubmissions plays in make test.
+// In make test, TestShortUsesFindWrongSubmissions plays only one of shortUsesOf mutants.
 const shortUsesOf = 20
 
-// Most wrong submissions of the corpus go wrong within four calls; what the others
-// need is longer, is done from outside, or cannot be seen in the state.
+// Ensure that short sequences of calls detect most wrong submissions of the corpus. The others need more than
+// four calls or a write from outside, or their mistake does not show in the state.
 func TestShortUsesFindWrongSubmissions(t *testing.T) {
 	file := casesFile(t, 4)
 	found := 0

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// makeSubmission is `make SUBMISSION=...` as a user calls it, and what it prints.
+// makeSubmission runs `make SUBMISSION=...` as a user does, and returns the verdict and the output.
 func makeSubmission(t *testing.T, source string) (accepted bool, printed string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
@@ -28,7 +28,8 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 	return err == nil, string(out)
 }
 
-// All at once, as a tutor with several shells would: each gets its own verdict.
+// Ensure that several runs at the same time, such as those of a tutor with several shells, each give their own
+// verdict.
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
 	const initBody = "    LLMEngine *engine = malloc(sizeof *engine);\n"
@@ -58,7 +59,8 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 	}
 }
 
-// A file is named as seen from where the script is called. What is no file is named.
+// Ensure that a relative path is relative to the folder from which the script is called, and that the error
+// about a missing file names it.
 func TestGradeTakesWhatItsCallerNames(t *testing.T) {
 	level.SkipQuick(t) // it compiles
 	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))

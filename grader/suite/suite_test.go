@@ -1,5 +1,5 @@
-// Package suite_test tests the suite: it must accept correct submissions and
-// catch wrong ones. The wrong ones are in testdata/submissions/mutants.txt.
+// Package suite_test tests the C suite: it must accept correct submissions and reject wrong ones. The wrong
+// ones are in testdata/submissions/mutants.txt.
 package suite_test
 
 import (
@@ -32,7 +32,8 @@ var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log
 // The flags of the handout's Compilation Standard.
 var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
 
-// objects are the suite's objects, compiled once; objectsWithoutHeap, for Memcheck, lack heap.o.
+// objects are the suite's object files, which are compiled once. objectsWithoutHeap are the same for Memcheck,
+// without heap.o.
 var objects, objectsWithoutHeap []string
 
 // scratch is a folder that TestMain removes.
@@ -97,7 +98,7 @@ var correct struct {
 	program string
 }
 
-// buildCorrect returns the suite over the correct submission, which is compiled once.
+// buildCorrect returns the suite linked with the correct submission, which is compiled once.
 func buildCorrect(t *testing.T) string {
 	t.Helper()
 	correct.Do(func() {
@@ -126,7 +127,7 @@ func (r result) last() string {
 
 func (r result) passed() bool { return r.status == 0 && allPassed.MatchString(r.last()) }
 
-// failedCleanly tells a failure that the suite reports from one it did not survive.
+// failedCleanly reports whether the suite itself reported the failure, rather than crashed.
 func (r result) failedCleanly() bool { return r.status == 1 && someDid.MatchString(r.last()) }
 
 func (r result) failures() []string {
@@ -197,8 +198,8 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick are options by which the compiler takes a third of the time. In make test-long and
-// with -matrix there are none: all is compiled as the course does it.
+// quick returns options with which the compiler takes a third of the time. In make test-long and with -matrix
+// there are none, so that everything is compiled as in the course.
 func quick(optimise string) []string {
 	if *matrix || level.Long() {
 		return nil
@@ -254,7 +255,8 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// fails runs the expected test only, unless all that fail are asked for.
+// fails requires that a mutant fails its expected test. It runs only that test, unless the test run asks for
+// all tests that fail.
 func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
 	if m.Expect != "" && !*matrix {
@@ -280,7 +282,7 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
 	}
-	// All are in one program, which does what the program's name says.
+	// One program contains all variants, and the name by which it is started selects one.
 	var inForks, atEnds strings.Builder
 	for i, c := range cases {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
@@ -305,7 +307,8 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// The first of task3's tests, whose pool has 10 blocks, loops. The others end as it does, at once.
+// The first test of task3 has a pool of 10 blocks, and its call loops until it times out. In the other tests
+// the call raises SIGPROF, which the suite takes for a timeout, so that they end at once.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -332,7 +335,8 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 	}
 }
 
-// What runs before main cannot be caught from inside: the last line is missing.
+// Ensure that a submission that exits before main does not pass. The suite cannot notice that from inside, but
+// its last line of output is missing.
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	source := corpus.Correct(t) +
 		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"
@@ -391,7 +395,8 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// Many blocks share a chain of the table. None is lost when others of its chain come and go.
+// Ensure that the suite's heap finds each block while other blocks in the same chain of its hash table come and
+// go.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")
 	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)

@@ -16,9 +16,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// together is a program that holds many mutants: to compile and to link each takes longer than to
-// run it. In its folder is a link for each mutant, whose name is the mutant's: the suite with that
-// submission. In a folder below it are those without heap.o, for Memcheck.
+// together is one program with many mutants, because it takes longer to compile and link a mutant than to run
+// it. Its folder has a link for each mutant, and the name of the link selects the mutant. A folder below has
+// the same without heap.o, for Memcheck.
 var together struct {
 	sync.Once
 	dir string
@@ -38,7 +38,7 @@ func typical(all []corpus.Mutant) []corpus.Mutant {
 	return some
 }
 
-// buildMutant returns the suite over a mutant. In make test all come from one compilation.
+// buildMutant returns the suite linked with a mutant. In make test all mutants are compiled together.
 func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	t.Helper()
 	if *matrix || level.Long() {
@@ -55,17 +55,17 @@ func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	return filepath.Join(together.dir, "memcheck", m.ID)
 }
 
-// fileScope matches a name that is defined in file scope, and macro the name of a macro.
+// fileScope matches a name that is defined at file scope. macro matches the name of a macro.
 var (
 	fileScope = regexp.MustCompile(`(?m)^[A-Za-z][^(\[;=\n]*?(\w+)\s*[(\[;=]`)
 	macro     = regexp.MustCompile(`(?m)^#define\s+(\w+)`)
 )
 
-// A part of a source is a function and what stands before it.
+// A part of a source is a function and the text before it.
 type part struct {
 	text          string
 	names, macros []string // that it defines
-	changed       bool     // the correct submission has no such part, or the part names one that is changed
+	changed       bool     // the correct submission has no such part, or the part uses a name from one that is changed
 }
 
 func partsOf(source string) (all []*part) {
@@ -103,9 +103,9 @@ func markChanged(mutant []*part, correct string) {
 	}
 }
 
-// assemble compiles the mutants of make test as one source, in which the names that a mutant
-// defines begin with its ID. Parts of the correct submission that a mutant has too are compiled
-// once. The program (testdata/choose.c) runs the mutant whose ID is the name by which it was started.
+// assemble compiles the mutants of make test as one source. The names that a mutant defines get its ID as a
+// prefix. Parts that a mutant shares with the correct submission are compiled once. The program
+// (testdata/choose.c) runs the mutant whose ID is the program's name.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

@@ -30,7 +30,7 @@ func TestShardsAreAllOfIt(t *testing.T) {
 	require.ErrorContains(t, err, "pass its index + 1, or shard 4/4 is left out")
 }
 
-// A name that is a link, or no file, stays what it is.
+// Ensure that Replace writes through a link or a device and does not replace it by a file.
 func TestALinkAndADeviceAreWrittenThrough(t *testing.T) {
 	dir := t.TempDir()
 	target, link, pipe := filepath.Join(dir, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")

@@ -15,7 +15,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// making is the environment variable that tells the test binary to be a child process, which makes a folder and waits.
+// making is an environment variable. If it is set, the test binary is a child process that makes a folder and
+// waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
 // start returns a process that has a folder, and the folder.
@@ -48,8 +49,8 @@ func TestAFolderForAnotherProcess(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed, or the test ends
 }
 
-// The next run removes the folder of a process that was killed, however short a time ago,
-// and those of processes that live and of other users stay.
+// Ensure that a run removes the folder of a process that has just been killed, and keeps the folders of running
+// processes and of other users.
 func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	killed, left := start(t)

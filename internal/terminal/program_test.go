@@ -28,7 +28,8 @@ func TestAProgramSaysItsVersionAndTheFlagThatWasMeant(t *testing.T) {
 	require.NotEmpty(t, Version())
 }
 
-// Ensure that make links every program with the version, by the name that it has here.
+// Ensure that make links the version into every program, that is, that the Makefile uses the variable's present
+// name.
 func TestMakeWritesTheVersion(t *testing.T) {
 	text, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
@@ -38,8 +39,8 @@ func TestMakeWritesTheVersion(t *testing.T) {
 	}
 }
 
-// Ensure that the version has the commit where git knows it, and that a source archive has a
-// version without a commit, also if git is missing or the archive is inside another repository.
+// Ensure that the version contains the commit in a git checkout. A source archive has a version without a
+// commit, even if git is missing or the archive lies inside another repository.
 func TestTheVersionOfASourceFolder(t *testing.T) {
 	script, err := filepath.Abs("../../.ci/version")
 	require.NoError(t, err)

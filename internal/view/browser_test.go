@@ -64,7 +64,7 @@ func copyStep(t *testing.T, r *view.Recording) int {
 	return i
 }
 
-// made has the recordings of runs, each made once for all tests.
+// made keeps the recordings of runs, so that each is made once for all tests.
 var made = map[string]*view.Recording{}
 
 // recording returns the recording of a run.
@@ -81,7 +81,7 @@ func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
 }
 
-// goTo goes to a step of a page with one scene and points at nothing.
+// goTo goes to a step on a page with one scene, with nothing selected.
 func goTo(t *testing.T, x context.Context, step int) {
 	t.Helper()
 	press(t, x, kb.Escape)
@@ -89,8 +89,8 @@ func goTo(t *testing.T, x context.Context, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x))
 }
 
-// Ensure that a story can be read, pointed at, played and printed. One page is used for all,
-// because loading takes time.
+// Ensure that a user can read, point at, play and print a story. All parts use one page, because loading it
+// takes long.
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
@@ -111,8 +111,8 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	}
 }
 
-// A student sees copy-on-write: the copy is marked with a word and an
-// arrow, and the two sequences have different blocks afterwards.
+// copyOnWriteIsSeen checks that copy-on-write is visible: a word and an arrow mark the copy, and the two
+// sequences have different blocks afterwards.
 func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]

@@ -56,7 +56,7 @@ func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
 	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
 }
 
-// Ensure that a bad trace is an error that names the line.
+// Ensure that a trace with an error is refused with the number of the line.
 func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                               "line 1: it has no calls",
@@ -93,9 +93,8 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// Ensure that every frame is conserved, whatever is called: the count of a block is the number
-// of table entries that name it, only shared blocks are copied, a refused call changes nothing,
-// and what is written is there.
+// Ensure for any calls that every frame is consistent: the count of a block is the number of table entries that
+// name it, only shared blocks are copied, a refused call changes nothing, and written records are in the pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder

@@ -143,7 +143,8 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences encodes the sequences that have one more token, that changed in another way, and that are gone.
+// sequences encodes the changes of the sequences: which have one more token, which changed otherwise, and which
+// are gone.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {

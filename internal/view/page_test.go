@@ -18,7 +18,7 @@ func written(t testing.TB, r *view.Recording) string {
 	return b.String()
 }
 
-// Ensure that 300 steps of a full pool stay a small file.
+// Ensure that the page of 300 steps of a full pool is a small file.
 func TestPagesAreSmall(t *testing.T) {
 	r := &view.Recording{BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638}
 	drive(t, sosp(t, 983, 1638), r, view.Limits{From: 10, Frames: 300}, load{256, 161, 337, 1, 0})

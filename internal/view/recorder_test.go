@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A watched scheduler is recorded, and each frame is compared with it.
+// A watched is a scheduler with a Recorder. Each frame is compared with the scheduler's state.
 type watched struct {
 	serve.Scheduler
 	t         *rapid.T
@@ -133,8 +133,7 @@ func (w *watched) done() {
 	}
 }
 
-// Ensure that the frames of the paper's system are its states, step by step, with
-// parallel samples and beams.
+// Ensure that each frame of the paper's system has the system's state, with parallel samples and beams.
 func TestRecordsSOSP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := paper.Config{
@@ -177,8 +176,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that the frames of V0 are its states, and that each block has the count of its device,
-// whatever is cached, lost, or outside a window.
+// Ensure that each frame of V0 has the scheduler's state, and that each block has its reference count, also if
+// it is cached, lost, or outside a sliding window.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -211,8 +210,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the references of a frame with those of the devices. A request may have been aborted
-// since the frame.
+// counts compares the reference counts of a frame with those of the devices. A request may have been aborted
+// since the frame was made.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
@@ -267,7 +266,7 @@ func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	require.Equal(t, []int32{0, 1}, slices.Sorted(slices.Values(f.Cached)))
 }
 
-// Ensure that the null block has its real count, not the number of entries that name it.
+// Ensure that the null block is shown with its real count, not with the number of table entries that name it.
 func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 2, NumGPUBlocks: 30, SlidingWindow: 2}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
@@ -283,8 +282,8 @@ func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	require.Greater(t, len(entries), 3)
 }
 
-// Ensure that a recording begins and ends where its limits say, and knows what
-// came before.
+// Ensure that a recording starts and ends at its limits, and that its first frame is right although earlier
+// steps were not recorded.
 func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)

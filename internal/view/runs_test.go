@@ -89,8 +89,8 @@ func caching(t testing.TB, blocks int) serve.Scheduler {
 	return s
 }
 
-// runs are a recording of each kind, as large as one may be, or small enough to
-// be looked at step by step.
+// runs has a function for each kind of recording. Each recording is either as large as possible or small enough
+// to be checked step by step.
 var runs = map[string]func(t testing.TB) *view.Recording{
 	"paged": func(t testing.TB) *view.Recording {
 		r := &view.Recording{

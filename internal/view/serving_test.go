@@ -18,8 +18,8 @@ func said(r *view.Recording) string {
 	return strings.Join(all, "\n")
 }
 
-// Ensure that the boards of a story are at the same time in each step, that something
-// happens on one of them, and that a board on which nothing happens stays as it is.
+// Ensure that the recordings of a story have the same time in each frame, that something happens in at least
+// one of them, and that the others repeat their state.
 func TestBoardsOfAStoryAreOnOneClock(t *testing.T) {
 	for _, name := range paired {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func tabler(s serve.Scheduler) (Tabler, error) {
 	}
 }
 
-// vllmV0 makes a Tabler of V0's scheduler, whose requests have one sequence.
+// vllmV0 adapts V0's scheduler to Tabler. Each of its requests has one sequence.
 type vllmV0 struct{ *v0.Scheduler }
 
 func (s vllmV0) Table(id, sequence int) []int32 {

@@ -19,8 +19,8 @@ import (
 // paired are the stories with two boards.
 var paired = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}
 
-// lit counts, on a board, the blocks that are lit, the arrows, and the arrows that begin at
-// an entry of a lit table and end at the edge of a lit block.
+// lit is JavaScript that counts, on a board, the highlighted blocks, the arrows, and the arrows that go from an
+// entry of a highlighted table to the edge of a highlighted block.
 const lit = `(() => {
   const board = document.querySelectorAll('.board')[%d], near = (p, r) => p.x > r.left - 6 && p.x < r.right + 6 && p.y > r.top - 6 && p.y < r.bottom + 6
   const any = (p, selector) => [...board.querySelectorAll(selector)].some(e => near(p, e.getBoundingClientRect()))
@@ -31,8 +31,7 @@ const lit = `(() => {
   return [board.querySelectorAll('.cell.lit').length, paths.length, paths.filter(p => any(at(p, 0), '.table.lit .entry') && any(at(p, p.getTotalLength()), '.cell.lit')).length]
 })()`
 
-// litOf returns what has to be lit for a request: its blocks, and an arrow from each entry of
-// its tables.
+// litOf returns what must be highlighted for a request: its blocks, and an arrow from each entry of its tables.
 func litOf(f *view.Frame, request int) []int {
 	ids, entries := map[int32]bool{}, 0
 	for _, s := range f.Sequences {
@@ -46,9 +45,9 @@ func litOf(f *view.Frame, request int) []int {
 	return []int{len(ids), entries, entries}
 }
 
-// Ensure that each story can be followed on a desk and on a phone: both boards are at the
-// same step; pointing at a request lights its blocks on both, with an arrow from each entry
-// of its table; and the first map comes before the header on a phone.
+// Ensure that each story can be used on a desktop and on a phone: both boards are at the same step; pointing at
+// a request highlights its blocks on both boards, with an arrow from each entry of its table; and on a phone
+// the first map is above the header.
 func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, paired...)
 	for _, width := range []int64{desktop, phone} {
@@ -88,8 +87,8 @@ func above(a, b string) string {
 		a, b)
 }
 
-// Ensure that an address with a story that the page does not have says so, and that V1's null block, which no request
-// gets, is not among the used ones.
+// Ensure that an unknown story in the address gives a message, and that the null block of V1, which no request
+// gets, does not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -107,7 +106,8 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that a table can be pointed at, too, with the keyboard, and lights one beam only.
+// Ensure that a user can also select a table with the keyboard, and that only the blocks of its beam are
+// highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
 	x.visit(t, "beams", len(x.scenes["beams"].Recordings[0].Frames)/2)
@@ -130,8 +130,8 @@ func isEvent(r *view.Recording, i int) bool {
 	})
 }
 
-// Ensure that the button and the keys go from event to event, and that the list has these
-// events and goes to them.
+// Ensure that the button and the keys move from event to event, and that the list shows these events and moves
+// to the one that is chosen.
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	all := level.Pick([]string{"paged", "orca-beside-paged"}, []string{"paged", "swapped", "orca-beside-paged"})
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
@@ -173,7 +173,8 @@ func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// Ensure that the address names the story, the board and the step, and that each can be chosen.
+// Ensure that the address contains the story, the board and the step, and that opening such an address shows
+// them.
 func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	in := browsertest.Start(t)
 	scenes := []*view.Scene{scene(t, "copy-on-write"), scene(t, "preemption"), scene(t, "orca-beside-paged")}
@@ -201,8 +202,8 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns what a block still shows from before, as [from, to, whose] of slots; writer
-// names who wrote each slot last.
+// oldOf returns the old content that a block still shows, as [from, to, owner] ranges of slots. writer has the
+// last writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {
@@ -218,8 +219,7 @@ func oldOf(writer []string, filled int) [][3]string {
 	return list
 }
 
-// Ensure that the former content of a block is drawn faint, slot by slot, until it is
-// overwritten.
+// Ensure that the old content of a block is drawn faintly, slot by slot, until it is overwritten.
 func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "preemption", "orca-beside-paged", "copy-on-write")
 	const old = `[...document.querySelectorAll('#gpu .cell')].map(c => [...c.querySelectorAll('.old i')].map(i => [i.style.left, i.style.width].map(parseFloat).join(' ')).join(', '))`
@@ -271,7 +271,7 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 		require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('#gpu .cell[data-was]').length`), "nothing was there at the beginning")
 	}
 
-	// A record of a freed block is still there, faint: a pool is not cleared.
+	// The records of a freed block must still be visible, faintly, because freeing does not clear the pool.
 	r := x.scenes["copy-on-write"].Recordings[0]
 	freed := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return strings.HasPrefix(f.Call, "free_sequence") })
 	x.visit(t, "copy-on-write", freed)

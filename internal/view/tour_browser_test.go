@@ -17,8 +17,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A tour is a tab with one page of all scenes, because loading a page takes longer than looking
-// at it.
+// A tour is a tab with one page that has all scenes, because loading a page takes longer than checking it.
 type tour struct {
 	tab    context.Context
 	scenes map[string]*view.Scene
@@ -70,8 +69,8 @@ func (x *tour) visit(t *testing.T, scene string, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
 }
 
-// A shownFrame is what a board shows of a frame: of each block its count, filled
-// slots and owners; of each sequence its tokens, device and table.
+// A shownFrame is what a board shows of a frame: count, filled slots and owners of each block; tokens, device
+// and table of each sequence.
 type shownFrame struct {
 	Said   []string
 	Blocks [2][]string
@@ -95,7 +94,7 @@ type shownStep struct {
 	Boards []shownFrame
 }
 
-// walk looks at the page, and again after a key was pressed some times, and so on.
+// walk is JavaScript that reads the page, presses a key several times, reads the page again, and so on.
 const walk = `(() => {
   const steps = []
   for (let n = %[3]d; n > 0; n--) {
@@ -105,7 +104,8 @@ const walk = `(() => {
   return steps
 })()`
 
-// names are what the page calls the sequences of a recording: with a letter if their request has several.
+// names returns the names of the sequences on the page. A name has a letter if the request has several
+// sequences.
 func names(r *view.Recording) map[[2]int]string {
 	several, all := map[int]bool{}, map[[2]int]string{}
 	for _, f := range r.Frames {
@@ -125,7 +125,7 @@ func names(r *view.Recording) map[[2]int]string {
 	return all
 }
 
-// want is what the page has to show, from the recording alone.
+// want computes from the recording alone what the page must show.
 func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame {
 	w := shownFrame{Said: append([]string{}, f.Said[:min(6, len(f.Said))]...), Tables: []string{}, Queues: []string{}}
 	for device, n := range []int{f.Blocks, r.NumCPUBlocks} {
@@ -185,8 +185,7 @@ func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame 
 	return w
 }
 
-// Ensure that what the page shows of every step is the recording's state,
-// forwards and backwards, on every board.
+// Ensure that the page shows the recording's state in every step, forwards and backwards, on every board.
 func TestThePageShowsTheState(t *testing.T) {
 	all := recordingNames()
 	if !level.Long() { // "paged" has as many blocks

@@ -29,7 +29,7 @@ import (
 
 var flags = []string{"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"}
 
-// root is the folder of the module: the first one with a go.mod from the working directory of the test upwards.
+// root is the folder of the module: the nearest parent of the working directory with a go.mod.
 var root = sync.OnceValues(func() (string, error) {
 	at, err := os.Getwd()
 	for ; err == nil; at = filepath.Dir(at) {
@@ -43,7 +43,7 @@ var root = sync.OnceValues(func() (string, error) {
 	return "", err
 })
 
-// The folders of the emulator's sources, of the product's kernels, and of those that test the emulator.
+// The folders of the emulator's sources, of the product's kernels, and of the kernels that test the emulator.
 func emulator() string { return inModule("internal/testkit/cudatest/emulator") }
 func kernels() string  { return inModule("internal/serving/cuda/kernels") }
 func faults() string   { return inModule("internal/testkit/cudatest/testdata/faults.cu") }
@@ -62,8 +62,8 @@ type unit struct {
 
 var kernel = regexp.MustCompile(`(?m)^KERNEL void (\w+)\(`)
 
-// units are the emulator, with all of its files, each kernel's file with the names of its kernels, and the kernels
-// that test the emulator.
+// units returns what is compiled: the emulator with all its files, each file of kernels with the names of its
+// kernels, and the kernels that test the emulator.
 func units() ([]unit, error) {
 	files, err := filepath.Glob(filepath.Join(emulator(), "*.cc"))
 	if err != nil {
@@ -103,7 +103,8 @@ func registered(names [][][]byte) string {
 	return text
 }
 
-// headers are what a unit includes, as text, so that it is compiled again when one of them changes.
+// headers returns the text of the headers that a unit includes, so that it is compiled again if one of them
+// changes.
 func (u unit) headers() ([]byte, error) {
 	pattern := filepath.Join(kernels(), u.name+".cu")
 	if u.name == "emulator" {
@@ -132,7 +133,7 @@ type builder struct {
 	flags []string
 }
 
-// compile returns the object file of a unit, which it compiles unless the cache has it.
+// compile returns the object file of a unit. It compiles the unit unless the object file is in the cache.
 func (b builder) compile(u unit) (string, error) {
 	headers, err := u.headers()
 	if err != nil {
@@ -146,7 +147,7 @@ func (b builder) compile(u unit) (string, error) {
 	return object, b.run(object, u.source, "-x", "c++", "-I"+emulator(), "-I"+kernels(), "-c", "-")
 }
 
-// run runs g++, and puts the output in its place when it is complete.
+// run runs g++ and moves the output to its final name when it is complete.
 func (b builder) run(output, input string, arguments ...string) error {
 	temporary, err := os.MkdirTemp(b.cache, "build-")
 	if err != nil {
@@ -190,7 +191,7 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that builds the library with more flags, the first time that it is called.
+// variant returns a function that builds the library with additional flags when it is first called.
 func variant(more ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {
@@ -204,7 +205,8 @@ func variant(more ...string) func() (string, error) {
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			return "", err
 		}
-		// Tests of several packages need the library at the same time: one process builds it.
+		// Tests of several packages run at the same time. With the lock, one process builds the library and the
+		// others wait.
 		lock, err := os.Create(filepath.Join(cache, "lock"))
 		if err != nil {
 			return "", err
@@ -222,7 +224,8 @@ var plain, sanitized = variant(), variant("-fsanitize=address")
 // Library builds the library, unless it was built before, and returns its path.
 func Library(t testing.TB) string { return made(t, plain) }
 
-// Sanitized is like Library, with AddressSanitizer, which the program that opens it must have, too.
+// Sanitized is like Library, but with AddressSanitizer. The program that opens the library must have
+// AddressSanitizer, too.
 func Sanitized(t testing.TB) string { return made(t, sanitized) }
 
 func made(t testing.TB, build func() (string, error)) string {

@@ -30,9 +30,9 @@ esac
 exec "$gcc" "$@"
 `
 
-// CheapCompiler makes the graders of this process and of its children compile submissions with an optimization level
-// such as -O0 instead of the course's, and compile the graders' own programs only once. A grader with its own flags
-// (grade.NewGrader) is not affected. CheapCompiler is meant for TestMain; in make test-long it does nothing. The
+// CheapCompiler makes the graders of this process and of its children compile submissions with an optimization
+// level such as -O0 instead of the course's. Their own programs are compiled only once. It does not affect a
+// grader with its own flags (grade.NewGrader), and it does nothing in make test-long. Call it in TestMain; the
 // function that it returns removes its files.
 func CheapCompiler(optimization string) (remove func()) {
 	gcc, err := exec.LookPath("gcc")

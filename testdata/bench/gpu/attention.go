@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// attended are sequences of one length whose last tokens are queries: one in decoding, all in prefill. Blocks of 16 tokens lie
-// anywhere in memory.
+// attended describes sequences of the same length. In decoding, the last token of each is a query; in prefill,
+// all tokens are. The blocks of 16 tokens lie anywhere in memory.
 type attended struct {
 	group, heads, sequences, length, queries int
 }
@@ -78,7 +78,8 @@ func (a attended) prepare(b *bench) (p prepared, err error) {
 	return p, nil
 }
 
-// planned returns the call for some sequences, from one on, and the last of their queries.
+// planned returns the attention call for count sequences, beginning with the sequence first. The last tokens of
+// each sequence, as many as queries says, are queries.
 func (t *batch) planned(first, count, queries int) (kernels.PagedAttention, error) {
 	call, width := t.call, t.call.Heads*headSize
 	starts, lengths := []int32{0}, []int32{}
@@ -111,7 +112,8 @@ func (t *batch) planned(first, count, queries int) (kernels.PagedAttention, erro
 	return call, nil
 }
 
-// check compares some rows with float64. An error of 2^-9 of the sum of |p v| is allowed: weights are rounded to F16, and so is the output.
+// check compares some rows with a computation in float64. It allows an error of 2^-9 of the sum of |p v|,
+// because weights and output are rounded to F16.
 func (t *batch) check() (float64, error) {
 	worst, got := 0.0, make([]byte, 2*headSize)
 	for _, s := range checked(t.sequences) {
@@ -133,7 +135,7 @@ func (t *batch) check() (float64, error) {
 	return worst, nil
 }
 
-// row computes a row in float64, with the sums of |p v|.
+// row computes one output row in float64, and the sums of |p v|.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) {
 	logits, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -164,7 +166,8 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 	return out, size
 }
 
-// alone computes some sequences alone, and of prefill the last token as a decoding step.
+// alone checks that some sequences give the same bits when they are computed alone. In prefill it computes the
+// last token as a decoding step.
 func (t *batch) alone() (bool, error) {
 	for _, s := range checked(t.sequences) {
 		rows := 2 * t.call.Heads * headSize

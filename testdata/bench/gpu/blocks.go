@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swapped blocks lie anywhere in one array, and are gathered into pinned memory or spread from there.
+// swapped describes blocks that lie anywhere in one array. They are gathered into pinned memory, or scattered
+// from there.
 type swapped struct {
 	blocks, bytes int
 	in            bool
@@ -74,7 +75,7 @@ func (s swapped) prepare(b *bench) (p prepared, err error) {
 	return p, nil
 }
 
-// written are keys and values that go to slots in any order.
+// written describes keys and values that are written to slots in any order.
 type written struct {
 	tokens, heads, size int
 }

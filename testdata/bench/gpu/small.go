@@ -26,7 +26,7 @@ type kernel interface {
 
 func (r rowwise) name() string { return fmt.Sprintf("%s rows=%d n=%d", r.kernel, r.rows, r.n) }
 
-// checked are the rows that are compared with float64 and computed alone.
+// checked returns the rows that are compared with float64 and computed alone.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
 func (r rowwise) prepare(b *bench) (p prepared, err error) {
@@ -170,7 +170,8 @@ func (a argmax) prepare(b *bench) (p prepared, err error) {
 	return p, nil
 }
 
-// rotated are the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
+// rotated describes the queries and keys of tokens. They are rotated in place, and every launch rotates them
+// further, so only the first launch is checked.
 type rotated struct{ tokens, heads int }
 
 func (r rotated) name() string {

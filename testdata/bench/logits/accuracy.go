@@ -11,7 +11,7 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// settings are compared with the first one, which rounds neither activations nor keys and values.
+// settings are compared with the first one, which does not round activations, keys or values.
 var settings = []struct {
 	name        string
 	activations []model.Option

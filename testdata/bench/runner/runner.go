@@ -42,7 +42,7 @@ func With(path string, threads, blocks int, kv attention.DType, options []model.
 	return run(m, r)
 }
 
-// Prefill returns a batch with one prompt of the given tokens, whose blocks begin at first.
+// Prefill returns a batch with one prompt. Its blocks begin at block first.
 func Prefill(tokens []int32, first int) *model.Batch {
 	n := len(tokens)
 	b := &model.Batch{Tokens: tokens, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}}

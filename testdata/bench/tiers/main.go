@@ -132,7 +132,7 @@ func once(args []string, body string) time.Duration {
 	return took
 }
 
-// fill has a server compute a prompt, and kills it when everything is stored.
+// fill makes a server compute a prompt, and kills it when everything is stored.
 func fill(args []string, body string) {
 	p := start(args)
 	defer p.Kill()
