@@ -2,9 +2,8 @@ package course
 
 import "llmmemory/internal/block"
 
-// append follows handout, task 4. The logical block of a position is position/16. It
-// is entry block%16 of L2 table block/16, and the record goes to position%16 of the
-// physical block.
+// append follows the handout, task 4. The logical block of a position is position/16. Its entry is number
+// block%16 of L2 table number block/16. The record goes to offset position%16 of the physical block.
 func (c *core) append(e *Engine, id, data int32) error {
 	s := c.find(e, id)
 	if s == nil {

@@ -1,9 +1,8 @@
 package course
 
-// appendBatch appends one record to each sequence, in order. A sequence may come
-// twice, and two sequences may share a block, so the need of an append depends on the
-// earlier ones. Therefore the journal makes one position after the other writable,
-// and the records are written after that.
+// appendBatch appends one record to each sequence, in order. A sequence may occur twice, and two sequences may
+// share a block, so the blocks that an append needs depend on the appends before it. Therefore the journal
+// first makes all positions writable, one after the other. The records are written after that.
 func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	j := &c.batch
 	if !j.open(e, len(seqs)) {
@@ -45,8 +44,7 @@ func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	return err
 }
 
-// appendRun appends all the records to one sequence, with a step of the journal for
-// each block that they touch.
+// appendRun appends all records to one sequence. The journal has one step for each block that they touch.
 func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if err := writableAt(e, s); err != nil {
 		return err

@@ -116,7 +116,7 @@ func (c *lookupCache) invalidate(s *Sequence) {
 	c.giveUp(s)
 }
 
-// removeEngine removes every entry for e, whose address may soon be reused.
+// removeEngine removes every entry of e, because another engine may soon have e's address.
 func (c *lookupCache) removeEngine(e *Engine) {
 	if !c.index.any() {
 		return
@@ -134,7 +134,7 @@ func (c *lookupCache) removeEngine(e *Engine) {
 
 // The methods below are called with the index locked.
 
-// giveUp resets the index if an entry still names s, which happens after outside writes.
+// giveUp resets the index if an entry still names s. This happens only after writes from outside.
 func (c *lookupCache) giveUp(s *Sequence) {
 	if c.index.names(s) {
 		c.index.reset()
@@ -169,8 +169,8 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// put adds h. There must be no entry for its id. put is also where entries older than the last
-// reset are dropped, so the index never has one.
+// put adds h. There must be no entry for its id. put also drops the entries that are older than the last reset,
+// so the index never has one.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -190,8 +190,8 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// removeOf removes the entry of s, if there is one. If it is another core's, which
-// cannot be changed from here, removeOf resets the index.
+// removeOf removes the entry of s, if there is one. An entry in another core's cache cannot be changed from
+// here; removeOf then resets the index.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

@@ -21,10 +21,9 @@ func (f finding) Unwrap() []error { return []error{ErrInconsistent, f.cause} }
 
 func found(what string, cause error) error { return finding{what, cause} }
 
-// Check walks the whole engine and returns the first thing that is broken: the list
-// in both directions, ids, positions, table entries, or the conservation of blocks.
-// Tests and graders use it; no call depends on it, and an inconsistent state may
-// still be served.
+// Check walks the whole engine and returns the first error in the list (in both directions), the ids, the
+// positions, the table entries, or the conservation of blocks. Tests and graders use it. No call depends on it,
+// and calls may succeed in an inconsistent state.
 func (e *Engine) Check() error {
 	head := &e.Active
 	seen := map[int32]bool{}

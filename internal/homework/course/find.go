@@ -1,11 +1,11 @@
 package course
 
-// plainNodes is the number of nodes from the head that are always walked, so that a
-// sequence among them is found without the cache.
+// plainNodes is the number of nodes at the beginning of the list that are always walked. The cache is not used
+// for them.
 const plainNodes = 16
 
-// nearNodes is the number of nodes after these for which no cache entry is made: to
-// walk so few costs less than an entry.
+// nearNodes is the number of nodes after plainNodes that have no cache entries, because walking them costs less
+// than an entry.
 const nearNodes = 8
 
 // find returns the first sequence of the list with the id, or nil. A NULL link ends
@@ -22,8 +22,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If so, last is the last
-// node of the list, or nil if a sequence linked after it needs no cache entry.
+// absent reports whether no sequence of the list has the id. If so, last is the last node of the list, or nil
+// if the list is so short that a new last sequence needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -36,8 +36,8 @@ func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	return last, s == nil
 }
 
-// walkFirst walks the first plainNodes nodes. It returns the node with the id, or else
-// the node after these, or nil if there is none.
+// walkFirst walks the first plainNodes nodes. If one has the id, it returns this node and true. Otherwise it
+// returns the next node, or nil at the end of the list.
 func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
 	n = head.Next

@@ -24,8 +24,8 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is a sequence that entries name. engine and id are the key of its own entry;
-// engine is nil if it has none.
+// A named is a sequence that cache entries name. engine and id are the key of its own entry. If it has no own
+// entry, engine is nil.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -37,7 +37,7 @@ func (n named) empty() bool       { return n.seq == nil }
 func (n named) same(o named) bool { return n.seq == o.seq }
 func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 
-// any reports whether there is an entry. In a program with few sequences there never is.
+// any reports whether there is an entry. Programs with few sequences never have one.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
 // keyOf returns the key of the entry for s, if there is one.
@@ -66,14 +66,14 @@ func (x *index) remove(h *entry) {
 	x.mention(h.engine, h.next, -1)
 }
 
-// mention adds by to the number of entries that name n, a node of e's list, as a
-// neighbour. The head is not counted. mention returns false if there is no memory.
+// mention adds by to the number of entries that name n as a neighbour. n is a node of e's list; for the list
+// head mention does nothing. It returns false if there is no memory.
 func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change edits the named of s, which it adds or removes as needed. It returns false if there is
-// no memory.
+// change calls edit with the named of s, which it adds before or removes afterwards as needed. It returns false
+// if there is no memory.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {

@@ -33,9 +33,9 @@ type step struct {
 	table  int32     // index of the scratch table that this step added, or -1
 }
 
-// keptBytes is how much a journal keeps mapped between calls, enough for a batch of
-// 37,000. Only pages that steps have used take memory, 24 bytes for each step. A larger
-// mapping is unmapped at the end of the call.
+// keptBytes is the size up to which a journal keeps its mapping between calls. It is enough for a batch of
+// 37,000. A step takes 24 bytes, and only used pages take memory. A larger mapping is unmapped at the end of
+// the call.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})

@@ -78,7 +78,7 @@ func wipeStack() {
 //go:noinline
 func keep(*[1024]byte) {}
 
-// coreOf returns the number of e's core, a hash of its address.
+// coreOf returns the number of the core that serves e, a hash of e's address.
 func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }
@@ -89,7 +89,7 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	e, err := c.init(pool, size)
 	c.unlock()
 	if err == nil && l.index.any() {
-		// The new engine may have the address of one that its owner freed by hand.
+		// The new engine may have the address of an old engine that the host freed by hand.
 		c = l.lock(e)
 		c.cache.removeEngine(e)
 		c.unlock()

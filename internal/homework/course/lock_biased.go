@@ -84,8 +84,8 @@ const (
 // barriers is 1 if membarrier can be called, 2 if not, and 0 if that is not known yet.
 var barriers atomic.Uint32
 
-// canBar registers the process for membarrier, as the kernel requires, and reports
-// whether that worked. If a sandbox forbids it, every lock is a mutex from the start.
+// canBar registers the process for membarrier, as the kernel requires, and reports whether that succeeded. In a
+// sandbox that forbids it, every lock is an ordinary mutex from the start.
 func canBar() bool {
 	if barriers.Load() == 0 {
 		answer := uint32(2)
@@ -97,8 +97,8 @@ func canBar() bool {
 	return barriers.Load() == 1
 }
 
-// bar returns when every thread has executed a memory barrier. If a sandbox forbids
-// the call since canBar, bar waits 20 ms: a store becomes visible within nanoseconds.
+// bar returns after every thread has executed a memory barrier. If a sandbox has forbidden membarrier since
+// canBar was called, bar waits 20 ms instead. A store becomes visible within nanoseconds.
 func bar() {
 	if !membarrier(privateExpedited) {
 		wait := syscall.Timespec{Nsec: 20e6}

@@ -12,8 +12,8 @@ type Memory interface {
 	// Get allocates all chunks, in order. If one fails, it allocates none, sets every
 	// At to nil, and returns false.
 	Get(chunks []Chunk) bool
-	// Put frees the chunks of a chain, in which the first word of a chunk points at
-	// the next, and then single, which may be too small for a link. Either may be nil.
+	// Put frees a chain of chunks and then the chunk single. In the chain, the first word of each chunk is the
+	// address of the next. single may be too small to hold an address. Both arguments may be nil.
 	Put(first, single unsafe.Pointer)
 }
 

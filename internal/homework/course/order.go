@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// An order is a guess at the order of one engine's list: the nodes after the first ones,
-// as the last walk found them. It may be wrong, and may name freed memory, so a node is
-// read only after the list itself was seen to lead to it.
+// An order is a guess at the order of the nodes in one engine's list, after the first ones, from the last walk.
+// The guess may be wrong and may name freed memory. A node is therefore read only after a link of the list
+// itself has led to it.
 //
 // Like a table, it is in pages from the kernel.
 type order struct {
@@ -28,8 +28,7 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead returns the distance of n from index from in the guess, or 0 if it is not below
-// maxAhead.
+// ahead returns how far after index from the guess has n. It returns 0 if n is not within maxAhead.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
 		return 0
@@ -37,8 +36,8 @@ func (o *order) ahead(from int, n *Node) int {
 	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
-// met sets nodes[to] to n. It returns the index at which the guess continues, which is
-// after the overwritten node, or -1 if there is no memory.
+// met records that n is at index to of the list. It returns the index at which the guess continues, or -1 if
+// there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {

@@ -57,9 +57,9 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork follows handout, task 3. It adds the references before it allocates the tables,
-// and drops them again if that fails, so that one pass over the parent's tables both
-// checks and shares the blocks.
+// fork follows the handout, task 3. It increments the counts before it allocates the tables, so that one pass
+// over the parent's tables both checks and shares the blocks. If the allocation fails, it decrements them
+// again.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -146,8 +146,8 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate allocates a sequence, its L1 table, which it fills with NULL, and the given
-// number of L2 tables, which are in chunks[2:] afterwards.
+// allocate allocates a sequence, its L1 table and a number of L2 tables. It fills the L1 table with NULL. The
+// L2 tables are in chunks[2:] afterwards.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]
 	chunks[0] = Chunk{Size: sequenceSize}

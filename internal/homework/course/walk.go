@@ -22,9 +22,9 @@ func (w *walk) plain() {
 	}
 }
 
-// guided follows the links, but takes the address of each node from the order, and
-// only compares it with the link. So the processor can load a node before it knows
-// the link that leads there. guided corrects the order where it is wrong.
+// guided follows the links like next, but predicts the address of each node from the order and compares it with
+// the link. The processor can then load a node before it has read the link to it. guided corrects the order
+// where it is wrong.
 func (w *walk) guided(o *order) {
 	head, id := &w.engine.Active, w.id
 	prev, next := w.prev, w.next

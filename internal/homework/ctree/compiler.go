@@ -13,7 +13,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Compiler has what is needed to parse C as the C compiler of this machine does. It can be passed to another process.
+// A Compiler contains what is needed to parse C like the C compiler of this machine. It can be passed to
+// another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
 	IncludePath []string // folders of #include <...>
@@ -28,7 +29,7 @@ func AskCompiler(flags ...string) (Compiler, error) {
 	return Compiler{config.Predefined, config.SysIncludePaths}, nil
 }
 
-// headers is the file system for an untrusted source: the given files and the folders of #include <...>.
+// headers is the file system for an untrusted source. It has the given files and the folders of #include <...>.
 type headers struct {
 	files   map[string][]byte
 	folders []string

@@ -116,7 +116,7 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None returns the report of a student who has handed in nothing that could be graded, with the reason.
+// None returns the report of a student without a submission that can be graded. why is the reason.
 func (g *Grader) None(path, why string) *Report {
 	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
 }

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-const mostHangs = 3 // calls of a function that are waited for although they do not come back
+const mostHangs = 3 // number of hanging calls of a function that the grader waits for
 
 // A grading takes one submission through the stages.
 type grading struct {
@@ -41,7 +41,7 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether mostHangs calls of one of the functions did not come back.
+// exhausted reports whether mostHangs calls of one of the functions did not return.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
@@ -92,7 +92,8 @@ func (g *grading) run() error {
 	return nil
 }
 
-// makers names the library functions that make system calls which a student may not know.
+// makers maps system calls to the library functions that make them, because a student may not know the system
+// call.
 var makers = map[string]string{
 	"sysinfo": "which qsort and sysconf make",
 	"dup":     "which perror makes; it prints its message all the same",
@@ -114,16 +115,17 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// probe finds out how the submission allocates what it creates. If it combines allocations, the tester cannot build its
-// states.
+// probe finds out how the submission allocates its structures. If it combines several in one allocation, the
+// tester cannot build its states.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// isolate marks the calls of all functions except real as the tester's. Functions whose allocations differ from the
-// handout's, and those that free them, stay the submission's.
+// isolate marks all calls as the tester's, except those of the functions in real. If the allocations of a
+// function differ from the handout's, the submission still makes the calls of this function and of those that
+// free its allocations.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -140,7 +142,7 @@ func (g *grading) note(format string, values ...any) {
 	}
 }
 
-// found adds a finding to the report. Most later stages skip its task.
+// found adds a finding to the report. Most later stages then skip its task.
 func (g *grading) found(part Part, f Finding) {
 	if lost := g.lost[part]; lost != nil {
 		lost[f.Task] = true
@@ -213,7 +215,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// matching returns the first difference that shows the same mistake as d; if alone is set, only if no other is before it.
+// matching returns the first difference in r that shows the same mistake as d. If alone is set, it looks only
+// at the first difference of r.
 func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
@@ -261,10 +264,13 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	return f, err
 }
 
-// start returns the trace to be shortened, and sets the finding's difference to what that trace shows. It tries, in this
-// order, that the submission makes all calls, those of the function and llm_init, those of the function, and those of
-// the candidate's trace, and takes the first trace that shows the finding before all else. alone is false if there is
-// none. own reports that nothing is wrong if the submission makes the calls of llm_init, too.
+// start returns the trace that will be shortened, and sets the finding's difference to the one that this trace
+// shows.
+//
+// It tries four versions of the trace, in which the submission makes: all calls; the calls of the function and
+// of llm_init; the calls of the function; the calls of the original trace. It takes the first version whose
+// first difference is the finding, and sets alone. If there is none, alone is false. own reports that there is
+// no difference if the submission also makes the calls of llm_init.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
@@ -281,14 +287,15 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 	return f.Ops, false, own, nil
 }
 
-// A hang is a trace whose last call did not come back.
+// A hang is a trace whose last call did not return.
 type hang struct {
 	ops      []trace.Op
 	patience runner.Patience
 	result   compare.Result
 }
 
-// play plays a trace and counts the calls that do not come back. It does not play a trace that begins with a known hang.
+// play plays a trace and counts the calls that do not return. It does not play a trace that begins with a known
+// hang.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -328,8 +335,8 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces. Memcheck and the sanitizers count as not run for a task
-// that does not work.
+// others adds the tests of a task that are not directed traces. For a task that does not work, Memcheck and the
+// sanitizers count as not run.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {

@@ -15,8 +15,8 @@ const Tasks = 5
 // Points are what can be earned. Staff may edit them.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // points of each task
-	// The parts of a task's points, in percent. Hidden is for a task without any mistake; Memory is in proportion to the
-	// directed traces that pass.
+	// The parts of a task's points, in percent. A task gets the points of Hidden if it has no mistake, and
+	// those of Memory in proportion to the directed traces that pass.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -74,8 +74,9 @@ func (p *Points) Max() float64 {
 	return round(sum)
 }
 
-// award sets the points of each test, in whole hundredths, and the report's sum. A task gets the same part of its memory
-// points as of its directed tests: the memory of what does not work cannot be checked.
+// award sets the points of each test, in whole hundredths, and the sum of the report. A task gets the same
+// fraction of its memory points as of its directed tests, because the memory of calls that do not work cannot
+// be checked.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {
@@ -109,7 +110,7 @@ func (p *Points) award(r *Report) {
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore
 	}
-	// A sum of hundredths is not a whole number of them either.
+	// Floating-point sums of hundredths are not exact, so the sums are rounded, too.
 	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
 }
 

@@ -30,7 +30,7 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run, or not to its end. It scores 0, and staff should look at it.
+// A Rejection says why a submission was not run, or was stopped. It scores 0, and staff should look at it.
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
@@ -91,8 +91,8 @@ type Stage struct {
 	Time  time.Duration
 }
 
-// AllStages returns the stages, including those that were not run. A task has not passed a stage if none of its tests was
-// played.
+// AllStages returns all stages, including those that were not run. A stage is passed for a task only if at
+// least one test of the task was played.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
@@ -110,7 +110,7 @@ func (r *Report) AllStages() []Stage {
 	return all
 }
 
-// Calls reports whether a stage plays traces for what the calls do.
+// Calls reports whether a stage plays traces to check what the calls do.
 func (n StageName) Calls() bool {
 	return n == Directed || n == OwnCalls || n == Random || n == Outside
 }
@@ -254,8 +254,8 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding: the points of the tests that fail because of it, or all that the task has lost if
-// it is the task's only finding.
+// gains sets the Gain of each finding: the points of the tests that fail because of it. If it is the only
+// finding of its task, Gain is all that the task has lost.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -17,7 +17,7 @@ import (
 	"llmmemory/grader"
 )
 
-// errNoSource is wrapped if there is no file that could be graded. The text is for the student.
+// errNoSource is wrapped if there is no file that can be graded. The text is written for the student.
 var errNoSource = errors.New("is not run")
 
 const mostSource = 1 << 20 // more than the gate allows

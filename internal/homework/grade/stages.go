@@ -15,8 +15,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake: one
-// mistake is one message.
+// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a
+// mistake, so that a mistake is reported once.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {
@@ -30,7 +30,7 @@ func (s *stages) begin(name StageName, all bool) {
 	*s = append(*s, stage)
 }
 
-// always reports whether a stage never skips a task, because no other stage finds what it finds.
+// always reports whether a stage never skips a task, because it finds mistakes that no other stage finds.
 func (n StageName) always() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
 }
@@ -51,7 +51,7 @@ func (s stages) drop(name StageName, task int) {
 	}
 }
 
-// open reports whether a finding of a stage in a task is to be reported.
+// open reports whether findings of a stage in a task are still reported.
 func (s stages) open(name StageName, task int) bool {
 	stage := s.at(name)
 	return stage == nil || stage.Tasks[task-1] != NotRun

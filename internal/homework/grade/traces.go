@@ -90,8 +90,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference for which a directed trace fails: the first one in a call that the trace tests. Writes
-// outside an allocation belong to the stage Heap.
+// decides returns the difference because of which a directed trace fails: the first one in a call that the
+// trace tests. Writes outside an allocation are left to the stage Heap.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -112,7 +112,8 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals withdraws the tests in which a function only has to refuse from functions that refuse everything.
+// refusals marks tests as not run if they passed only because the function refuses everything: the test
+// requires a refusal, and the function has passed no test that requires success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -129,7 +130,8 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns the candidate with the greatest clarity of those that show the mistake of candidate i.
+// clearest returns, among the candidates that show the same mistake as candidate i, the one with the greatest
+// clarity.
 func clearest(candidates []candidate, i int) candidate {
 	best := candidates[i]
 	for _, c := range candidates {
@@ -147,8 +149,9 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity is greater for a crash in a call that has to succeed, and for a trace for the sentence that is broken. The name
-// of a trace for what has to be refused misleads for a call that has to succeed.
+// clarity returns a number that says how well a candidate explains its mistake. It is greater for a crash in a
+// call that must succeed, and for a trace that tests the broken sentence. If a call must succeed, a trace named
+// after a refusal would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -166,8 +169,8 @@ func (c candidate) clarity() (n int) {
 // six are the functions of the handout.
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// ownCalls plays the directed traces again, with only the submission's own calls: functions that are right alone may not
-// work together.
+// ownCalls plays the directed traces again, and the submission makes all calls, because functions that are
+// correct alone may not work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {
@@ -192,8 +195,8 @@ func (g *grading) ownCalls() error {
 	return nil
 }
 
-// mixed plays a trace of many functions and charges each with the differences in its own calls. If the trace ends early,
-// the tester takes over the function in which it ended, and the trace is played again.
+// mixed plays a trace of many functions and charges each function with the differences in its own calls. If a
+// call ends the trace early, the tester replaces this function, and the trace is played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -243,8 +246,8 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does not say
-// what happens then, so the advice quotes no sentence.
+// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does
+// not say what must happen then, so the advice quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil

@@ -33,8 +33,8 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces with the tester in place of a function. It drops traces in which the submission makes no
-// other call, and all traces if the tester cannot build the submission's states.
+// without returns the traces with one function made by the tester. It drops a trace if the submission then
+// makes no call in it, and all traces if the tester cannot build the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -116,12 +116,12 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// again plays the short traces of the findings in which a call dies or makes an error with memory. What a tool says of
-// such a finding becomes a line of it, and the stage has failed. If the tool says nothing of an error with memory, the
-// stage counts as not run for the task.
+// again replays, under a tool, the short traces of findings in which a call crashes or misuses memory. A
+// complaint of the tool becomes a line of the finding, and the stage fails for the task. Without a complaint
+// about memory, the stage counts as not run for the task.
 //
-// A replay may be too slow on a slow machine. Then the stage counts as not run for the task, and a bad access costs the
-// memory points as it does where a tool reports it: no score depends on time.
+// On a slow machine the replay may take too long. The stage then counts as not run, and a bad access costs the
+// same memory points as if the tool had reported it, so that no score depends on time.
 func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
@@ -178,7 +178,8 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// complains adds a complaint as a finding, or as a line of a finding that explains it.
+// complains adds a complaint as a finding. If an existing finding explains it, the complaint becomes a line of
+// that finding.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -200,7 +201,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays the directed traces that show no difference with the sanitizers, up to the first complaint.
+// sanitizers plays, with the sanitizers, the directed traces that show no difference, up to the first
+// complaint.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -251,8 +253,8 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn names the last steps before the end of a trace in which the tester itself took away a sequence or an engine
-// and that satisfy a condition: what a function remembers of them is stale.
+// remarkOn describes the last steps before the end of a trace in which the tester removed a sequence or an
+// engine and which satisfy a condition. If the submission remembers something about it, that is out of date.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
@@ -270,8 +272,8 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
-// remarkOnInit says that a call dies on an engine that the tester made; own means that it does not die on an engine that
-// the submission's llm_init made.
+// remarkOnInit says that a call crashes on an engine that the tester made. own means that it does not crash on
+// an engine that the submission's llm_init made.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
@@ -285,7 +287,7 @@ func remarkOnInit(ops []trace.Op, own bool) []string {
 	return []string{line}
 }
 
-// skip records that a stage could not be run for any task, which costs nothing.
+// skip records that a stage could not be run for any task. This costs no points.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)

@@ -11,11 +11,10 @@ import (
 
 // Bounds limit the enumeration.
 type Bounds struct {
-	// Start has the calls before the enumeration begins: llm_init of engine 0, and
-	// more calls if the interesting states are far from there.
+	// Start has the calls before the enumeration begins: llm_init of engine 0, and further calls if the
+	// interesting states are far from the beginning.
 	Start []trace.Op
-	// IDs are the ids of new sequences. Which of the unused ones a call takes makes
-	// no difference.
+	// IDs are the ids of new sequences. It makes no difference which of the unused ids a call takes.
 	IDs []int32
 	// Lengths are the arguments of create_sequence.
 	Lengths []int32
@@ -43,14 +42,13 @@ type Case struct {
 	// their allocations failing. They change nothing, so all of them can be played
 	// one after the other after Path.
 	Refused []trace.Op
-	// Changes are the calls that succeed. Each must be played after Path alone, or
-	// after Path and Refused.
+	// Changes are the calls that succeed. Each is played in the same state: after Path, or after Path and
+	// Refused.
 	Changes []trace.Op
 }
 
-// Cases yields every distinct state that fewer than Calls calls reach, shorter paths
-// first. So the first wrong call of a subject ends a shortest sequence of calls that
-// shows a mistake.
+// Cases yields every distinct state that fewer than Calls calls reach, shorter paths first. The first wrong
+// call of a subject therefore ends a shortest sequence of calls that shows a mistake.
 //
 // The caller must not change a Case, and must copy what it keeps.
 func (b Bounds) Cases() iter.Seq[Case] {
@@ -136,8 +134,8 @@ func (s *search) expand(node int32) Case {
 	return c
 }
 
-// calls returns all calls that can be made in a state. For ids that are not in use it
-// takes the first unused ones. A record is the position that it is written to.
+// calls returns all calls that can be made in a state. New sequences get the first unused ids. The data of an
+// append is the position of the record.
 func (s *search) calls(state *State) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.Sequences {

@@ -14,8 +14,8 @@ const (
 	unmapped  = -1
 )
 
-// A State is everything that is visible of one engine and its pool through
-// llm_memory.h. The zero State has no engine.
+// A State is everything that a host can see of one engine and its pool through llm_memory.h. The zero State has
+// no engine.
 type State struct {
 	Exists    bool
 	Free      int32      // free_local_blocks

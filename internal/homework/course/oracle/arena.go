@@ -24,8 +24,7 @@ const arenaSize = 1 << 30
 // faults.
 var spaces = make(chan []byte, 4)
 
-// maxKept is the largest use with which a mapping is kept for reuse. More would occupy too much
-// memory.
+// maxKept is the size up to which a used mapping is kept for reuse. Larger ones would occupy too much memory.
 const maxKept = 16 << 20
 
 func newArena() (*arena, error) {

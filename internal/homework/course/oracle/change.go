@@ -35,8 +35,8 @@ type Change struct {
 	A, B, C, N int32
 }
 
-// Write makes a step of the tester, which is a given call or a write from outside, and returns its changes. There are none
-// if a correct submission would refuse the step or the step has no effect.
+// Write plays a step in which the tester changes memory (a given call or a write from outside), and returns the
+// changes. There are none if a correct submission would refuse the step or the step has no effect.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change

@@ -142,12 +142,12 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 // Pool returns the size of the pool of an Init in bytes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether the address of the pool of an Init is only a multiple of 4, as that
-// of an array of int in a struct can be. This is so if the pool's size is no multiple of 16.
+// ForInts reports whether the pool of an Init has an address that is a multiple of 4 only, like an array of int
+// in a struct. This is so if the pool's size is no multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
-// Large reports whether an Init has a large pool, of which only address space is
-// reserved: only the first and the last End bytes can be touched.
+// Large reports whether an Init has a large pool. For a large pool only address space is reserved, and only the
+// first and the last End bytes can be touched.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
 
 // End is the number of bytes at each end of a large pool that can be touched. MaxLarge
@@ -282,7 +282,7 @@ func (o Op) several() (first, n int32) {
 	return first, n
 }
 
-// Each yields the calls of a multiple step, or the step itself.
+// Each yields the single calls of a multiple step, or the step itself if it is single.
 func (o Op) Each(yield func(Op) bool) {
 	_, n := o.several()
 	if n <= 0 {
@@ -314,8 +314,9 @@ func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 // Single returns the kind of the calls that a multiple step makes, or k itself.
 func (k Kind) Single() Kind { return facts[k].single }
 
-// Isolate returns a copy of a trace in which the tester makes all calls except those of
-// the kinds in real, calls that must fail to allocate, and calls with a NULL argument.
+// Isolate returns a copy of a trace in which the tester makes the calls in place of the submission. The
+// submission still makes the calls of the kinds in real, calls in which an allocation must fail, and calls with
+// a NULL argument.
 func Isolate(ops []Op, real ...Kind) []Op {
 	isolated := slices.Clone(ops)
 	for i, op := range isolated {

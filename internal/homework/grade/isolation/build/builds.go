@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// ErrSecond is wrapped if a submission compiles with the flags of the course, but not with those of the sanitizers. That
-// is not its fault: plain inline functions, for example, have no definition at -O0.
+// ErrSecond is wrapped if a submission compiles with the flags of the course and not with those of the
+// sanitizers. The submission is not to blame: plain inline functions, for example, have no definition at -O0.
 var ErrSecond = errors.New("the second build does not compile")
 
 // Sanitized builds a program with the sanitizers and the C library's heap, and returns its path. The program ends at the
@@ -94,7 +94,8 @@ func changeBuildID(library []byte) bool {
 	return true
 }
 
-// enterable returns an error if submissions cannot enter a folder. If the grader is root, they run as another user.
+// enterable returns an error if submissions cannot enter a folder. If the grader runs as root, submissions run
+// as another user.
 func enterable(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

@@ -31,7 +31,7 @@ const CourseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 // ErrRejected is wrapped if the compiler rejects a submission. The text of the error is the compiler's output.
 var ErrRejected = errors.New("does not compile with the flags of the course")
 
-// A Kit is what all builds share, such as a folder with llm_memory.h and the compiled runner.
+// A Kit has what all builds share: a folder with llm_memory.h, the compiled runner, and so on.
 type Kit struct {
 	Gate     Gate // the actions that staff have changed
 	folder   *jobs.Temporary
@@ -46,7 +46,7 @@ type Kit struct {
 // Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit compiles the runner (package grader). The flags are added to the course's.
+// NewKit compiles the runner (package grader). flags are added to the course's flags.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -152,7 +152,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In a separate folder: an llm_memory.h beside the submission is not the course's.
+	// The file is copied to a separate folder, so that an llm_memory.h beside the submission does not replace
+	// the course's.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err
@@ -174,8 +175,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the program with the grader's heap. It makes the other names of the submission local, so that they clash
-// with nothing, and replaces missing functions by stubs.
+// link makes the program with the grader's heap. It makes the submission's other names local, so that they do
+// not clash with other names, and adds stubs for missing functions.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -205,13 +206,13 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// misspelled returns the names that differ from a name only in capitals and underscores.
+// misspelled returns the other names that differ from name only in capitals and underscores.
 func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
 }
 
-// ld links a program that another uid may execute, whatever the umask is.
+// ld links a program. Another user can execute it, whatever the umask is.
 func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
 	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and similar functions

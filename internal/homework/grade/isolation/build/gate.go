@@ -17,10 +17,10 @@ var ErrGate = errors.New("is not run")
 // public lists the six functions of the handout.
 var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_sequence", "llm_destroy", "llm_init"}
 
-// allowed lists what a submission may use of the C library at no cost: functions that only compute, the heap, printing,
-// and ends of the process that the runner notices. Each may have its fortified form, __NAME_chk. gcc generates the names
-// in the last lines from harmless code: Ubuntu's stack protector, strcpy followed by strcat, __builtin_popcount, the
-// tables of <ctype.h>.
+// allowed lists the C library functions that a submission may use at no cost: functions that only compute, the
+// heap, printing, and functions that end the process, which the runner notices. Each may occur in its checked
+// form, __NAME_chk. gcc generates the names on the last lines from harmless code: Ubuntu's stack protector,
+// strcpy followed by strcat, __builtin_popcount, the tables of <ctype.h>.
 var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
 	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
 	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup
@@ -50,12 +50,13 @@ func init() {
 	}
 }
 
-// refusing lists functions that link, but make system calls that the sandbox refuses.
+// refusing lists functions that can be linked, but make system calls that the sandbox refuses.
 var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime localtime gmtime strftime asctime ctime mktime nanosleep sleep usleep
 	fopen fopen64 freopen fclose fseek ftell rewind remove rename tmpfile tmpnam
 	write open open64 close lseek access unlink getpid isatty sysconf sbrk brk`)
 
-// reading lists functions that link, but read standard input or the environment, which are empty in every run.
+// reading lists functions that can be linked, but read standard input or the environment. Both are empty in
+// every run.
 var reading = strings.Fields("fread fgets fgetc getc getchar scanf fscanf ungetc getline read getenv secure_getenv")
 
 // Sections that gcc makes of C with -ggdb.
@@ -72,8 +73,8 @@ const (
 	mostData = 16 << 20
 )
 
-// traps matches the instructions that enter the kernel. trapBytes are their codes, which also occur inside other
-// instructions.
+// traps matches the instructions that enter the kernel. trapBytes are their codes. The same bytes also occur
+// inside other instructions.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
@@ -256,7 +257,7 @@ func library(name string) bool {
 	return slices.Contains(allowed, name) || slices.Contains(refusing, name) || slices.Contains(reading, name)
 }
 
-// plain returns the name that a student writes. Newer C libraries replace memcpy by __memcpy_chk, strtol by
+// plain returns the name as a student writes it. Newer C libraries replace memcpy by __memcpy_chk, strtol by
 // __isoc23_strtol and signal by __sysv_signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {

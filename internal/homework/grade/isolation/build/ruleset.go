@@ -27,8 +27,8 @@ type GateRule struct {
 	Reason  string
 }
 
-// GateRules lists all rules. By default, what attacks the grader or hides from it is refused. readText and checkObject
-// check the rules.
+// GateRules lists all rules. By default, a submission is refused if it attacks the grader or hides something
+// from it. readText and checkObject check the rules.
 var GateRules = []GateRule{
 	{"size", Refuse, "more than 256 KiB of source, 1 MiB of code or 16 MiB of global data exhausts the tools that read it"},
 	{"nul", Refuse, "a NUL byte hides the rest of a line from readers"},
@@ -56,7 +56,7 @@ var GateRules = []GateRule{
 	{"defines", Advise, "a function or global variable without static can clash with a name of the test program or take the place of the C library's"},
 }
 
-// A Gate has actions by the names of rules. A missing rule has its default.
+// A Gate maps names of rules to actions. A rule that is missing has its default action.
 type Gate map[string]Action
 
 // ErrGateFile is wrapped by the errors of ParseGate.
@@ -114,7 +114,8 @@ type verdicts struct {
 
 const mostAdvice = 20 // that is reported
 
-// broken records that a rule is broken in a line of llm_memory.c; 0 means no line. The format says why, for the student.
+// broken records that a rule is broken on a line of llm_memory.c; line 0 means no particular line. The message,
+// built from format and values, tells the student why.
 func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	r := Refusal{line, rule, fmt.Sprintf(format, values...)}
 	known := slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == rule && o.Line == line })

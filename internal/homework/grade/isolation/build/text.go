@@ -38,8 +38,8 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
-// Form reports whether the rule is about the form of the file. What breaks such a rule is rarely an attack: line ends of
-// old systems, another encoding, the student's own header.
+// Form reports whether the rule is about the form of the file. Such a rule is rarely broken by an attack. Usual
+// causes are old line endings, another encoding, or the student's own header.
 func (r *Refusal) Form() bool {
 	if r.Rule == "include" {
 		return strings.HasPrefix(r.Why, "#include of ") && !strings.Contains(r.Why, "/") // not of another folder
@@ -47,7 +47,7 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
-// A text is what later checks need to know about a source.
+// A text holds what later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
@@ -236,8 +236,8 @@ var words = map[string]Refusal{
 	"__SANITIZE_ADDRESS__": {0, "sanitizer", "is not defined here: all builds see the same text"},
 }
 
-// attributes lists those that run code outside the six calls, move it to other places in the program, replace symbols, or
-// hide code from the sanitizers.
+// attributes lists the forbidden attributes. They run code outside the six calls, move it to other places in
+// the program, replace symbols, or hide code from the sanitizers.
 var attributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
 	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
 	no_instrument_function`)

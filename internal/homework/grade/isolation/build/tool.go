@@ -16,15 +16,17 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// limits limits the processor time of a tool, its memory (1 GiB) and its files (64 MiB), because it reads hostile files.
-// sh counts memory in KiB and files in blocks of 512 bytes.
+// limits is a shell script that limits the processor time of a tool, its memory (1 GiB) and its files (64 MiB),
+// because the tool reads hostile files. sh counts memory in KiB and files in blocks of 512 bytes.
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
-// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). An emulated machine slows a
-// compiler far more than the work that measures the slowness: there the correct submission took 3.6 s.
+// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). Emulation slows a
+// compiler far more than the work by which the slowness is measured: on an emulated machine, the correct
+// submission took 3.6 s.
 const cpu = time.Minute
 
-// patience limits a tool by the clock. It is so much more than cpu that it is exceeded only on a machine that is too busy.
+// patience limits the time of a tool by the clock. It is so much more than cpu that only a machine that is far
+// too busy exceeds it.
 const patience = time.Hour
 
 // Limits of what is kept of a tool's output.
@@ -102,7 +104,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	return out.Bytes(), used, nil
 }
 
-// explain adds why a tool gave up, if its message does not say so.
+// explain adds the reason why a tool gave up, if the tool's message does not say it.
 func explain(tool, said string, err error) string {
 	switch {
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):

@@ -7,10 +7,10 @@ import (
 )
 
 var (
-	// ErrTime is wrapped if a process has reached a limit, or waits for an event that never happens.
+	// ErrTime is wrapped if a process has reached a limit, or waits for an event that cannot happen.
 	ErrTime = errors.New("it does not come back")
 
-	// ErrSlow is wrapped if a process ended so near its limit that it might reach it on another machine.
+	// ErrSlow is wrapped if a process ended so near its limit that it could reach the limit on another machine.
 	ErrSlow = errors.New("it is too slow to be judged")
 
 	// ErrStarved is wrapped if the machine gives a process too little processor time to judge it.
@@ -28,20 +28,20 @@ const (
 	precision  = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit limits the work of a process from some moment on.
+// A Limit limits the work of a process, counted from the usage in from.
 type Limit struct {
 	What string // in the text of an error
 	Most time.Duration
 	from Usage
 }
 
-// A Meter judges a process by two limits: one for all its work, and one for its work in one call. Look must be called
-// every LookEvery until a call returns. The time that passes decides nothing.
+// A Meter judges a process by two limits: one for all its work, and one for its work in one call. Look must be
+// called every LookEvery until a call returns. Elapsed time has no influence.
 //
-// A process has reached a limit when its work is the limit times the slowness of the machine (Slowness), measured at that
-// moment. A call that returns with less than a fourth of that is right; one that returns with more is too slow to be
-// judged (ErrSlow). So no process is right in one run and over its limit in another, unless the measurement is wrong by a
-// factor of four.
+// A process has reached a limit if its work is the limit times the slowness of the machine (Slowness), measured
+// at that moment. A call that returns with less than a fourth of that work is accepted. A call that returns
+// with more is too slow to be judged (ErrSlow). Therefore, unless the measurement is wrong by a factor of four,
+// no process is accepted in one run and over its limit in another.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -124,7 +124,7 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage, unless it was read so recently that little can have changed. It reports whether it did.
+// sample reads the usage, unless it was read a moment ago. It reports whether it read it.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Most/fine // now it matters in which call the limit is reached
@@ -139,7 +139,8 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if a limit is reached or, when the work is over, if a fourth of it was used.
+// judge returns an error if a limit is reached. over means that the work has ended; then a fourth of the limit
+// is already an error.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {
@@ -172,7 +173,7 @@ func (m *Meter) judge(l *Limit, over bool) error {
 	return nil
 }
 
-// share returns the part of a limit that was used; 1 is all of it.
+// share returns the used fraction of a limit: 1 means that the limit is reached.
 func (u Usage) share(most time.Duration, slowness float64) float64 {
 	return max(float64(u.Work(slowness))/(float64(most)*slowness), float64(u.Faults)/mostFaults)
 }

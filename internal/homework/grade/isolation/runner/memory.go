@@ -52,8 +52,8 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// empty releases the pages of the file. A process that died by SIGKILL was most likely killed for lack of memory. The
-// pages also count for the grader: the kernel would kill it next.
+// empty releases the pages of the file. If a process died by SIGKILL, the machine most likely lacked memory.
+// The pages also count as the grader's, so the kernel would kill the grader next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }
@@ -69,9 +69,10 @@ func (m *memory) events(n uint64) []Event {
 	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]
 }
 
-// A Fault is how a call ended the process: struct fault. The process can write it.
+// A Fault describes the access by which a call ended the process (struct fault). It is not reliable, because
+// the process can write it.
 type Fault struct {
-	Address uint64  // that it used. One that no memory can have is replaced by a word of the bytes that fill memory, or by half of all addresses
+	Address uint64  // used address; if no memory can have it, the fill bytes that it contains, or half of all addresses
 	Events  []Event // of the call so far
 }
 

@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// A Call is one of the six, or work for the grader.
+// A Call is one of the six functions of the homework, or a request of the grader.
 type Call uint32
 
 // The calls, in the order of enum call of grader/process/runner.c.
@@ -43,7 +43,7 @@ const (
 	alias    // see Process.Alias
 )
 
-// ReadOnly is added to a Call that must not write to a pool: a write ends the process.
+// ReadOnly is added to a Call that must not write to a pool. If it does, the process ends.
 const ReadOnly Call = 256
 
 // A Request is struct request of grader/process/runner.c.
@@ -82,7 +82,8 @@ var (
 	// ErrStart is wrapped if the program is too big for the address space that sandbox.Command gives.
 	ErrStart = errors.New("the program does not start: it is too big")
 
-	// ErrKilled is wrapped if the system ends the process, as it does when memory is short. No submission can do that.
+	// ErrKilled is wrapped if the system ends the process, as it does if memory is short. A submission cannot
+	// cause that signal itself.
 	ErrKilled = errors.New("the system ended the process: is there too little memory?")
 
 	// ErrAlias is wrapped if there is no address space for the end of a large pool.
@@ -238,7 +239,7 @@ func (p *Process) Alias(from, to, size uint64) error {
 	return err
 }
 
-// transfer moves at least the least number of bytes. Whenever it has waited, it checks the limits of the process.
+// transfer moves at least the number of bytes in least. After each wait it checks the limits of the process.
 func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
 	for done < least {
 		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
@@ -259,7 +260,7 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 // Slow returns an error that wraps cputime.ErrSlow if all calls together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// why returns how the process ended. It ends the process if it has not ended.
+// why returns how the process ended. If it is still running, why ends it.
 func (p *Process) why(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
@@ -281,7 +282,7 @@ func (p *Process) why(err error) error {
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
 }
 
-// wait waits for the end of a process, which may have closed the pipe and continue.
+// wait waits for the end of a process. The process may have closed the pipe and still run.
 func (p *Process) wait() error {
 	gone := make(chan struct{})
 	go func() {

@@ -39,7 +39,7 @@ func (s Steps) File(dir string) (*os.File, error) {
 
 const stepBytes = 24 // of struct step of watched.c
 
-// Last returns the function of the six in which a program ended, "" if it ended elsewhere.
+// Last returns the homework function in which a program ended, or "" if it ended elsewhere.
 func Last(steps *os.File) string {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -93,7 +93,8 @@ func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	return nil
 }
 
-// Until returns the trace that a program was playing when it ended, up to its last step; nil if there is none.
+// Until returns the trace that a program was playing when it ended, up to the last step that it read. It
+// returns nil if it was not playing a trace.
 func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -160,8 +161,8 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether the pool of an Init is so large that a submission which searches for each free block from
-// the first block on could use up its processor time to fill it.
+// slowlyFilled reports whether the pool of an Init is so large that filling it could use up the processor time
+// of a submission that searches for each free block from the first block on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the tester has to free or move memory that may be part of another allocation.

@@ -29,7 +29,7 @@ const Patience = 10 * time.Second
 // ErrKilled is wrapped if the system ends the program, as it does when memory is short.
 var ErrKilled = errors.New("the system ended the program: is there too little memory?")
 
-// A Keep reads the output of a program, and returns the part to keep.
+// A Keep reads the output of a program and returns the part that is kept.
 type Keep func(io.Reader) ([]byte, error)
 
 // Head keeps the first bytes. A program that writes more is ended.
@@ -46,9 +46,9 @@ func Tail(most int) Keep {
 	}
 }
 
-// Run runs a program, whose arguments are from package sandbox, in a process group of its own. attach gives it the pipe
-// for its output. Run ends the program when its patience is over or it writes more than keep reads. An error means that it could
-// not be run or judged.
+// Run runs a program in its own process group. Its arguments are from package sandbox. attach gives the command
+// the pipe for its output. Run ends the program if it exceeds its patience or writes more than keep reads. An
+// error means that the program could not be run or judged.
 func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {

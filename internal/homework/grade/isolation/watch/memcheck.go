@@ -33,9 +33,9 @@ const (
 	complained = 99        // Valgrind's exit status if there are complaints
 )
 
-// Memcheck plays the traces, each on new engines, on a program that is linked with grader/process/watched.c. There is one
-// finding per line and kind. The use of a value that was never set is charged to the function that allocated its memory,
-// which a second run determines that is twice as slow.
+// Memcheck plays the traces, each on new engines, on a program that is linked with grader/process/watched.c. It
+// returns one finding for each line and kind. The use of an uninitialised value is charged to the function that
+// allocated the memory. Finding this function takes a second run, which is twice as slow.
 func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -70,8 +70,8 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
-// causes leaves out complaints that follow from others: after a bad access of the submission, leaks and complaints in the
-// tester's code.
+// causes removes complaints that follow from others: after a bad access by the submission, these are leaks and
+// complaints in the tester's code.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {

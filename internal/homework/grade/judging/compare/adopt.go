@@ -44,8 +44,8 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read returns engine i as values, as far as it can be read. keep decides, from the sequences kept so far and the next
-// id, whether a sequence is kept. broken names the pointer behind which nothing could be read.
+// read returns engine i as values, as far as it can be read. keep gets the sequences so far and the next id,
+// and reports whether this sequence is kept. broken names a pointer that could not be followed, or is empty.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -99,8 +99,9 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 	return s, true
 }
 
-// sound reports whether engine i has its pool, each link of its list has its counterpart, which rules out a list without
-// an end, and no table is used twice: a change through one sequence would change another.
+// sound reports whether engine i has its pool, whether each link of its list has its counterpart (so that the
+// list has an end), and whether no table is used twice (so that a change of one sequence does not change
+// another).
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

@@ -24,7 +24,7 @@ const (
 	Allocations Channel = "allocations" // two things share one allocation
 )
 
-// hang stands for the channel of a call that did not come back.
+// hang is the Channel of a call that did not return.
 const hang Channel = "time"
 
 // seen is the Channel, or hang.
@@ -114,7 +114,7 @@ func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Fre
 // MemoryError reports whether Memcheck complains of the difference, too: Memory, or a leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
-// badAccess matches the signals by which a process ends that uses a bad address or divides by zero.
+// badAccess matches the signals that end a process after an access to a bad address or a division by zero.
 var badAccess = regexp.MustCompile(`by (segmentation fault|bus error|floating point exception)`)
 
 // BadAccess reports whether the call ended the process in a way of which Memcheck or the sanitizers complain.

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is something about the call that showed a difference. The sentence of the handout that was broken follows from
-// the difference and its facts (mistakes).
+// A Fact is a circumstance of the call that showed a difference. The difference and its facts determine the
+// broken sentence of the handout (mistakes).
 type Fact string
 
 // Facts about the state before the call.
@@ -110,7 +110,7 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact for which the call must fail, "" if there is none.
+// refusal returns the fact because of which the call must fail, or "" if it must succeed.
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {
@@ -120,7 +120,7 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment is what facts need of the state before a call.
+// A moment is the part of the state before a call that facts need.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -284,7 +284,8 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took compares the blocks in use with the expected ones, provided that ref_count and free_local_blocks agree.
+// took compares the number of blocks in use with the expected number. It returns "" if ref_count and
+// free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -360,8 +361,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut reports whether free_sequence released no block of the first L2 table with blocks it left, which is not that
-// of slot 0.
+// leftOut looks for the first L2 table of which free_sequence released no block. It reports whether there is
+// one and its slot is not 0.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// fault adds what the call did to the difference of a call that ended the process, if the address and the memory show it.
+// fault looks at a call that ended the process, and adds to its difference what the call did, if the address
+// and the memory show it.
 func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	f, found := p.subject.Fault()
 	if !found || d.Hangs || p.trouble != nil {
@@ -41,7 +42,7 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
 }
 
-// does says what the call used at an address that has no memory.
+// does describes what the call used at an address where there is no memory.
 func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
@@ -65,8 +66,8 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used, if no other pointer has this address. If the tester made the engine, a
-// global variable that llm_init sets may be the NULL pointer.
+// null names the NULL pointer that a call used, if only one pointer fits the address. If the tester made the
+// engine, the NULL pointer may also be a global variable that llm_init sets.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -93,7 +94,8 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	return "uses a pointer that is NULL", NullPointer
 }
 
-// nullOfNew returns the first slot without a table in the L1 table that the call allocated; -1 if there is none.
+// nullOfNew returns the first slot without a table in the L1 table that the call allocated, or -1 if there is
+// none.
 func (p *player) nullOfNew(fresh []uint64) int {
 	for _, at := range fresh {
 		if p.live[at] == l1Size {
@@ -103,7 +105,7 @@ func (p *player) nullOfNew(fresh []uint64) int {
 	return -1
 }
 
-// passed reports whether free_sequence or fork_sequence did its work for the tables before a slot.
+// passed reports whether free_sequence or fork_sequence had already processed the tables before a slot.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0

@@ -161,7 +161,7 @@ func (p *player) edge(at, size uint64) (n int, b byte) {
 	return n, b
 }
 
-// keeps returns the difference for a call that leaves another number of allocations than it must.
+// keeps returns the difference for a call that leaves a wrong number of allocations.
 func keeps(want, got int) *Difference {
 	d := differs(Heap, Keeps, change(want), change(got))
 	if want == 0 {

@@ -12,14 +12,16 @@ import (
 
 const page = 4096
 
-// ErrMemory is wrapped if a submission dies while the machine has too little memory left: then it is not to blame.
+// ErrMemory is wrapped if a submission dies while the machine has too little memory left. The submission is
+// then not to blame.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
 // mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// newLargePool returns the address of a new pool of which only the two ends can be touched. Both are consecutive pages
-// of the pools' region; the second end is mapped again where the pool ends.
+// newLargePool returns the address of a new pool of which only the two ends can be touched. Both ends are
+// consecutive pages in the region of the pools. The second end is also mapped at the address where the pool
+// ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be

@@ -43,8 +43,8 @@ func checked[T any](p *player, address uint64) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// view returns the T at an address that was checked before. If the process has changed the pointer since, the T is zero,
-// and the next comparison reports that.
+// view returns the T at an address that was checked before. If the process has changed the pointer since then,
+// the T is zero, and the next comparison reports a difference.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))

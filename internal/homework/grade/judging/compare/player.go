@@ -1,6 +1,6 @@
 // Package compare plays a trace on a submission and on the oracle, and reports the differences.
 //
-// It reads the submission's memory by following its pointers, each of which may lead anywhere. A pointer that leads
+// It reads the submission's memory by following its pointers, which may have any value. A pointer to memory
 // outside the chunks that the submission has allocated is a difference.
 package compare
 
@@ -17,10 +17,11 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// Patience limits one process. Tests with calls that never return make it shorter before they play anything.
+// Patience limits one process. Tests with calls that never return shorten it before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. A step that is many calls may take longer, since each walks a list.
+// PatienceWith returns the Patience for a trace. A step that stands for many calls may take longer, because
+// each call walks a list.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -163,7 +164,7 @@ func (p *player) step(op trace.Op) []*Difference {
 		p.pools, p.ends = pools, ends
 	}
 	state := p.state(op, outcome, reply.Returned)
-	if state != nil && state.Channel == Returned { // it does what it has to refuse: its allocations are no other mistake
+	if state != nil && state.Channel == Returned { // a call that should fail succeeds: its allocations follow from that
 		found = slices.DeleteFunc(found, func(d *Difference) bool { return d.Field == Allocates })
 	}
 	if d := p.balance(op, going, p.expected.Live()-live, len(p.live)-before); d != nil && state == nil {
@@ -244,8 +245,8 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// poolOffset makes a pool's address a multiple of 16 only, as malloc does; intOffset makes it a
-// multiple of 4 only (trace.Op.ForInts).
+// A pool's address is a multiple of 16 only (poolOffset), as from malloc, or of 4 only (intOffset, see
+// trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A Scene is the memory of one engine around the step of a difference: before it, as expected after it, and as it is.
-// A State is nil if there is no engine.
+// A Scene is the memory of one engine around the step of a difference: before the step, as expected after it,
+// and as it really is after it. A State is nil if there is no engine.
 type Scene struct {
 	Before, Expected, Actual *State
 	Block                    int // the block whose records the States have; -1: none
@@ -119,7 +119,8 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns a function that reports whether a State with these sequences gets one with this id, too.
+// kept returns a function for the states of a scene. It gets the sequences so far and the next id, and reports
+// whether that sequence is part of the State.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

@@ -7,9 +7,10 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Shrink shortens a trace that shows a difference. It leaves steps out and makes numbers small as long as the rest ends
-// in the same difference (Difference.Same) and calls no engine that it has not made. play returns the first difference
-// of a trace. Shrink calls it about most times: a limit of time would make results depend on the machine.
+// Shrink shortens a trace that shows a difference. It removes steps and makes numbers small, as long as the
+// rest ends in the same difference (Difference.Same) and calls no engine that was not made. play returns the
+// first difference of a trace. Shrink calls play about most times; with a limit of time, results would depend
+// on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
@@ -190,7 +191,7 @@ func (s *shrinker) number() {
 // ranges reports whether a step names a range of ids.
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
-// renamed returns the steps with another id, nil if it is in use or a step names a range of ids.
+// renamed returns the steps with another id. It returns nil if the id is in use or a step names a range of ids.
 func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {

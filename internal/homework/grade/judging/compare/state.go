@@ -150,7 +150,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced adds to the difference of a table entry the entry in which its block is.
+// misplaced adds to the difference of a table entry in which other entry its block was found.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)
@@ -184,7 +184,7 @@ func (p *player) poolBytes(i int, from uint64, want []byte, size int64) *Differe
 		return nil
 	}
 	n := 0
-	for n < len(want)-1 && want[n] == got[n] { // it may be equal by now: the process can write at any time
+	for n < len(want)-1 && want[n] == got[n] { // stop at the last byte: the process may have changed it to the wanted value
 		n++
 	}
 	at := int64(from-p.pools[i]) - oracle.Slack + int64(n)

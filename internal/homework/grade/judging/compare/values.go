@@ -38,7 +38,8 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns the byte with which a word was filled, 0 if it was not. It is not exact if a small number was added.
+// fillOf returns the fill byte that a word consists of, or 0. exact is false if a small number was added to the
+// fill.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const most = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {

@@ -31,7 +31,7 @@ func (d *Difference) says(words string) string {
 		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why says that the call must fail, and why; it is empty if the call must succeed.
+// why says that the call must fail and why. It returns "" if the call must succeed.
 func (d *Difference) why() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""

@@ -68,7 +68,7 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry sets an entry of a table, which names a block before or after, and updates the block's reference count.
+// entry changes a table entry from or to a block, and updates the block's reference count.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
 	counted, by := block, int32(1)

@@ -1,10 +1,11 @@
-// Package rules checks the text of a submission for what the handout requires (MUST) or forbids. Other stages check what
-// a submission does. A rule reports nothing about code that it does not understand.
+// Package rules checks the source of a submission for what the handout requires (MUST) or forbids. Other stages
+// check what the submission does when it runs. A rule reports nothing about code that it does not understand.
 //
-// A breach costs points only if it contradicts a sentence of the handout whatever the program does. Otherwise it is
-// advice.
+// A breach costs points only if the code contradicts a sentence of the handout whatever the rest of the program
+// does. Otherwise it is advice.
 //
-// A separate process parses the text (Serve), because a text can exhaust the memory and the stack of the parser.
+// A separate process parses the source (Serve), because a source can exhaust the memory and the stack of the
+// parser.
 package rules
 
 import (
@@ -35,8 +36,8 @@ type Breach struct {
 	Task     int  // of the handout, 1 to 5
 }
 
-// ErrUnread is wrapped if a text cannot be analysed because of the parser or the limits, which is no fault of the
-// submission.
+// ErrUnread is wrapped if a source cannot be analysed because of the parser or its limits. This is not the
+// submission's fault.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
 // patience limits the processor time of the reader (cputime.Meter). A submission takes a hundredth of it.

@@ -33,8 +33,8 @@ func (p *program) loops() {
 	}
 }
 
-// breach returns the Breach for a loop that ends early, nil if there is nothing to report. frees means free_sequence; l1
-// and l2 are the sentences about the tables in the function.
+// breach returns the Breach for a loop that ends early, or nil if there is nothing to report. frees means that
+// the function is free_sequence; l1 and l2 are the sentences about the two kinds of tables.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -106,7 +106,8 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds the statements that leave the loop where something is absent, among those that every iteration reaches.
+// leaving finds statements that leave the loop when a table or block is absent. It looks at the statements that
+// every iteration reaches.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -147,12 +148,13 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	return 0
 }
 
-// A tester reports what an expression says about something that may be absent.
+// A tester recognises conditions about a table or block that may be absent.
 type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-// implies reports whether an expression has the value if something is absent.
+// implies reports whether an expression certainly has the value (true or false) if the table or block is
+// absent.
 func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
@@ -214,7 +216,8 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every reports whether a variable is assigned to, and all values other than 0 satisfy a condition.
+// every reports whether a variable is assigned to, and whether all assigned values other than 0 satisfy a
+// condition.
 func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
 	all := r.assigned[v]
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })
@@ -234,7 +237,7 @@ func same(a, b *ctree.Expr) bool {
 		slices.EqualFunc(a.Args, b.Args, same)
 }
 
-// unmapped recognises "entry == -1" and "entry != -1" in their spellings.
+// unmapped recognises "entry == -1" and "entry != -1", and other forms of the same comparisons.
 func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent, present bool) {
 	if e.Op != ctree.Compare || !r.entry(e.Args[0], steps, 0) {
 		return false, false

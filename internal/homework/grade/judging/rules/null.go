@@ -96,7 +96,7 @@ func acts(s *ctree.Stmt) bool {
 	})
 }
 
-// A follower reads a function in the order of execution, as far as that is known.
+// A follower reads the statements of a function in the order of execution, as far as the order is known.
 type follower struct {
 	*nullReader
 	names map[*ctree.Var]bool // variables that have the pointer's value

@@ -39,8 +39,8 @@ func (p *program) pool() {
 	}
 }
 
-// An origin is where a pointer is known to lead: into the pool, or where some parameters of its function lead (one bit
-// for each).
+// An origin says where a pointer leads: into the pool, or to where certain parameters of the function lead (one
+// bit for each parameter).
 type origin struct {
 	anything bool // NULL or the variable itself: no information
 	pool     bool
@@ -98,8 +98,8 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects effects. Those behind an if that returns with success, and those within any if other than one for NULL,
-// do not happen in every call.
+// stmts collects effects. perhaps marks effects that do not happen in every call: those after an if that may
+// end the function with success, and those inside an if, unless the if only tests for NULL.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

@@ -14,7 +14,7 @@ var six = []struct {
 	{"llm_init", 1}, {"create_sequence", 2}, {"free_sequence", 2}, {"fork_sequence", 3}, {"append_kv", 4}, {"llm_destroy", 5},
 }
 
-// A program is the functions of a submission, with the breaches found in them.
+// A program has the functions of a submission and the breaches found in them.
 type program struct {
 	functions map[string]*ctree.Function
 	assigned  map[*ctree.Var][]assignment
@@ -57,7 +57,7 @@ func (p *program) assignments(f *ctree.Function) {
 
 const most = 50 // breaches
 
-// report keeps one breach per rule and line, preferring one that costs points.
+// report keeps one breach for each rule and line. It prefers a breach that costs points.
 func (p *program) report(b Breach) {
 	same := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
 	if same < 0 {
@@ -69,8 +69,8 @@ func (p *program) report(b Breach) {
 	}
 }
 
-// reached returns a function and those that it calls or names, in the order of their lines. It does not follow pointers
-// that come from elsewhere.
+// reached returns a function and all functions that it calls or names, in the order of their lines. It does not
+// follow function pointers from other places.
 func (p *program) reached(name string) []*ctree.Function {
 	var all []*ctree.Function
 	var reach func(string)
@@ -92,7 +92,7 @@ func (p *program) reached(name string) []*ctree.Function {
 	return all
 }
 
-// mentions reports whether is returns true for a part of an expression.
+// mentions reports whether the function is returns true for a part of the expression.
 func mentions(e *ctree.Expr, is func(*ctree.Expr) bool) (found bool) {
 	e.Visit(func(part *ctree.Expr) bool {
 		found = found || is(part)

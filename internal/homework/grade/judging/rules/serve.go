@@ -13,7 +13,7 @@ import (
 
 const word = "llmgrade-reads" // the argument that makes the grader's program a reader
 
-// Serve must be called first in main. In a process that Check has started it never returns.
+// Serve must be called first in main. If Check has started this process, Serve does not return.
 func Serve() {
 	if len(os.Args) != 1 || os.Args[0] != word {
 		return

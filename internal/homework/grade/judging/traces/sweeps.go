@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A sweep tests all values of something: each position, each number of sharers, each size. The tester builds the states.
+// A sweep is a trace that tests all values of one quantity: each position, each number of sharers, or each
+// size. The tester builds the states.
 type sweep struct{ ops []trace.Op }
 
 func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
@@ -44,7 +45,7 @@ func (s *sweep) appends(id, value, n int)     { s.add(trace.Appends, 0, id, valu
 func (s *sweep) frees(first, n int)           { s.add(trace.Frees, 0, first, n) }
 func (s *sweep) init(engine, bytes int)       { s.add(trace.Init, engine, bytes) }
 
-// idsAlike are different ints that are equal in fewer bits, or as floats.
+// idsAlike are different ints that become equal if they are cut to fewer bits or converted to float.
 var idsAlike = []int{1, 257, 65537, 16777217, 16777216, -1, -65535, -2147483647, 0, 256, 65536, math.MinInt32, math.MaxInt32, 2147483646}
 
 var boundaries = []int{0, 1, 14, 15, 16, 17, 31, 32, 127, 128, 239, 240, 241, 254, 255}

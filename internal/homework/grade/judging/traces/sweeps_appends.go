@@ -34,7 +34,7 @@ func copySharers(s *sweep) {
 	}
 }
 
-// mapPositions appends where no block is mapped, and where an exclusive one is.
+// mapPositions appends at positions without a mapped block and at positions whose block is not shared.
 func mapPositions(s *sweep) {
 	s.on(258)
 	s.create(1, 4096)

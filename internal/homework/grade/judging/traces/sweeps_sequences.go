@@ -135,7 +135,8 @@ func firstFit(s *sweep) {
 	s.create(3, 64)
 }
 
-// slots builds sequences with one table, in each slot, and some with holes and with tables that map nothing.
+// slots builds sequences with one table in each slot, sequences with holes, and sequences whose tables map
+// nothing. It calls then for each.
 func slots(s *sweep, then func(id int)) {
 	for slot := range 16 {
 		s.on(60)

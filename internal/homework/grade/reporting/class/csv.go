@@ -32,7 +32,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// line returns the row of a result. The cell of an unknown score is empty.
+// line returns the CSV row of a result. If the score is not known, its cell is empty.
 func (r *Result) line() []string {
 	score, maxScore, graded := "", "", ""
 	if points, known := r.Score(); known {

@@ -71,7 +71,7 @@ func (f Folder) of(name string) *stored {
 	return &s
 }
 
-// Load returns the stored report of a submission if it has that key.
+// Load returns the stored report of a submission if it was stored with the given key.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	s := f.of(name)
 	if s == nil || s.Key != key || s.Report == nil {
@@ -80,7 +80,8 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns the outcome of the previous report of a student, or nil, and the time of the present one.
+// Before returns two things about a student's stored report: the outcome of the report before it, or nil, and
+// the time at which the student was graded last.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded
@@ -88,17 +89,18 @@ func (f Folder) Before(name string) (*Outcome, time.Time) {
 	return nil, time.Time{}
 }
 
-// Save stores a report: all of it or, if the machine stops, nothing.
+// Save stores a report. If the machine stops meanwhile, the old report remains complete.
 func (f Folder) Save(name, key string, r *grade.Report) error {
 	return f.replace(name, stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)})
 }
 
-// SaveTrouble stores that a submission could not be graded, so that a merge does not lose it. The next run tries again.
+// SaveTrouble records that a submission could not be graded, so that a merge does not lose the student. The
+// next run tries again.
 func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
 
-// replace stores s with the outcome of the report that it replaces.
+// replace stores s. It adds the outcome of the report that s replaces.
 func (f Folder) replace(name string, s stored) error {
 	if old := f.of(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {
@@ -108,7 +110,7 @@ func (f Folder) replace(name string, s stored) error {
 	return f.save(name, s)
 }
 
-// Gone returns the students of earlier runs who are not in all.
+// Gone returns the students of earlier runs that are missing in all.
 func (f Folder) Gone(all []Result) []string {
 	there := map[string]bool{}
 	for _, r := range all {
@@ -142,7 +144,7 @@ func (f Folder) report(name string) string {
 // Page returns the path of a student's page inside the folder.
 func Page(name string) string { return "students/" + fileName(name) + ".html" }
 
-// encode maps different names to different names that are safe in a file's name.
+// encode maps different names to different names that are safe as file names.
 func encode(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(url.PathEscape(name), "=", "%3D"), "%", "=")
 }
@@ -185,7 +187,8 @@ func (f Folder) NoteShard(s jobs.Shard) error {
 
 const shardName = "shard-%d-of-%d"
 
-// shards returns the parts of the class that were graded into the folder, or merged into it.
+// shards returns the parts of the class whose results are in the folder, because they were graded there or
+// merged into it.
 func (f Folder) shards() (all []jobs.Shard) {
 	names, _ := fs.Glob(os.DirFS(f.Path), "shard-*-of-*") // the pattern is well-formed
 	for _, name := range names {
@@ -197,7 +200,8 @@ func (f Folder) shards() (all []jobs.Shard) {
 	return all
 }
 
-// MissingShards returns the shards that the folder does not have, if it has another one of as many.
+// MissingShards returns the missing shards of each division of the class (2/3 belongs to the division into 3)
+// of which the folder has a shard.
 func (f Folder) MissingShards() (missing []jobs.Shard) {
 	graded := map[jobs.Shard]bool{}
 	numbers := map[int]bool{}

@@ -25,7 +25,7 @@ type Result struct {
 // ErrPending is wrapped by the Err of a submission that the run has not reached.
 var ErrPending = errors.New("not graded yet")
 
-// Score returns the points that count: those of staff, else the grader's, if they are known.
+// Score returns the final points: those that staff gave, or else those of the grader, if known.
 func (r *Result) Score() (points float64, known bool) {
 	switch {
 	case r.Override != nil && r.Override.Points != nil:
@@ -36,7 +36,7 @@ func (r *Result) Score() (points float64, known bool) {
 	return 0, false
 }
 
-// Identical sets Result.Same: who else handed in the same text, apart from white space.
+// Identical sets Result.Same to the students who handed in the same text, apart from white space.
 func Identical(all []Result) {
 	names := map[string][]string{}
 	for i := range all {

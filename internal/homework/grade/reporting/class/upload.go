@@ -16,7 +16,7 @@ import (
 // Wanted is the handout's name of the file.
 const Wanted = "llm_memory.c"
 
-// ErrUpload is wrapped if there is no file to grade in an upload. The text is for the student.
+// ErrUpload is wrapped if an upload has no file to grade. The text of the error is written for the student.
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
 // Limits of an upload.

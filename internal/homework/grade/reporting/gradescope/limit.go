@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A Limit is the number of submissions that are graded within any period of a length. The zero Limit is no limit.
+// A Limit limits how many submissions are graded within any period of the given length. The zero Limit means no
+// limit.
 type Limit struct {
 	Count  int
 	Window time.Duration
@@ -47,8 +48,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether a submission at a time is refused, and when the next one is graded. counted are the times of the
-// earlier ones that count, in order.
+// reached reports whether a submission at a given time is refused, and when the next one will be graded.
+// counted has the times of the earlier submissions that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
@@ -57,8 +58,8 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted returns the times of the submissions before m that count, in order: without those that are known not to count
-// (the grader failed, the file does not compile) and those that the limit refused.
+// counted returns the times of the submissions before m that count, in order. It leaves out those that are
+// known not to count (the grader failed, or the file does not compile) and those that the limit refused.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

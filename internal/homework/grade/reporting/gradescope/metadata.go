@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// metadata is the content of submission_metadata.json: this submission, and those before it in the order of their times.
+// metadata is the content of submission_metadata.json: this submission, and the earlier ones in the order of
+// their times.
 type metadata struct {
 	Created  time.Time // zero if unknown
 	Previous []previous
@@ -23,7 +24,7 @@ type previous struct {
 	Results *Results // of the latest only
 }
 
-// readMetadata returns the fields that it can read. The error is about the others.
+// readMetadata returns the fields that it can read. The error describes the fields that it cannot read.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)
@@ -80,8 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of submissions that are known not to count: those in the latest results, and the latest
-// itself if it does not count.
+// uncounted returns the times of submissions that are known not to count. They are listed in the latest
+// results; the latest submission itself is added if it does not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Results is results.json, as far as it is used here. Every format is set, because HTML is the default of Output.
+// Results is the content of results.json, as far as this package uses it. Every format is set, because the
+// default of Output is HTML.
 type Results struct {
 	Score            float64 `json:"score"` // of all tests, including the hidden ones
 	ExecutionTime    float64 `json:"execution_time"`
@@ -23,8 +24,8 @@ type Results struct {
 	Tests            []Test  `json:"tests,omitempty"`
 }
 
-// A Test is one line of the results. A test that was not run and gives no points has neither score nor status: there is no
-// such status, and Gradescope would derive one from a score.
+// A Test is one line of the results. A test that was not run and earns no points has neither score nor status:
+// Gradescope has no such status, and would derive one from a score.
 type Test struct {
 	Score        *float64 `json:"score,omitempty"`
 	MaxScore     float64  `json:"max_score"`
@@ -36,7 +37,8 @@ type Test struct {
 	Visibility   string   `json:"visibility"`
 }
 
-// The values of a Test's fields that are in use. Text renders no markup, which a student's text may contain.
+// The values of a Test's fields that are used. The format Text renders no markup; a student's text may contain
+// some.
 const (
 	Passed = "passed"
 	Failed = "failed"
@@ -50,8 +52,8 @@ const (
 
 // Extra is stored with the results, for staff and for later submissions. Students do not see it.
 type Extra struct {
-	// For the rate limit: whether this submission counts, and the times of earlier ones that do not. Gradescope only keeps
-	// the results of the latest.
+	// For the rate limit: whether this submission counts, and the times of earlier ones that do not. They are
+	// repeated here because Gradescope keeps only the results of the latest submission.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 
@@ -72,7 +74,7 @@ func newResults(output string) Results {
 	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
 }
 
-// write replaces results.json in a folder as a whole. Only the owner can change it.
+// write replaces results.json in a folder atomically. Only the owner can change the file.
 func write(dir string, r Results) error {
 	path := filepath.Join(dir, "results.json")
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {

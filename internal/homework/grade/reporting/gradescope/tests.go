@@ -58,8 +58,8 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only a hidden test may show. It is shown as passed:
-// the visible tests found nothing wrong.
+// secret reports whether a visible test was not run for a reason that only a hidden test may show. Such a test
+// is shown as passed, since the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false
@@ -79,7 +79,8 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace decides by the name, because other stages also play hidden traces.
+// hiddenTrace reports whether a trace is hidden. It looks at the name, because other stages also play hidden
+// traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
 func (s *sheet) output(t grade.Test) string {
@@ -134,7 +135,8 @@ func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 			return
 		}
 		if hidden(*f) {
-			// Only the call and the complaints of Memcheck, which plays no hidden trace, are shown.
+			// For a hidden trace, only the call and the complaints of Memcheck are shown. Memcheck does not
+			// play hidden traces.
 			b.WriteString("\n")
 			if f.Sentence != "" {
 				fmt.Fprintf(b, "%s\n", f.Sentence)

@@ -17,8 +17,8 @@ const (
 	mostSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the sentence that it breaks unless it is above, the steps, the difference, the
-// student's lines, and a program that shows it.
+// finding writes a finding: what is wrong, the broken sentence (unless it equals above), the steps, the
+// difference, the student's lines, and a program that shows the mistake.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
@@ -53,8 +53,8 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain returns the points that fixing a finding gains in the directed tests that show it. Of the other tests of the task,
-// one is hidden.
+// gain returns the points that a student gets back in directed tests by fixing the finding. It leaves out the
+// other tests of the task, because one of them is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {
@@ -81,7 +81,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "\n(the rest is left out)\n"
 }
 
-// summary returns the text above the tests. It is about the visible tests, and has no sum.
+// summary returns the text above the tests. It describes only the visible tests and states no sum of points.
 func summary(u class.Upload, r *grade.Report, tests []Test) string {
 	var b strings.Builder
 	if u.Name != class.Wanted {

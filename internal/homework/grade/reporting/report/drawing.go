@@ -25,8 +25,8 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is a value at one moment: a count, an entry of a table, a record, or the value of a run of them. The zero cell
-// is not drawn.
+// A cell is a value at one of the three moments: a count, a table entry, a record, or a run of equal or
+// consecutive values. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
@@ -46,14 +46,14 @@ func (c *column) mark() mark {
 // A strip is a row of columns.
 type strip []column
 
-// A table is an L2 table of a sequence, or consecutive ones whose entries form one run.
+// A table is one L2 table of a sequence, or several consecutive tables whose entries form one run.
 type table struct {
 	label   string
 	cells   [moments]cell // the pointer to it: NULL or a table
 	entries strip
 }
 
-// hidden reports whether there is nothing to draw of the table at a moment.
+// hidden reports whether the table has nothing to draw at a moment.
 func (t *table) hidden(moment int) bool {
 	at := t.cells[moment]
 	return at.value == "" || at.value == null && at.mark == plain
@@ -67,7 +67,8 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence exists at some moment. A broken list may have several with one id; they are numbered in list order.
+// A sequence exists at one moment at least. A broken list may have several sequences with one id; they are
+// numbered in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -168,9 +169,10 @@ func (v *view) each(value func(*compare.State) string) column {
 	return c
 }
 
-const short = 12 // pools of at most so many blocks have a column for each
+const short = 12 // a pool with at most this many blocks has a column for each block
 
-// counts returns the pool. In a long one, consecutive blocks that are equal at all moments share a column.
+// counts returns the strip of the pool. In a long pool, consecutive blocks that are equal at all moments share
+// a column.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {

@@ -67,7 +67,7 @@ func (v *view) compareTable(t *table, of *sequence) {
 	}
 }
 
-// written returns the records of a block that are not equal at all moments.
+// written returns a strip of the records of a block that differ between moments.
 func (v *view) written() strip {
 	var all strip
 	for n := range course.KVPerBlock {
@@ -85,7 +85,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record: a small number, as is appended, in decimal, and the bytes that fill the pool in hexadecimal.
+// record formats a record. A small number, like those that are appended, is decimal; fill bytes of the pool are
+// hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -99,7 +100,8 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at any moment. Consecutive tables that form one run share a line.
+// tables returns the L2 tables that a sequence has at one moment at least. Consecutive tables that form one run
+// share a line.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -154,7 +156,8 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	return all
 }
 
-// A run is consecutive entries of a table that are, at every moment, all -1 or blocks with consecutive numbers.
+// A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive
+// block numbers.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32

@@ -62,7 +62,7 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
-// draw returns the three moments, nil if there is nothing to draw.
+// draw returns the three moments as text, or nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -190,7 +190,8 @@ func centre(s string, width int, with string) string {
 	return strings.Repeat(with, left/2) + s + strings.Repeat(with, left-left/2)
 }
 
-// picked lists as much of a strip as fits in limit characters. The format gets the label and the value of each column.
+// picked formats as much of a strip as fits in limit characters. The arguments of format are the label and the
+// value of each column.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

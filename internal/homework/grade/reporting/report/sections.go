@@ -123,7 +123,7 @@ func passRates(entries []Entry) []passRate {
 	return all
 }
 
-// A change is a student whose result differs from that of the run before.
+// A change is a student whose result differs from that of the previous run.
 type change struct {
 	Name, URL     string
 	Before, After float64
@@ -187,7 +187,7 @@ func kindOf(r *grade.Rejection) kind {
 	}
 }
 
-// A flag is the submissions that were not run for one kind of reason.
+// A flag lists the submissions that were not run for the same kind of reason.
 type flag struct {
 	Kind   kind
 	Urgent bool // staff have to do something
@@ -226,7 +226,7 @@ type bars struct {
 	Words         string // the same as text
 }
 
-// A bar is the students of ten percent, or those with full marks.
+// A bar counts the students in a range of ten percent, or those with full marks.
 type bar struct {
 	Label               string
 	Count               int

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the page of an entry: its report, or why there is none. The page has the anchors finding-1, finding-2, ...
-// and rejected.
+// Write writes the page of an entry: the report, or the reason why there is none. The page has the anchors
+// finding-1, finding-2, ... and rejected.
 func (e Entry) Write(w io.Writer) error {
 	page := studentPage{Name: shown(e.Name), Override: e.Override, Flags: build.CourseFlags}
 	page.Points, _ = e.Score()

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A check is how a program detects a difference: a statement before the last call, the call, and the int to compare.
+// A check is the C code with which a program detects a difference: a statement before the last call, the call,
+// and the int to compare.
 type check struct {
 	before   string // a statement
 	call     string // the call, which keeps its result if needed
@@ -76,7 +77,7 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 	return c
 }
 
-// allocated checks that a pointer leads to an allocation of so many bytes.
+// allocated checks that a pointer points to an allocation of the given size.
 func (c *check) allocated(pointer, size string) {
 	c.actual, c.expected = fmt.Sprintf("allocated(%s, %s)", pointer, size), "1"
 	c.format, c.heap = "", true

@@ -8,7 +8,8 @@ import _ "embed"
 //go:embed c/heap.c
 var heap string
 
-// probe is the beginning of main if the heap shows the difference: Valgrind and AddressSanitizer have their own heaps.
+// probe is the code at the beginning of main that tests whether this heap can show the difference. Valgrind and
+// AddressSanitizer have their own heaps.
 const probe = `    void *volatile one = malloc(1);
     free(one);
     int counted = allocations > 0;
@@ -19,7 +20,8 @@ const probe = `    void *volatile one = malloc(1);
 //go:embed c/signals.c
 var deaths string
 
-// watching is the beginning of main. A debugger, Valgrind and AddressSanitizer see the signals first.
+// watching is the code at the beginning of main that installs signal handlers. A debugger, Valgrind and
+// AddressSanitizer see the signals first.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

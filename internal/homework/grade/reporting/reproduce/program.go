@@ -28,7 +28,8 @@ func (w *world) ids(engine int) (all []string) {
 	return all
 }
 
-// Program returns a program whose last call shows the difference, "" if there is no memory for the expected state.
+// Program returns a C program whose last call shows the difference. It returns "" if there is no memory for the
+// expected state.
 func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	expected, err := oracle.New()
 	if err != nil {
@@ -132,7 +133,8 @@ func pools(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// fills sets the bytes of the pools and of the slack if they are watched, as the grader does.
+// fills returns C code that sets the bytes of the pools as the grader does, and those of the slack if they are
+// watched.
 func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {

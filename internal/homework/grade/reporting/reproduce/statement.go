@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// statements has steps in C. %[1]s is the engine, %[2]s to %[4]s are the numbers of the step.
+// statements has the C code of each kind of step. %[1]s is the engine; %[2]s to %[4]s are the numbers of the
+// step.
 var statements = map[trace.Kind]string{
 	trace.Create:   "create_sequence(%[1]s, %[2]s, %[3]s);",
 	trace.Fork:     "fork_sequence(%[1]s, %[2]s, %[3]s);",
@@ -24,7 +25,7 @@ var statements = map[trace.Kind]string{
 	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
 	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
 	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
-	// Several calls are a loop, which counts those that succeed if %[5]s is "made += ".
+	// Several calls become a loop. If %[5]s is "made += ", the loop counts the calls that succeed.
 	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
 	trace.Creates: "for (int i = 0; i < %[4]s; i++) { %[5]screate_sequence(%[1]s, %[2]s + i, %[3]s)%[6]s; }",
 	trace.Appends: "for (int i = 0; i < %[4]s; i++) { %[5]sappend_kv(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
@@ -34,7 +35,7 @@ var statements = map[trace.Kind]string{
 // Statement returns one step in C.
 func Statement(op trace.Op) string { return statement(op, "", "") }
 
-// counted returns a step of several calls that counts those that succeed.
+// counted returns the C code of a multiple step that counts the calls that succeed.
 func counted(op trace.Op) string {
 	if op.Kind == trace.Appends || op.Kind == trace.Frees {
 		return statement(op, "made += ", " == 0")
