@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A panic costs the call, and the next one gets another computer. So do calls that waited for the one that panicked.
+// Ensure that a panic fails only its own call. Later calls, and calls that waited for the computer,
+// succeed with a new computer.
 func TestAComputerThatPanickedIsReplaced(t *testing.T) {
 	for _, inWorker := range []bool{false, true} {
 		var first, second *computer

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What C sees is tested in capi/guest; these are the codes that only a mistake
-// of the library can show.
+// The tests of capi/guest check what a C program sees. These are the error codes that only a defect of
+// the library can cause.
 const internalCode, handleCode = -13, -1
 
 func TestAPanicEndsInACodeAndTheObjectCanOnlyBeClosed(t *testing.T) {

@@ -29,8 +29,8 @@ var publicCache = []string{
 	"llm_kvstore_open", "llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
 }
 
-// Ensure that llm_cache.h leads from the calls of every host to the rare ones, as its index
-// says, and has them all.
+// Ensure that llm_cache.h declares the calls that every host needs first and rare calls last, in the
+// order of its index, and that the index lists every call.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func (w way) compileCache(t *testing.T, name string, options ...string) string {
 // memcheckCache is memcheck at its strictest, but for the runtime's threads.
 func memcheckCache(t *testing.T, command ...string) result {
 	t.Helper()
-	// --fair-sched: threads that wait in a loop must not keep the others waiting.
+	// Without --fair-sched, threads that wait in a loop would keep the other threads from running.
 	return underValgrind(t, nil, append([]string{"--fair-sched=try", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
 		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}, command...)...)
 }
@@ -113,8 +113,8 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 			})
 		})
 	}
-	// In one process, because most of what Valgrind does is to translate the runtime.
-	// cache_errors comes first: it expects that no call has failed before.
+	// The tests run in one process, because Valgrind spends most of its time on translating the Go
+	// runtime. cache_errors is the first, because it expects that no call has failed before.
 	t.Run("all of them, checked", func(t *testing.T) {
 		t.Parallel()
 		const rounds = "2" // of cache_traffic; of attention_errors the types
@@ -135,8 +135,8 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range level.Pick([]mode{{"close", "1"}}, []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}}) {
-			// glibc keeps the stack of a thread that was joined, and in it an inner
-			// pointer to the thread's vector, which is then "possibly" lost.
+			// glibc keeps the stack of a joined thread. The stack contains a pointer into the middle
+			// of the thread's vector, so Memcheck reports the vector as "possibly lost".
 			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}

@@ -56,7 +56,7 @@ func TestTheDropinKeepsEverythingThatIsTheStudents(t *testing.T) {
 			r = buildAndRun(t, dir)
 			require.Zero(t, r.status, r.stderr)
 		}
-		// The program finds the library when it is moved away from it.
+		// Ensure that the program finds the library after the program is moved to another folder.
 		elsewhere := filepath.Join(t.TempDir(), "prog")
 		require.NoError(t, os.Rename(filepath.Join(dir, "prog"), elsewhere))
 		succeed(t, t.TempDir(), nil, elsewhere)

@@ -16,8 +16,8 @@ var forkModes = []mode{
 	{"ending", level.Pick("80", "200")},
 }
 
-// A fork waits until no other thread is inside a call, so that the child finds
-// every engine whole and no lock closed.
+// Ensure that a fork waits until no other thread is inside a call, so that every engine is consistent
+// and every lock is open in the child.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
 	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "forking"), forkModes)
@@ -30,7 +30,7 @@ func TestAThreadForksOnOneProcessor(t *testing.T) {
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
-	for range level.Pick(1, 20) { // one in ten hung when a fork stopped the runtime's monitor out of its sleep
+	for range level.Pick(1, 20) { // when a fork stopped the runtime's monitor during its sleep, one run in ten hung
 		forkTogetherUnderValgrind(t)
 	}
 }
@@ -39,11 +39,12 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	t.Helper()
 	r := underValgrind(t, nil, "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
 		shared.compile(t, "forking"), "together", "1", level.Pick("3", "8"))
-	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too
+	require.Zero(t, r.status, r.stderr) // the children leave the memory that glibc allocated for the parent's threads, as with plain C
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Where a thread that sleeps is not recognized, it is visited tens of thousands of times.
+// Ensure that a sleeping thread of the runtime is recognized. Otherwise it is visited tens of
+// thousands of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

@@ -28,7 +28,7 @@ func TestAStudentCanDebugAProgramThatUsesTheLibrary(t *testing.T) {
 		} {
 			require.Truef(t, strings.Contains(r.stdout, shown), "no %q in\n%s%s", shown, r.stdout, r.stderr)
 		}
-		// gdb sometimes looks at the threads of a program that is already gone.
+		// gdb sometimes tries to read the threads of a program that has already ended.
 		ended := strings.Contains(r.stdout, "exited normally") || strings.Contains(r.stderr, "No such process")
 		require.Truef(t, ended, "it does not end well:\n%s%s", r.stdout, r.stderr)
 		require.Falsef(t, strings.Contains(r.stdout, "received signal"), "it stopped:\n%s", r.stdout)

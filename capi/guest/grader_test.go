@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A grader that forks a child per test must not lose one, whatever its parent
-// did before. Not in parallel: these are the tests that bring their own load in make test-long.
+// Ensure that a grader that forks a child for each test loses no child, whatever the parent did
+// before. The test is not parallel, because in make test-long it brings its own load.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 	cases := []struct {
 		name string

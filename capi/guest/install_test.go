@@ -56,9 +56,9 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	}
 	made := []string{"build/libllm_memory.so", "build/libllm_memory.a", "build/libllm_cache.so", "build/libllm_cache.a"}
 	if !level.Long() {
-		made = made[:1] // the others say less of the folder, and that in the same words
+		made = made[:1] // the recipes of the other libraries name the folder less often, in the same words
 	}
-	// The compiler is the one that CC names; one that is called gcc is not there.
+	// CC names the compiler. The program gcc fails, so that a call of it is noticed.
 	gcc, err := exec.LookPath("gcc")
 	require.NoError(t, err)
 	tools := t.TempDir()
@@ -70,7 +70,8 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	// What the others differ in is that their recipes name no folder that is not quoted.
+	// No recipe may name a folder without quotes. This check covers the libraries that make did not
+	// build here, too.
 	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
 	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }

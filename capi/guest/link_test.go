@@ -17,17 +17,17 @@ import (
 // courseFlags are the handout's.
 const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// guestFlags are those of the guests. Most say nothing of the optimiser and of debug info, which
-// take longer than they do: both are left to make test-long, and to the tests that repeat the
-// handout's own command lines.
+// guestFlags returns the compiler flags of the guests. Most guests do not depend on optimisation or
+// debug info, which take longer to compile than the guests take to run. Only make test-long, and the
+// tests that repeat the handout's own command lines, use them.
 func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// companies lists groups of test programs. The programs of a group are linked into one executable, because linking the
-// libraries takes most of the time. The executable runs the program that argv[0] names. A program is linked alone
-// if it would change the others (it replaces malloc, or has a constructor or destructor), if it tests the
-// linking, or if only one test uses it.
+// companies lists groups of test programs. The programs of a group are linked into one executable,
+// because linking the libraries takes most of the time. The executable runs the program that argv[0]
+// names. A program is linked alone if it would change the others (it replaces malloc, or has a
+// constructor or destructor), if it tests the linking, or if only one test uses it.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
@@ -36,13 +36,14 @@ var companies = [][]string{
 		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten", "cuda_errors"},
 }
 
-// sanitizedCompanies are those of programs that are compiled with sanitizers, which takes longer.
+// sanitizedCompanies lists the groups that are compiled with sanitizers, which takes longer.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs that are in an executable with the parts of name.
+// company returns the programs that are linked into one executable with those in name, which are
+// separated by +.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -57,7 +58,7 @@ func (w way) company(name string, sanitized bool) []string {
 	return parts
 }
 
-// A way is one of the ways a C program comes to the library.
+// A way is how a C program is linked with the library.
 type way string
 
 const (
@@ -73,13 +74,13 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays are all in make test-long, else two: one that loads the library when the
-// program starts, and one that has it inside.
+// someWays returns all ways in make test-long. Otherwise it returns two: one loads the library when
+// the program starts, and one links it into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program that is linked in way w also runs under Valgrind or
-// with sanitizers, which takes longer than all else: in make test that is in the one way
-// of the case, which differs from case to case; runs.golden shows which.
+// checked reports whether a program that is linked in way w also runs under Valgrind or with
+// sanitizers, which takes longer than everything else. In make test only one way of each case is
+// checked, and that way differs from case to case; runs.golden lists it.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 // source is the path of a program in testdata/guest.
@@ -87,29 +88,28 @@ func source(name string) string { return filepath.Join(root, "testdata", "guest"
 
 func library(name string) string { return filepath.Join(root, "build", name) }
 
-// A guest is a program of testdata/guest, made into an executable in one of the ways.
+// A guest is a program of testdata/guest, built into an executable in one of the ways.
 type guest struct {
 	name      string
 	way       way
 	sanitized bool
 }
 
-// programs are what has been compiled, by what was asked for. The files lie in a folder
-// that TestMain removes.
+// programs keeps the results of builds by their key. The files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map
 	guests sync.Map // the guest of each path
 }
 
-// A program is compiled by the first test that asks for it.
+// A program is a build, which the first test that needs it runs.
 type program struct {
 	sync.Once
 	path string
 }
 
-// once returns the path of what build makes in a folder of its own, the first time that
-// key is asked for.
+// once calls build with a new folder the first time that a test asks for the key, and returns the path
+// of the result. Later calls return the same path.
 func once(t *testing.T, key string, build func(dir string) (name string)) string {
 	t.Helper()
 	made, _ := programs.all.LoadOrStore(key, &program{})
@@ -123,8 +123,8 @@ func once(t *testing.T, key string, build func(dir string) (name string)) string
 	return p.path
 }
 
-// compile makes an executable of testdata/guest/name.c with libllm_memory and returns
-// the path. Options go in front of everything else.
+// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. The
+// options come before all other arguments.
 func (w way) compile(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	return w.link(t, name, options, map[way][]string{
@@ -134,9 +134,9 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// link links objects, which are compiled once for all ways where that is the same, and returns
-// the path by which the executable does what the program does. A name like "a+b" is a program that
-// does what a does, and then what b does.
+// link builds an executable and returns the path that runs the named program. A name like "a+b" stands
+// for two programs, which run one after the other. Objects are compiled only once if they are equal
+// for all ways.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -172,7 +172,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// object compiles testdata/guest/name.c. Only what asks for it differs from way to way.
+// object compiles testdata/guest/name.c. The options differ between the ways only for a source that
+// contains WITH_EXT or LOADED.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
@@ -201,8 +202,8 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// dispatcher writes a main that calls the renamed one of each program that it is called by,
-// with a + between two.
+// dispatcher writes a C file whose main calls the renamed main functions of the programs that argv[0]
+// names, separated by +.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder

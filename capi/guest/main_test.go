@@ -15,8 +15,8 @@ import (
 // root is the repository's root.
 var root string
 
-// TestMain builds the libraries once, so that no test measures or times out on a
-// build.
+// TestMain builds the libraries once, before the tests, so that no test measures a build or times out
+// during one.
 func TestMain(m *testing.M) {
 	os.Exit(prepare(m))
 }
@@ -53,9 +53,9 @@ func prepare(m *testing.M) int {
 	return status
 }
 
-// noteInputs looks at what compilers and make read on the tests' behalf, so
-// that go test does not answer from its cache when only that has changed. The
-// cache knows what is looked at while a test runs, hence not in TestMain.
+// noteInputs opens the files that compilers and make read for the tests. Then go test runs the tests
+// again when only these files have changed, instead of using its cache. The cache records only what a
+// test opens, so TestMain cannot do this.
 var noteInputs = sync.OnceFunc(func() {
 	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "internal/serving/cuda", "internal/testkit/cudatest", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -66,9 +66,9 @@ var noteInputs = sync.OnceFunc(func() {
 	}
 })
 
-// makeEnv is the environment without what a make around this test, or a user's
-// profile, would hand down to the make that the test starts. What tests are compiled with
-// (.ci/cheaply) is not for the libraries.
+// makeEnv returns the environment without the variables that an outer make, or a user's profile, would
+// pass to the make that the test starts. It also removes the compiler settings of the tests
+// (.ci/cheaply), because the libraries must not be built with them.
 func makeEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {

@@ -17,18 +17,17 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memcheck runs a program under Valgrind as the strictest script of a course
-// would: every block that is left is an error. No rc file, no options from the
-// environment, no suppressions.
+// memcheck runs a program under Valgrind as strictly as a course's script can: every block that is
+// left is an error, and there is no rc file, no option from the environment and no suppression.
 func memcheck(t *testing.T, env []string, command ...string) result {
 	t.Helper()
 	return underValgrind(t, env, append([]string{"--leak-check=full", "--show-leak-kinds=all",
 		"--errors-for-leak-kinds=all", "--error-exitcode=9"}, command...)...)
 }
 
-// underValgrind runs Valgrind with options that take less time and find no less. Which functions were inlined
-// shows in stack traces only. Without expensive-definedness-checks, Memcheck may report more than there is: with
-// this and plainLibc it reported errors in the C library of arm64.
+// underValgrind runs Valgrind with options that make it faster but find the same errors. Inlined
+// functions appear only in stack traces. Without expensive-definedness-checks, Memcheck may report
+// false errors: together with plainLibc it reported errors in arm64's C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")
@@ -40,7 +39,8 @@ func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	return run(t, t.TempDir(), env, append(valgrind, arguments...)...)
 }
 
-// shortTranslations is the option by which Valgrind translates less code, since version 3.16.
+// shortTranslations returns the option that makes Valgrind translate less code. Valgrind 3.16
+// introduced it.
 var shortTranslations = sync.OnceValue(func() []string {
 	version, _ := exec.Command("valgrind", "--version").Output()
 	if minor, _ := strconv.Atoi(strings.Split(string(version)+"..", ".")[1]); minor < 16 {
@@ -49,8 +49,9 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc returns a folder with a C library whose debug info Valgrind does not find: reading it is half of
-// the time of a start. What runs by script has it. The folder is empty where the library cannot be copied.
+// plainLibc returns a folder with a C library without debug info, because reading debug info is half
+// of Valgrind's start time. Programs that a script runs use the normal library. The result is empty if
+// the library cannot be copied.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {
@@ -69,7 +70,7 @@ const (
 	noErrors    = "ERROR SUMMARY: 0 errors from 0 contexts (suppressed: 0 from 0)"
 )
 
-// requireClean wants a run that ended well, in which Memcheck found nothing.
+// requireClean requires that a run ended with status 0 and that Memcheck found nothing.
 func requireClean(t *testing.T, r result) {
 	t.Helper()
 	requireCleanProcesses(t, r, 1)
@@ -97,8 +98,8 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// However a program ends, Memcheck says of its heap what it says of the same
-// program with a llm_memory.c in plain C.
+// Ensure that Memcheck reports the same heap as for the same program with a llm_memory.c in plain C,
+// however the program ends.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -118,7 +119,7 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ways := []way{shared, archive, dropin}
-			if c.mode == "atexit" || c.mode == "destructor" { // a child of the drop-in ends by _exit; a late call loads it again
+			if c.mode == "atexit" || c.mode == "destructor" { // a child of the drop-in ends by _exit, and a late call loads the library again
 				ways = linked
 			}
 			each(t, level.Pick(c.ways, ways), func(t *testing.T, w way) {
@@ -138,8 +139,8 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// left is how many blocks of each kind a run has left. A thread that lives at the
-// end leaves what glibc has for it, in plain C, too.
+// left returns how many blocks of each kind a run has left. A thread that is alive at the end leaves
+// the memory that glibc allocated for it, with plain C, too.
 func left(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -150,9 +151,10 @@ func left(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// leftByThreads is left with one number for what is possibly lost or still reachable. glibc points
-// behind the beginning of a block that each thread has (its dtv), so which of the two that is depends
-// on whether its address is left in unused memory. On arm64 it is in one program and not in the other.
+// leftByThreads returns what left returns, with one number for "possibly lost" and "still reachable"
+// together. glibc keeps a pointer into the middle of a block of each thread (the dtv). Whether
+// Memcheck reports the block as reachable depends on whether unused memory still contains its address,
+// which differs between programs on arm64.
 func leftByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found, sum := left(t, r), 0
@@ -166,8 +168,9 @@ func leftByThreads(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// What the library remembers of a call must not look like the host's pointer. 40
-// sequences are more than are always walked, so that look-ups are remembered.
+// Ensure that the library's caches contain nothing that Memcheck takes for a pointer of the host. The
+// engine has 40 sequences, because the library remembers look-ups only if there are more sequences
+// than it always searches.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {

@@ -16,7 +16,8 @@ func TestAGibibyteOfAddressSpaceIsEnough(t *testing.T) {
 
 func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
-		// The compiler must not know what malloc does: the program has its own.
+		// The program defines its own malloc, so the compiler must not assume the standard behaviour
+		// of malloc.
 		succeed(t, t.TempDir(), nil, w.compile(t, "exhausted", "-fno-builtin"))
 	})
 }

@@ -40,7 +40,8 @@ const (
 	offloadTokens = 12
 )
 
-// A second run loads what the first has computed. Of files that are damaged, or of another prefix, nothing is used.
+// Ensure that a second run loads the blocks that the first run computed, and that it uses nothing from
+// a damaged file or from a file of another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -85,7 +86,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged wants the same answers as without the damage, and the four damaged files written anew.
+// checkDamaged requires the same answers as without the damage, and that the four damaged files are
+// written again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -97,8 +99,8 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage makes the folder the whole one, but for the first block of each system prompt. It
-// returns the files that a run leaves: the one of another prefix stays.
+// damage restores the folder from whole, and then damages the first block of each system prompt. It
+// returns the files that the folder must contain after a run: the file of another prefix stays.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)
@@ -117,7 +119,7 @@ func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]b
 	return after
 }
 
-// firstBlocks returns the names of the files whose prefix is one block.
+// firstBlocks returns the names of the files whose prefix has one block.
 func firstBlocks(files map[string][]byte) (names []string) {
 	for name, content := range files {
 		if binary.NativeEndian.Uint32(content[offloadTokens:]) == 16 {

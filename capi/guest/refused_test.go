@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// refusals are what testdata/guest/refused.c is refused, in order: the function, words of the reason,
-// and the handout's sentence or none.
+// refusals lists the refused calls of testdata/guest/refused.c in order: the function, words of the
+// reason, and the handout's sentence if there is one.
 var refusals = []struct{ function, reason, clause string }{
 	{"llm_init", "the pool is NULL", handout.InitRefuses},
 	{"llm_init", "less than one block", handout.InitRefuses},
@@ -42,7 +42,7 @@ var refusals = []struct{ function, reason, clause string }{
 	{"llm_destroy", "engine is NULL", handout.NullEngine},
 }
 
-// requireRefusals wants a line for each refusal, and then one for each of more.
+// requireRefusals requires one line for each refusal, and then one line for each text in more.
 func requireRefusals(t *testing.T, lines string, more ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSuffix(lines, "\n"), "\n")

@@ -20,8 +20,8 @@ type result struct {
 	stderr string
 }
 
-// run starts a command in dir with a clean environment (plus env) and returns
-// how it ended. A command must not hang.
+// run starts a command in dir with a clean environment and the variables in env. It returns how the
+// command ended, and fails if the command does not end.
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
@@ -51,14 +51,14 @@ func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	return r
 }
 
-// cleanEnv has no options for Valgrind, gdb or the Go runtime in it, and no
+// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime, and without a
 // home directory with their rc files.
 func cleanEnv(t *testing.T) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
 }
 
-// runMake calls make in the repository. Unlike everything else it gets the
-// environment of the test: it may have to build.
+// runMake calls make in the repository. It passes the environment of the test, unlike run, because
+// make may have to build.
 func runMake(t *testing.T, args ...string) result {
 	t.Helper()
 	noteInputs()
@@ -73,8 +73,8 @@ func runMake(t *testing.T, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// need skips the test when a tool is absent, except on CI, which installs all
-// of them (.ci/tools): there an absent tool is a failure.
+// need skips the test if a tool is missing. On CI, which installs all tools (.ci/tools), a missing
+// tool fails the test.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write down anew what is run")
 
-// runs counts how often each guest was run, by program, way and tool.
+// runs counts how often each guest has run, by program, way and tool.
 var runs struct {
 	sync.Mutex
 	count   map[string]int
@@ -53,9 +53,8 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns wants all runs to be those that are written down: no case is dropped
-// unnoticed. It says nothing if only some tests have been run, or if make test-long has
-// run more.
+// compareRuns requires that the runs equal those in runs.golden, so that nobody drops a case
+// unnoticed. It does not compare if only some tests ran, or if make test-long ran more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {
@@ -90,8 +89,8 @@ func compareRuns() error {
 	return err
 }
 
-// Every program of testdata/guest is run, in make test already; each way to link comes
-// under Valgrind, and each that can under sanitizers.
+// Ensure that make test runs every program of testdata/guest, that it runs each way of linking under
+// Valgrind, and that it runs each way that supports sanitizers with them.
 func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
 	if *update {
 		t.Skip("they are being written down")

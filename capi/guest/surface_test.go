@@ -23,7 +23,7 @@ var public = []string{
 	"fork_sequence", "free_sequence", "llm_destroy", "llm_init", "llm_last_error",
 }
 
-// symbols returns the names that nm lists, without their addresses and kinds.
+// symbols returns the names that nm lists, without addresses and kinds.
 func symbols(t *testing.T, args ...string) []string {
 	t.Helper()
 	need(t, "nm")
@@ -36,7 +36,8 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-// Ensure that the libraries have the public names and no others, the shared ones with their versions.
+// Ensure that the libraries export the public names and no others, and that the shared libraries
+// export them with their versions.
 func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
@@ -58,13 +59,14 @@ func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	}
 }
 
-// Each way to link takes the runtime's code from one of these files.
+// The test checks all four files, because each way of linking takes the code of the Go runtime from
+// one of them.
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
 	// A library without these bytes has no such instruction.
 	encoded := map[string]string{"amd64": "\x0f\x01\xf9"}[runtime.GOARCH]
-	// One store below the stack pointer is left, in runtime.debugCallV2, which only a debugger calls.
+	// One store below the stack pointer remains, in runtime.debugCallV2, which only a debugger calls.
 	refused := map[string]*regexp.Regexp{
 		"amd64": regexp.MustCompile(`\trdtscp`),
 		"arm64": regexp.MustCompile(`(?m)\tst\w+\t.*\[sp, #-(\d|\d\d|1\d\d|2[0-7]\d)\]$`),
@@ -74,7 +76,7 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 			continue
 		}
 		if runtime.GOARCH == "arm64" && filepath.Ext(name) == ".a" {
-			continue // it begins with data (Makefile), and objdump takes Go's code for data, too
+			continue // the object in the archive begins with data (Makefile), so objdump takes Go's code for data, too
 		}
 		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
 		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
@@ -82,7 +84,8 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	}
 }
 
-// Ensure that for-valgrind changes an object of arm64 as it says, on every architecture that runs the test.
+// Ensure that for-valgrind rewrites an arm64 object as documented. The test does not need an arm64
+// processor.
 func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")
@@ -161,8 +164,8 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
-// The sources ask for gnu11, as they use POSIX. In the build warnings are no errors: a later
-// compiler may have more of them.
+// The sources are compiled as gnu11, because they use POSIX. The build does not turn warnings into
+// errors, because a later compiler may report more of them.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A mode is one of the things a program of testdata/guest does, and how often.
+// A mode is one of the cases of a program of testdata/guest, and how often the program repeats it.
 type mode struct{ name, times string }
 
 func eachMode(t *testing.T, prog string, modes []mode) {
@@ -33,7 +33,7 @@ func TestThreadsLeaveAConsistentState(t *testing.T) {
 	})
 }
 
-// The runtime's threads do not keep a process that plain C would end.
+// Ensure that the runtime's threads do not keep a process alive that would end with plain C.
 func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
 	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
 		prog := w.compile(t, "main_leaves")
