@@ -35,7 +35,8 @@ var optionSets = []struct {
 	}},
 }
 
-// contents are keys, values and queries, most of them hard to compute with.
+// contents lists distributions of keys, values and queries. Most of them cause large rounding errors
+// or special values.
 var contents = []struct {
 	name string
 	make func(r *rand.Rand) float32
@@ -88,7 +89,8 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change changes the options of a batch. Options of heads have one value for each head.
+// change calls a function that changes the options of a batch. Options for each head have one value
+// for each head.
 func (p *problem) change(change func(b *Batch)) {
 	change(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {
@@ -111,7 +113,7 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 					r := rand.New(rand.NewPCG(13, 1))
 					p := newProblem(r, problemSpec{
 						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: at.size, DType: dtype},
-						heads: 4, lens: []int{n, 48}, queries: []int{20, 1}, // of whole tiles, for kernels look at all keys of a tile
+						heads: 4, lens: []int{n, 48}, queries: []int{20, 1}, // whole tiles of queries, because the kernels read all keys of a tile
 					})
 					p.poisonUnused(nan, at.element)
 					for seq := range 2 {
@@ -134,7 +136,7 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	})
 }
 
-// poisonUnused sets an element of every key and value that belongs to no sequence.
+// poisonUnused sets one element of every key and value whose slot no sequence uses.
 func (p *problem) poisonUnused(v float32, element int) {
 	c, used := &p.cache, map[int]bool{}
 	for seq, n := range p.batch.SeqLens {
@@ -150,7 +152,7 @@ func (p *problem) poisonUnused(v float32, element int) {
 	}
 }
 
-// poison sets an element of a key or value of the first KV head.
+// poison sets one element of a key or value of the first KV head.
 func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
 	block, place := slot/c.BlockSize, slot%c.BlockSize
@@ -209,8 +211,8 @@ func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	})
 }
 
-// Queries of int8 keys are rounded to integers. Their size does not matter, and NaN and
-// infinity show only in their own head.
+// Ensure that queries of any magnitude work with int8 keys, for which queries are rounded to integers.
+// NaN and infinity affect only the head that contains them.
 func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {

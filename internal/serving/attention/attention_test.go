@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// newRunner returns a Runner with the fastest kernels, or with those given.
+// newRunner returns a Runner with the kernels k, or with the fastest kernels if there is no k.
 func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	pool, err := parallel.New(workers)
 	require.NoError(t, err)
@@ -23,7 +23,8 @@ func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	return r
 }
 
-// requireNear wants every output within bound times the sum of |p·v| of the reference.
+// requireNear requires that each output differs from the reference by at most bound times the
+// reference's sum of |p·v|.
 func requireNear(t *testing.T, p *problem, bound float64) {
 	t.Helper()
 	if p.cache.DType == Int8 {
@@ -54,7 +55,7 @@ func requireNear(t *testing.T, p *problem, bound float64) {
 const (
 	f32Bound  = 2e-6
 	int8Bound = 1e-4         // queries of 16 bits
-	denormal  = 4 * 0x1p-149 // each sum of the smallest float32 is off by up to half of their distance
+	denormal  = 4 * 0x1p-149 // each sum of the smallest float32 numbers is wrong by up to half the distance between two of them
 )
 
 var (
@@ -62,7 +63,8 @@ var (
 	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
 )
 
-// typesOf are the types whose bits are compared. Portable code is slow, and reads all types in the same way.
+// typesOf returns the types whose outputs are compared bit by bit. For portable code these are only
+// two, because it is slow and reads all types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
 		return []DType{F32, Int8}
@@ -74,7 +76,8 @@ func setsOf(d DType) []kernels {
 	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
 }
 
-// contentsOf makes contents for a type: float32 logits up to 30, of which some are computed in float64.
+// contentsOf returns a function that draws values of a type. For float32 they give logits of up to 30,
+// some of which are computed in float64.
 func contentsOf(d DType) func(r *rand.Rand) float32 {
 	if d == F32 {
 		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }
@@ -82,7 +85,8 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 	return nil
 }
 
-// testedSets are portable code and the fastest kernels; in make quick only the latter, in make test-long all.
+// testedSets returns the kernels to test: the fastest in make quick, the portable ones also in make
+// test, and all in make test-long.
 func testedSets() []kernels {
 	switch {
 	case testing.Short():
@@ -101,7 +105,8 @@ func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)
 	}
 }
 
-// forEach runs a test of the same problem with each instruction set; the reference computes each row once.
+// forEach runs a test of the same problem with each instruction set. The reference computes each row
+// only once.
 func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	p.keep = map[[3]int]referenceRow{}
 	forEachSet(t, sets, func(t *testing.T, r *Runner) {

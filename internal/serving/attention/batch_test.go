@@ -68,7 +68,8 @@ func TestARunnerGoesOnAfterAPanic(t *testing.T) {
 	requireSameBits(t, want, outputs(t, runner, p, nil), "after the panic")
 }
 
-// sharing returns three sequences of the given lengths whose first 1,024 tokens are in the same blocks.
+// sharing returns a problem with three sequences of the given lengths. Their first 1,024 tokens are in
+// the same blocks.
 func sharing(lens ...int) *problem {
 	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
 		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1},
@@ -121,12 +122,12 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 	}
 }
 
-// The query tokens of all sequences read the prefix through the table of the first sequence, whose
-// entries after its last token can be anything. One query token is alone in a piece of work, which
-// prefetches what comes after the prefix.
+// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix
+// through the table of the first sequence, whose later entries can have any value. A piece of work
+// with a single query token prefetches the blocks after the prefix.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
-	const last = rowsOfItem / group // with the one token of the first sequence, one too many for a piece
+	const last = rowsOfItem / group // together with the token of the first sequence, one row too many for one piece of work
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		p := newProblem(rand.New(rand.NewPCG(41, 1)), problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F16}, heads: group,

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireError requires an error that wraps target and contains want, or no error if want is "".
+// requireError requires an error that wraps target and contains want. If want is "", it requires no
+// error.
 func requireError(t *testing.T, err, target error, want string) {
 	t.Helper()
 	if want == "" {
@@ -19,7 +20,7 @@ func requireError(t *testing.T, err, target error, want string) {
 	require.ErrorContains(t, err, want)
 }
 
-// The cache has 3 blocks with 2 heads, whose scales are 64 bytes each.
+// The cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -46,7 +47,8 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// The cache has 3 blocks with 2 heads, whose keys are 2,048 bytes each, and so are the values.
+// The cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and its values have the
+// same size.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {
@@ -109,7 +111,8 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// CheckApart takes the heads of a block of LayoutFlash as one piece, so it may refuse caches without overlaps.
+// Ensure that a cache that CheckApart accepts has no two elements at one address. With LayoutFlash,
+// CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0
@@ -137,7 +140,8 @@ func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// places returns the number of different addresses of keys and values, and the number of elements.
+// places returns the number of different addresses of the elements of all keys and values, and the
+// number of these elements.
 func (c *Cache) places() (places, elements int) {
 	found := map[*byte]bool{}
 	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize
@@ -150,7 +154,8 @@ func (c *Cache) places() (places, elements int) {
 	return len(found), 2 * n
 }
 
-// Blocks may end where their memory does. With -gcflags=all=-d=checkptr, this stops at a pointer past it.
+// Ensure that the last block may end exactly where its memory ends. With -gcflags=all=-d=checkptr, a
+// pointer past the end stops this test.
 func TestTheLastBlockIsTheEndOfItsMemory(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, layout := range allLayouts {

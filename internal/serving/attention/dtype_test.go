@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes are types that float32 represents exactly, with the first bits above those of finite numbers.
+// narrowTypes maps each type whose values float32 represents exactly to the first bits above those of
+// its finite numbers.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.
@@ -137,7 +138,8 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 	}
 }
 
-// The same numbers in another layout give the same bits, and convert back to the same memory.
+// Ensure that the same numbers in another layout give outputs with the same bits, and that converting
+// back gives the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {

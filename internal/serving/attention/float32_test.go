@@ -24,7 +24,7 @@ func (p *problem) eachToken(change func(seq, token int)) {
 	}
 }
 
-// float32Kinds are keys, values and queries in float32 for which rounding matters most.
+// float32Kinds lists float32 problems for which rounding errors matter most.
 var float32Kinds = []struct {
 	name   string
 	change func(p *problem, r *rand.Rand)
@@ -100,8 +100,9 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales logits so that the magnitude of the largest, or the largest sum of the magnitudes
-// of products, is most. From then on it keeps the reference's results.
+// scaleTo scales the logits so that the largest magnitude equals the parameter most. If products is
+// true, it scales the largest sum of the magnitudes of products instead. Afterwards the problem keeps
+// the results of the reference.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
@@ -225,7 +226,8 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Where products cancel, float32 loses up to 1.5e-7 of the largest sum of their magnitudes.
+// Ensure that where products cancel, the error in float32 is at most 1.5e-7 of the largest sum of
+// their magnitudes.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

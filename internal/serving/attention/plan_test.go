@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One query token has a context of few partitions, and the last can be short. No piece of work is so
-// large that the other cores wait for it.
+// Ensure that the heads of one query token with a short context are divided evenly enough among the
+// workers. The context has few partitions, and the last one can be short.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {
@@ -31,8 +31,9 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// V2 keeps a result of each row and partition for its reductions: 4.4 GB for a prompt's 4,096 tokens on
-// 32,768. What does not fit into maxKept is not cut.
+// Ensure that the plan does not keep more intermediate results than maxKept. V2 keeps a result for
+// each row and partition, which would be 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows
+// whose results do not fit are not divided into partitions.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -75,7 +76,8 @@ func TestTheRuleOfVLLMForV1(t *testing.T) {
 	}
 }
 
-// rowsOf counts the query tokens and KV heads whose outputs are computed by items and reductions.
+// rowsOf returns the number of pairs of a query token and a KV head whose outputs the items and
+// reductions compute.
 func rowsOf(items []item, reductions []reduction) int {
 	n := 0
 	for _, it := range items {
@@ -115,7 +117,8 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A worker allocates its scratch memory with its first item, which can come late: one of ten runs without is enough.
+// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item,
+// which it can get late, so one of ten measurements without an allocation is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// A problem is a cache with random contents and a batch on it.
+// A problem is a cache with random contents and a batch that reads it.
 type problem struct {
 	cache        Cache
 	batch        Batch
@@ -15,10 +15,10 @@ type problem struct {
 	out          []float32
 	keep         map[[3]int]referenceRow // what reference computed, if not nil
 	largestLogit float64                 // of the rows that reference computed, in size
-	products     float64                 // of the last row that reference computed, the largest scale · sum of |q·k|
+	products     float64                 // the largest scale · sum of |q·k| in the last row that reference computed
 }
 
-// A referenceRow is what reference computed, and what it left in the problem.
+// A referenceRow keeps the results of reference for one row.
 type referenceRow struct {
 	out, size              []float64
 	largestLogit, products float64
@@ -120,7 +120,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gaps between rows, and copies the outputs to p.out. It fails if a gap was written.
+// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It
+// returns an error if a gap was written.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -147,7 +148,7 @@ func (p *problem) stride(r *Runner, gap int) error {
 	return nil
 }
 
-// fill writes every element of every block by the formulas of the layouts.
+// fill writes every element of every block at the offset that the formula of the layout gives.
 func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	c, units := &p.cache, float32(1)
 	if c.DType == Int8 {
@@ -169,7 +170,8 @@ func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	}
 }
 
-// attended returns the logits and values of the tokens that a row reaches, by the formulas of the layouts.
+// attended returns the logits and values of the tokens that a row attends to, read by the formulas of
+// the layouts.
 func (p *problem) attended(seq, query, head int) (logits []float64, values [][]float64) {
 	c, b := &p.cache, &p.batch
 	first, _, position := b.queries(seq)
@@ -209,7 +211,8 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	return logits, values
 }
 
-// reference computes one row in float64, and the sum of |p·v| for each element.
+// reference computes one row in float64. It returns the outputs, and the sum of |p·v| for each
+// element.
 func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	row := [3]int{seq, query, head}
 	if found, ok := p.keep[row]; ok {

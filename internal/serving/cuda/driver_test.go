@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that each thing that a machine may lack is said in one sentence, with what to do.
+// Ensure that the error for each missing requirement is one sentence that says what to do.
 func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 	d := cudatest.Open(t)
 	open := func() error {

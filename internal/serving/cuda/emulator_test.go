@@ -20,7 +20,7 @@ func (g *gpu) blank(n int) *cuda.Memory {
 	return m
 }
 
-// Ensure that mma, with operands from cp.async and ldmatrix, is the product of the matrices.
+// Ensure that mma computes the matrix product, with operands loaded by cp.async and ldmatrix.
 func TestMMAMatchesFloat64(t *testing.T) {
 	g := newGPU(t)
 	for _, c := range []struct {
@@ -100,7 +100,8 @@ func TestThreadsAndBlocksHaveTheirNumbers(t *testing.T) {
 	}
 }
 
-// Ensure that the last block sees what the others wrote, in every order of blocks.
+// Ensure that the last block of a grid sees what the other blocks wrote, in each emulated order of
+// blocks.
 func TestTheLastBlockAddsTheParts(t *testing.T) {
 	g := newGPU(t)
 	for order := range 4 {
@@ -111,7 +112,7 @@ func TestTheLastBlockAddsTheParts(t *testing.T) {
 	}
 }
 
-// Ensure that a missing barrier changes the result in one of two orders.
+// Ensure that in one of two orders of threads, a missing barrier changes the result.
 func TestAMissingBarrierIsSeenInSomeOrder(t *testing.T) {
 	g := newGPU(t)
 	for _, c := range []struct {
@@ -171,7 +172,8 @@ func TestMistakesInKernelsAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that what nobody wrote is NaN: shared memory, and where a copy arrives that was not waited for.
+// Ensure that memory that was not written reads as NaN: shared memory, and the target of an
+// asynchronous copy that the kernel did not wait for.
 func TestWhatWasNotWrittenIsNaN(t *testing.T) {
 	g := newGPU(t)
 	out := g.memory(0, 0, 1)

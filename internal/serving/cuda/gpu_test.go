@@ -28,7 +28,7 @@ func newGPU(t *testing.T) *gpu {
 	return g
 }
 
-// begin makes a context and a stream, after a launch that failed too.
+// begin creates a context and a stream. A test calls it again after a failed launch.
 func (g *gpu) begin() {
 	g.t.Helper()
 	driver, err := cuda.Open(g.Path)
@@ -70,7 +70,8 @@ func (g *gpu) words(m *cuda.Memory) []uint32 {
 	return words
 }
 
-// kernel returns a kernel of testdata/faults.cu; types are those of its parameters in PTX.
+// kernel returns a kernel of testdata/faults.cu. The parameter types lists the PTX types of the
+// kernel's parameters.
 func (g *gpu) kernel(name string, types ...string) *cuda.Kernel {
 	g.t.Helper()
 	var parameters []string
@@ -84,7 +85,7 @@ func (g *gpu) kernel(name string, types ...string) *cuda.Kernel {
 	return k
 }
 
-// run launches a kernel whose arguments are memory or int32, and waits for it.
+// run launches a kernel and waits for it. Each argument is a memory or an int32.
 func (g *gpu) run(name string, shape cuda.Shape, arguments ...any) error {
 	g.t.Helper()
 	var types []string

@@ -27,7 +27,8 @@ func TestDevicesAreDescribed(t *testing.T) {
 	require.EqualError(t, err, "no GPU: there is no GPU 2 among 2: numbers begin at 0")
 }
 
-// Ensure that each failed call says what was done, and that a context that cannot be made leaves nothing behind.
+// Ensure that the error of each failed call names the operation, and that a context that cannot be
+// created leaves nothing allocated.
 func TestAFailedCallIsNamed(t *testing.T) {
 	d := cudatest.Open(t)
 	driver, err := cuda.Open(d.Path)
@@ -76,7 +77,7 @@ func TestPTXThatTheDriverCannotReadIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, cuda.ErrOldGPU)
 }
 
-// Ensure that calls come from the context's thread, whichever goroutine makes them.
+// Ensure that all calls are made on the context's thread, whichever goroutine asks for them.
 func TestAContextIsUsedFromAnyGoroutine(t *testing.T) {
 	g := newGPU(t)
 	var wg sync.WaitGroup
@@ -119,7 +120,8 @@ func TestCopiesStayInTheirMemory(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close(), other.Close()))
 }
 
-// Ensure that a stream works only when it is waited for, as a GPU may, and that an event orders two streams.
+// Ensure that a stream may delay its work until the program waits for it, as on a GPU, and that an
+// event orders two streams.
 func TestEventsOrderStreams(t *testing.T) {
 	g := newGPU(t)
 	second, err := g.context.NewStream()
@@ -146,7 +148,8 @@ func TestEventsOrderStreams(t *testing.T) {
 	require.NoError(t, errors.Join(begin.Close(), end.Close(), second.Close(), m.Close()))
 }
 
-// Ensure that a graph runs when it is launched, not when it is captured, with the arguments that it was captured with.
+// Ensure that a graph runs when it is launched, not when it is captured, and uses the arguments of the
+// capture.
 func TestAGraphRepeatsWhatWasCaptured(t *testing.T) {
 	g := newGPU(t)
 	m := g.memory(0, 0, 0)
@@ -176,7 +179,7 @@ func TestAGraphRepeatsWhatWasCaptured(t *testing.T) {
 	require.Equal(t, uint32(0x02020202), g.words(m)[0])
 }
 
-// Ensure that a launch is refused whose arguments or shape the kernel does not have.
+// Ensure that a launch is refused if the kernel does not accept its arguments or its shape.
 func TestLaunchesAreChecked(t *testing.T) {
 	g := newGPU(t)
 	k := g.kernel("write_at", "u64", "u32")

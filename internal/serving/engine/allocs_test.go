@@ -15,9 +15,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that the steps of a batch of eight that decode, whose answers are read, allocate
-// nothing: not the engine, the scheduler or the model, nor who reads. The first request makes
-// all arrays as large as they become.
+// Ensure that decode steps of a batch of eight allocate nothing, in the engine, the scheduler, the
+// model and the reader of the answers. The first request makes all arrays as large as they become.
 func TestASteadyStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")
@@ -53,12 +52,12 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// window is how many steps are counted together: several blocks are filled in them. The runtime
-// allocates now and then for itself, so one window without an allocation is enough.
+// window is the number of steps that are measured together. Several blocks are filled in a window. The
+// Go runtime sometimes allocates memory for itself, so one window without an allocation is enough.
 const window = 60
 
-// allocations reads a stream after each step, and counts what the process allocates in steps
-// that follow each other.
+// allocations reads a stream after each step, and counts the allocations of the process in windows of
+// consecutive steps.
 type allocations struct {
 	engine.NoObserver
 	stream  atomic.Pointer[engine.Stream]

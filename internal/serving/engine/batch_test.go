@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that attention reads together only whole blocks that all rows have before what they compute, and
-// none with a window: outside of it, tables are equal because they have the null block.
+// Ensure that the common prefix contains only whole blocks that all rows share and that lie before the
+// tokens that they compute. With a window there is no common prefix, because tables can be equal there
+// only for the null block.
 func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
 	at := func(from int, table ...int32) row { return row{from: from, q: &sequence{tables: [][]int32{table}}} }
 	for _, test := range []struct {

@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that requests for blocks that another request loads wait for it at the same time, not one after the other.
+// Ensure that requests wait at the same time, not one after the other, for blocks that another request
+// loads.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

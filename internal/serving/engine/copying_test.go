@@ -15,7 +15,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A shelf is a tier in memory that keeps the first contents of each block and loads nothing.
+// A shelf is a tier in memory. It keeps the first contents that it gets for each block, and loads
+// nothing.
 type shelf struct {
 	kvoffload.Chain // loads nothing
 	mu              sync.Mutex
@@ -31,8 +32,9 @@ func (s *shelf) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) e
 	return nil
 }
 
-// Ensure that requests come and are cancelled, and that figures are read, while a block is copied to a tier; and that the
-// copy is that of the block, although its request is cancelled meanwhile and others need its blocks.
+// Ensure that requests can be submitted and cancelled, and statistics read, while a block is copied to
+// a tier. The copy has the block's contents, although its request is cancelled during the copy and
+// other requests need its blocks.
 func TestNothingWaitsWhileABlockIsCopied(t *testing.T) {
 	e := startRelayed(t, &relay{}, func(c *Config) { c.BlockSize = 8 })
 	blockBytes := e.config.KVCacheBytes / int64(e.Load().Blocks+1)

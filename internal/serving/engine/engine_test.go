@@ -94,7 +94,7 @@ func ask(t testing.TB, e *engine.Engine, r engine.Request) []answer {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// requireIdle requires that no request is left and all blocks are free.
+// requireIdle requires that the engine has no requests and that all blocks are free.
 func requireIdle(t testing.TB, e *engine.Engine) {
 	load := e.Load()
 	require.Zero(t, load.Running+load.Waiting)
@@ -153,7 +153,8 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
-// As in vLLM, a stop string ends an answer only with a token after the first MinTokens.
+// Ensure that a stop string ends an answer only if it ends after the first MinTokens tokens, as in
+// vLLM.
 func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {
@@ -176,7 +177,7 @@ func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	}
 }
 
-// Requests share blocks of a prompt only if they have the same salt.
+// Ensure that requests share the blocks of a prompt only if they have the same salt.
 func TestPrefixHitsAreAmongEqualSalts(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {
@@ -223,7 +224,8 @@ func TestCancelFreesBlocksAtOnce(t *testing.T) {
 	}
 }
 
-// Ensure that answers are forked correctly when some of them, the first or others, end with their first token.
+// Ensure that answers are forked correctly when some of them end with their first token: the first
+// answer, or others.
 func TestSomeAnswersEndAtOnce(t *testing.T) {
 	e := start(t, nil)
 	at := map[bool]int{}
@@ -245,7 +247,7 @@ func TestSomeAnswersEndAtOnce(t *testing.T) {
 	require.Len(t, at, 2, "the first answer is to end at once in some, and to go on in others")
 }
 
-// Ensure that requests that wait hold their prompt once, however many answers they ask for.
+// Ensure that a waiting request holds its prompt in memory once, however many answers it asks for.
 func TestAnswersThatWaitShareTheirPrompt(t *testing.T) {
 	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 20*128 })
 	first := request("ab ab", 900)

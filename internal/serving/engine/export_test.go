@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// MaxLogits is how many rows of logits are held at a time.
+// MaxLogits is the number of rows of logits that the engine keeps at a time.
 const MaxLogits = maxLogits
 
 // HandBuilt returns the hand-built model, which all tests share because engines only read it.

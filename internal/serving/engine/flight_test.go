@@ -17,14 +17,14 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A relay is between an engine and its worker, and calls functions in each step.
+// A relay passes steps from an engine to its worker, and calls the test's functions in each step.
 type relay struct {
 	steps    int
 	nearEnd  func(step int, m *modelInput) // before the engine learns that the step is near its end
 	computed func(step int, m *modelInput) error
 }
 
-// startRelayed makes an engine over the hand-built model, whose steps go through r.
+// startRelayed starts an engine with the hand-built model. Its steps go through the relay r.
 func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
@@ -103,9 +103,9 @@ func inFlight(e *Engine, n int) {
 	}
 }
 
-// Ensure that the next step is scheduled while the workers compute one, with a placeholder for
-// the token that is sampled meanwhile; that tokens of the step before are delivered by then; and
-// that with NoAsyncScheduling neither happens.
+// Ensure that the next step is scheduled while the workers compute a step, with a placeholder for the
+// token that is not sampled yet, and that the tokens of the step before are delivered by then. With
+// NoAsyncScheduling, neither happens.
 func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}
@@ -136,7 +136,7 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	require.Equal(t, 1, most)
 }
 
-// Ensure that a request that comes while the layers of a step are computed is in the next one.
+// Ensure that a request that is submitted while the layers of a step are computed is in the next step.
 func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	var e *Engine
 	var late *Stream
@@ -158,8 +158,8 @@ func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	require.Greater(t, tokens[4], 10, "a decode and a prompt, of which a block was computed before")
 }
 
-// Ensure that an answer that ends with a stop string, which the scheduler does not know, has a
-// void row in the step in flight and nothing else of it.
+// Ensure that when an answer ends with a stop string, its row in the step in flight is void. The
+// scheduler does not know stop strings.
 func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 	var e *Engine
 	r := &relay{computed: func(step int, _ *modelInput) error {
@@ -180,8 +180,8 @@ func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 	require.Equal(t, 4, r.steps, "three tokens, and a void row")
 }
 
-// Ensure that if a step fails while the next one is scheduled, its requests end with the error, a
-// request that was only in the next one is answered, and no block is lost.
+// Ensure that when a step fails after the next one is scheduled, the requests of the failed step end
+// with the error. A request that was only in the next step is answered, and no block is lost.
 func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 	var e *Engine
 	var late *Stream
@@ -209,7 +209,7 @@ func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 	requireDrained(t, e)
 }
 
-// requireDrained waits until no step is in flight: all blocks are free then.
+// requireDrained waits until no step is in flight, and requires that all blocks are free then.
 func requireDrained(t *testing.T, e *Engine) {
 	for e.sched.Monitor.Load().InFlight > 0 {
 		time.Sleep(50 * time.Microsecond)
@@ -220,7 +220,7 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.NoError(t, e.sched.Check())
 }
 
-// A blackboard counts the hashes in the prefix cache by its events.
+// A blackboard counts the hashes in the prefix cache from its events.
 type blackboard struct {
 	mu     sync.Mutex
 	hashes map[blockhash.Hash]int
@@ -246,7 +246,8 @@ func (b *blackboard) Publish(_ time.Time, events *pool.Events) error {
 	return nil
 }
 
-// Ensure that the events of a failed step are published with it: no later step may come.
+// Ensure that the events of a failed step are published immediately, because there may be no later
+// step.
 func TestTheBlocksOfAFailedStepAreRemovedAtOnce(t *testing.T) {
 	b := &blackboard{hashes: map[blockhash.Hash]int{}}
 	var e *Engine

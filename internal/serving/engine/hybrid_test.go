@@ -20,17 +20,19 @@ import (
 
 const hybridWindow, hybridGroups = 16, 3
 
-// hybridLlama has four layers with windows, which are two groups, and two without.
+// hybridLlama returns a model with four window layers, which form two groups, and two layers without a
+// window.
 func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
 	return changedLlama(t, pool, part, 256, func(c *model.Config) {
 		c.NumLayers, c.SlidingWindow, c.Full = 6, hybridWindow, []bool{false, false, true, false, false, true}
 	})
 }
 
-// A hybridBlock is what a block takes: two layers of keys and values of 8 tokens, of 4 heads of 8.
+// hybridBlock is the size of a block in bytes: keys and values of two layers for 8 tokens with 4 heads
+// of 8 float32 elements.
 const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
 
-// greedy continues a prompt by the model itself, with all layers in one group, which keeps everything.
+// greedy continues a prompt with the model alone. All layers are in one group that keeps every block.
 func greedy(t *testing.T, prompt []int32, most int) []int32 {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
@@ -58,8 +60,9 @@ func greedy(t *testing.T, prompt []int32, most int) []int32 {
 	return all[len(prompt):]
 }
 
-// Ensure that layers with a window and others without get the answers that they get when nothing is freed: in memory in
-// which requests lose their blocks, with prefix hits, by one worker and by two, with speculation and without.
+// Ensure that a model with some window layers gives the same answers as if no block were freed: in
+// little memory with preemptions, with prefix hits, by one worker and by two, with speculation and
+// without.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
@@ -78,7 +81,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 			counts := &counter{}
 			e := startParts(t, test.workers, func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) },
 				func(c *engine.Config) {
-					// A request of 208 tokens has at most 26 blocks of the layer without a window, and 9 of each of the others.
+					// A request of 208 tokens has at most 26 blocks in the group without a window, and
+					// 9 in each of the other groups.
 					c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 208, 46*hybridBlock
 					c.MaxNumBatchedTokens, c.MaxNumSeqs, c.NumSpeculativeTokens = 24, 8, test.speculative
 				}, counts)
@@ -98,7 +102,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}
 }
 
-// Ensure that several answers of one prompt share its blocks in all groups of layers and are what they are alone.
+// Ensure that several answers to one prompt share its blocks in all groups of layers, and are the same
+// as answers that are generated alone.
 func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)
@@ -112,8 +117,8 @@ func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that what lies before the windows is given back: a sequence of 800 tokens has 100 blocks of the layer without a
-// window, and of each of the others 9 at most.
+// Ensure that blocks before the windows are freed. A sequence of 800 tokens has 100 blocks in the
+// group without a window, and at most 9 in each of the other groups.
 func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	seen := &captured{n: hybridGroups, tokens: 790}
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
@@ -139,8 +144,8 @@ func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that the factors of longrope are those for the longest sequence that is asked for, or else for that of the
-// model, whatever the memory holds.
+// Ensure that the factors of longrope depend on the configured longest sequence, or on that of the
+// model if none is configured, and not on the size of the memory.
 func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
 	answersIn := func(bytes int64, longest int, rope model.Rope) []answer {
 		rope.Theta = 100

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that what is proposed followed the longest end of the tokens that stood before, 4 tokens at
-// most and 2 at least, at the most recent of its places.
+// Ensure that the lookup finds the longest run of 2 to 4 tokens at the end of the sequence that also
+// occurs earlier, and proposes the tokens after its most recent occurrence.
 func TestALookupProposesWhatFollowedBefore(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -23,8 +23,8 @@ func (c *emptyChanges) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that the observer gets no step without rows. Such a step, scheduled while the last requests are cancelled, would
-// hide that they have ended.
+// Ensure that the observer is not called for a step without rows. Such a step, scheduled while the
+// last requests are cancelled, would hide that they have ended.
 func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
 	seen := &emptyChanges{}
@@ -42,8 +42,8 @@ func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	require.Zero(t, seen.empty.Load())
 }
 
-// Ensure that keys and values of 8 bits take half the memory of those of 16: those of int8 have a scale of 4 bytes for
-// each token and head in addition.
+// Ensure that 8-bit keys and values take half the memory of 16-bit ones. Int8 also stores a scale of 4
+// bytes for each token and head.
 func TestEightBitsHoldTwiceTheBlocks(t *testing.T) {
 	blocks := func(d attention.DType) (blocks, head int) {
 		e := start(t, func(c *engine.Config) { c.KVCacheDType = d })

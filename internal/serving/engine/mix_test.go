@@ -55,10 +55,10 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	return r
 }
 
-// Ensure that all events of a request are the same alone and among 64 other requests: in little memory, where requests are
-// preempted, with and without prefix hits, in small chunks, by any number of workers in one process or several, and while
-// others are cancelled. Log probabilities of long prompts are computed in several pieces where steps are large, and in one
-// where they are small.
+// Ensure that a request has the same events alone and among 64 other requests: in little memory with
+// preemptions, with and without prefix hits, in small chunks, with any number of workers in one
+// process or several, and while other requests are cancelled. The log probabilities of a long prompt
+// are computed in several pieces if steps are large, and in one piece if they are small.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 2))
@@ -77,7 +77,8 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		alone[i] = transcript(t, one, r)
 	}
 	counts := &counter{}
-	// 31 blocks of 8 tokens, for two of the longest requests: 2 layers of keys and values of 4 heads of 8 elements.
+	// 31 blocks of 8 tokens are enough for two of the longest requests. A block has keys and values of
+	// 2 layers with 4 heads of 8 elements.
 	cramped := func(c *engine.Config) {
 		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
 		c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
@@ -128,8 +129,8 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	require.Greater(t, counts.drafts.Load(), counts.accepted.Load(), "no proposal was wrong")
 }
 
-// Ensure that blocks that have left a sliding window become free while the request runs, and that the answers stay the
-// same.
+// Ensure that blocks that have left a sliding window become free while the request runs, and that the
+// answers do not change.
 func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {
@@ -192,8 +193,9 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request and cancels it after more than more events. If it has one answer, they must be the first of
-// alone, its events without other requests.
+// cancelled submits a request, reads events until there are more than the parameter more, and cancels
+// the request. If the request has one answer, the events must be the first ones of the parameter
+// alone, which are its events without other requests.
 func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, more int) {
 	s, err := e.Submit(r)
 	if err != nil {
@@ -224,7 +226,7 @@ func writeEvent(to *strings.Builder, e engine.Event) {
 	fmt.Fprintf(to, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
 }
 
-// A counter adds up what steps report, the last of which may come just after the last answer.
+// A counter adds up the figures of all steps. The last step may report just after the last answer.
 type counter struct {
 	engine.NoObserver
 	preempted, hits, drafts, accepted atomic.Int64

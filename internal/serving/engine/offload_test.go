@@ -28,7 +28,7 @@ func startTiered(t testing.TB, dir string, change func(*engine.Config)) *engine.
 	})
 }
 
-// openTier opens a folder for blocks of the model that a test uses.
+// openTier opens a folder that stores blocks of the model that a test uses.
 func openTier(t testing.TB, dir string) kvoffload.Tier {
 	tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func keepIn(c *engine.Config, tier kvoffload.Tier) {
 	c.Hash, c.Offload = blockhash.CBOR("0"), &kvoffload.Config{Tier: tier, Stores: true, Loads: true}
 }
 
-// long is a prompt of many blocks, whose answer depends on its first ones.
+// long returns a prompt of many blocks. The answer to it depends on the first blocks.
 func long() string {
 	text := story
 	for range 20 {
@@ -71,7 +71,7 @@ func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
 	}
 }
 
-// Ensure that of many requests with the same prompt only one loads it.
+// Ensure that only one of many requests with the same prompt loads its blocks.
 func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	dir := t.TempDir()
 	first := startTiered(t, dir, nil)
@@ -90,7 +90,8 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	requireIdle(t, second)
 }
 
-// Ensure that workers of one process and several processes store the same bytes, and load them from each other.
+// Ensure that workers in one process and in several processes store the same bytes, and that each can
+// load what the other stored.
 func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		start := []startFunc{startWorkers, startProcesses}
@@ -121,7 +122,7 @@ func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 	}
 }
 
-// A held tier signals when a load begins, and loads when it is allowed to.
+// A held tier signals when a load begins, and then waits until the test allows the load.
 type held struct {
 	kvoffload.Tier
 	loads, allowed chan struct{}
@@ -133,8 +134,8 @@ func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int
 	return h.Tier.Load(context.Background(), blocks, to)
 }
 
-// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait for the end of a step of
-// several processes.
+// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait for the end
+// of a step of several processes.
 func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	r := request(long()[:300], 8)

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Ensure that as many requests are taken as may run and wait, however many of them have been
-// scheduled, and that one more is taken for each that ends.
+// Ensure that the engine accepts as many requests as may run and wait together, however many are
+// scheduled already, and one more for each that ends.
 func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	for _, test := range []struct {
 		name               string
@@ -65,7 +65,7 @@ func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	}
 }
 
-// Ensure that a fork takes memory for what it will generate only once it runs.
+// Ensure that a fork allocates memory for the tokens that it will generate only when it runs.
 func TestForksThatWaitTakeMemoryForTheirPrompts(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	e := startRelayed(t, &relay{computed: func(step int, _ *modelInput) error {

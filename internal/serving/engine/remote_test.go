@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill gives each exported field a value, and each slice some of them.
+// fill gives each exported field a random value, and each slice a few elements.
 func fill(t *testing.T, rnd *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -31,7 +31,7 @@ func fill(t *testing.T, rnd *rand.Rand, v reflect.Value) {
 	}
 }
 
-// Ensure that messages arrive whole, one after the other, and that a part of a message is refused.
+// Ensure that messages arrive complete and in order, and that an incomplete message is refused.
 func TestMessagesArriveWhole(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 2))
 	var data bytes.Buffer

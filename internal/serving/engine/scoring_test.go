@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// Ensure that the log probabilities of a prompt take memory for the logits of a few of its tokens, however
-// many of them are computed in a step.
+// Ensure that scoring a prompt takes memory for the logits of only a few tokens, however many tokens a
+// step computes.
 func TestMemoryForLogitsDoesNotGrowWithTheTokensOfAStep(t *testing.T) {
 	const vocab, length = 16384, 1000
 	pool, err := parallel.New(1)

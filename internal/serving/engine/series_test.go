@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that requests of a series that has begun are answered while the engine drains, and that Drain waits for its end.
+// Ensure that while the engine drains, further requests of a series that has begun are answered, and
+// that Drain waits for the end of the series.
 func TestASeriesThatHasBegunGoesOnWhileTheEngineDrains(t *testing.T) {
 	e := start(t, nil)
 	series, err := e.Series()
@@ -42,7 +43,7 @@ func TestASeriesIsCutOffWhenTheTimeToDrainIsOver(t *testing.T) {
 	series.End()
 }
 
-// Ensure that a full queue refuses new requests, but not the next request of a series.
+// Ensure that a full queue refuses new requests, but not further requests of a series that has begun.
 func TestAFullQueueRefusesNoSeriesThatHasBegun(t *testing.T) {
 	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
 	var all []*engine.Series

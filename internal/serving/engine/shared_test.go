@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that requests which share more than a partition of attention (512 tokens) in the same blocks,
-// and read it together, get the answers that they get alone; with one among them that shares nothing, too.
+// Ensure that requests that share more than a partition of attention (512 tokens), and read it
+// together, get the same answers as alone, also if one request among them shares nothing.
 func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	document := strings.Repeat(story, 13) // 637 tokens
 	rnd := rand.New(rand.NewPCG(6, 6))
@@ -52,7 +52,8 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	requireIdle(t, together)
 }
 
-// A captured state is the first one in which n answers have the given number of tokens. It observes the memory.
+// A captured observes the memory, and keeps the first state in which n answers have the given number
+// of tokens.
 type captured struct {
 	n, tokens int
 	state     *engine.MemoryState
@@ -69,8 +70,8 @@ func (c *captured) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that eight answers to a prompt have its blocks once, and only what they say, and a copy of the
-// block in which the prompt ends, for themselves.
+// Ensure that eight answers share the blocks of their prompt. Each has blocks of its own only for its
+// generated tokens, and for a copy of the block in which the prompt ends.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens

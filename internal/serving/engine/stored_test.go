@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory that counts blocks stored again with other contents. It is sometimes slow, sometimes fails,
-// sometimes counts blocks that it does not have, and sometimes does not load a block that it has.
+// A ledger is a tier in memory that counts blocks that are stored again with other contents. At random
+// it is slow, fails, reports blocks that it does not have, or fails to load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte
@@ -30,7 +30,8 @@ type ledger struct {
 
 var errLedger = errors.New("the ledger fails")
 
-// trouble waits or returns an error at random. After an error the engine does not use the tier for a second.
+// trouble waits or returns an error at random. After an error, the engine does not use the tier for a
+// second.
 func (l *ledger) trouble() error {
 	l.mu.Lock()
 	wait, fails := l.rnd.IntN(8) == 0, l.rnd.IntN(64) == 0
@@ -89,8 +90,9 @@ func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) 
 
 func (l *ledger) Close() error { return nil }
 
-// Ensure that answers do not depend on tiers, and that each stored block contains what computing its tokens alone gives,
-// in little memory with preemption, forks, drafts, cancelled requests and windows, and with a tier that makes trouble.
+// Ensure that tiers do not change answers, and that each stored block has the contents that computing
+// its tokens alone gives. The requests run in little memory with preemption, forks, drafts, cancelled
+// requests and windows, and with a tier that fails at random.
 func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	const n = 40
 	var loaded int64 // bytes
@@ -172,8 +174,8 @@ func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 }
 
-// startWindowed makes an engine of n workers or processes over a random model, whose tokens attend to a window, or to all
-// tokens if window is 0.
+// startWindowed starts an engine of n workers or processes with a random model. Each token attends to
+// the tokens in a window, or to all tokens if window is 0.
 func startWindowed(
 	t *testing.T, start startFunc, n, window int, change func(*engine.Config), o engine.Observer,
 ) *engine.Engine {

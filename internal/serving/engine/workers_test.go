@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// randomLlama is a part of a Llama with random weights, whose tokens are bytes.
+// randomLlama returns a part of a Llama model with random weights. Its tokens are bytes.
 func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
 	return llamaWithVocabulary(t, pool, part, 256)
 }
@@ -58,7 +58,7 @@ func changedLlama(t testing.TB, pool *parallel.Pool, part model.Part, vocab int,
 	return m
 }
 
-// A startFunc makes an engine of n workers or processes over a random model.
+// A startFunc starts an engine of n workers or processes with a random model.
 type startFunc = func(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine
 
 // startWorkers makes an engine of n workers over a random model.
@@ -83,7 +83,7 @@ func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *mode
 	}, o)
 }
 
-// Processes stand for a Remote or a Leader, seen from one of them.
+// processes simulates the other processes for a Remote or a Leader.
 type processes struct {
 	*model.Workers
 	sent      [][]chan []byte // by sender and receiver

@@ -37,7 +37,7 @@ func TestHalvesRoundToTheNearest(t *testing.T) {
 	require.True(t, math.IsNaN(float64(FromBF16(ToBF16(float32(math.NaN()))))))
 }
 
-// A NaN becomes quiet, and keeps its sign and the upper bits of its payload.
+// Ensure that a NaN becomes a quiet NaN with the same sign and the same upper bits of its payload.
 func TestNaNsBecomeQuiet(t *testing.T) {
 	for _, c := range []struct {
 		half uint16

@@ -1,4 +1,4 @@
 package kvoffload
 
-// SetRemove sets what removes the files of a folder that is too large.
+// SetRemove sets the function that removes files when a folder is too large.
 func (f *Folder) SetRemove(remove func(name string) error) { f.remove = remove }

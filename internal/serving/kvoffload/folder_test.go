@@ -56,7 +56,7 @@ func storeAll(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash) {
 	}
 }
 
-// requireLoads requires that the first n blocks come, with what they contain.
+// requireLoads requires that exactly the first n blocks are loaded, with the right contents.
 func requireLoads(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash, n int) {
 	t.Helper()
 	to := memory(len(blocks))
@@ -147,7 +147,8 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// The blocks that were used least recently are removed, whatever their space. The folder's path is no pattern.
+// Ensure that the least recently used blocks are removed first, also those of another model, and that
+// the folder's path is not used as a pattern.
 func TestAFolderKeepsItsSize(t *testing.T) {
 	const most = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")
@@ -172,7 +173,8 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	require.Equal(t, 1, n, "the newest")
 }
 
-// What killed processes and older formats have left goes; what others keep in the folder stays.
+// Ensure that opening a folder removes files of killed processes and of older formats, and keeps files
+// that other programs put there.
 func TestAFolderIsCleanedWhenItIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	storeAll(t, newFolder(t, dir, 1<<20), named(1))
@@ -251,7 +253,7 @@ func TestManyCanShareAFolder(t *testing.T) {
 	wait.Wait()
 }
 
-// Whatever a killed process has written, no block is read that is not whole.
+// Ensure that no incomplete block is read, whatever a killed process has written.
 func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -280,7 +282,7 @@ func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
 	require.LessOrEqual(t, len(files(t, dir)), 100+servers*10)
 }
 
-// A file that cannot be read in time, on a disk that does not answer, occupies few threads.
+// Ensure that reads that do not end, because the disk does not answer, occupy only a few threads.
 func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -308,7 +310,8 @@ func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// What is given up ends, as a server does whose disk does not answer.
+// Ensure that nothing is stored after the context ends. A server ends it when the disk does not
+// answer.
 func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -320,7 +323,8 @@ func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	require.Empty(t, files(t, dir))
 }
 
-// Whoever can change a folder decides what is read from it and, by links, what is removed.
+// Ensure that a folder of another user is refused. Its owner could decide what the server reads and,
+// with links, which files it removes.
 func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only the superuser can make a folder another user's")
@@ -360,7 +364,8 @@ func TestAFolderKeepsBlocksOfEverySize(t *testing.T) {
 	}
 }
 
-// sharedMemory is a folder of a file system in memory. Older kernels have no unbuffered writes there.
+// sharedMemory returns a folder of a file system in memory. Older kernels do not support unbuffered
+// writes there.
 func sharedMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "")
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A folder whose files cannot be removed, because they are another user's or the file system is read-only, keeps its size:
-// nothing is stored, and the folder is walked once a minute. What is there is loaded.
+// Ensure that a folder stays below its size if its files cannot be removed, because another user owns
+// them or the file system is read-only. Nothing is stored, blocks are still loaded, and the folder is
+// walked once a minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 20 * blockBytes
@@ -75,7 +76,8 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// What cannot be removed takes its part of the folder; the rest is used, and walked once a minute at most.
+// Ensure that files that cannot be removed count against the folder's size, that the rest of the size
+// is used, and that the folder is walked at most once a minute.
 func TestAFolderUsesTheRoomBesideWhatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100 * blockBytes
@@ -111,7 +113,7 @@ func TestAFolderUsesTheRoomBesideWhatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// A full folder is said once a minute, whatever else is said.
+// Ensure that the message that a folder is full is logged once a minute, whatever else is logged.
 func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolder(t, t.TempDir(), 3*blockBytes)
@@ -129,7 +131,8 @@ func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// A block that is larger than the folder may be is not stored, and nothing goes for it.
+// Ensure that a block that is larger than the folder's size is not stored, and that no block is
+// removed for it.
 func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 2*blockBytes)
@@ -139,7 +142,7 @@ func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// A full disk costs the block that does not fit, and leaves nothing of it.
+// Ensure that on a full disk the block that does not fit is lost, and that no part of it remains.
 func TestAFullDiskCostsABlock(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {

@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A slow tier is a folder that does nothing before its gate is open, or its context is done.
+// A slow tier is a folder whose operations wait until its gate is open or their context ends.
 type slow struct {
 	*kvoffload.Folder
 	gate chan struct{}
@@ -72,7 +72,8 @@ func offer(o *kvoffload.Offloader, blocks []blockhash.Hash) {
 	}
 }
 
-// A tier that is too slow makes nothing wait: blocks are dropped, and offered again they are stored.
+// Ensure that a tier that is too slow delays nothing: blocks are dropped, and they are stored when
+// they are offered again.
 func TestAQueueThatIsFullDropsBlocks(t *testing.T) {
 	tier := newSlow(t)
 	o := start(t, tier, 10)
@@ -118,7 +119,8 @@ func TestALoadReadsWhatWasStored(t *testing.T) {
 	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
 }
 
-// A load ends when computing would be done, and what comes later is written nowhere.
+// Ensure that a load ends when computing the blocks would take no longer, and that data that arrives
+// later is written nowhere.
 func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	tier := newSlow(t)
 	storeAll(t, tier.Folder, named(5))
@@ -185,7 +187,8 @@ func TestAProducerLoadsNothingAndAConsumerStoresNothing(t *testing.T) {
 	require.Len(t, files(t, dir), 3)
 }
 
-// Of several tiers each block comes from the first that has it.
+// Ensure that a chain of tiers stores each block in all tiers, and loads it from the first that has
+// it.
 func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	blocks := named(10)
 	fast, far := newFolder(t, t.TempDir(), 1<<20), newFolder(t, t.TempDir(), 1<<20)
@@ -199,7 +202,8 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	requireLoads(t, far, blocks, 10)
 }
 
-// What a tier has removed, for want of place or because it was damaged, is stored again.
+// Ensure that a block that a tier has removed, for lack of space or because it was damaged, is stored
+// again.
 func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
 		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
@@ -222,7 +226,8 @@ func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	}
 }
 
-// What is used from the process's own cache does not age in the tier for ever.
+// Ensure that a block that the process uses from its own cache is stored again after a while, so that
+// the tier does not treat it as unused.
 func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -244,7 +249,8 @@ func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	})
 }
 
-// However long computing takes, a tier that does not answer is soon not waited for.
+// Ensure that Find waits only a short time for a tier that does not answer, even if computing the
+// blocks takes long.
 func TestLookingTakesLittleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := kvoffload.New(kvoffload.Config{Tier: newSlow(t), BlockBytes: blockBytes, Loads: true})

@@ -134,7 +134,8 @@ func TestAServerThatIsNotRedisIsRefused(t *testing.T) {
 	}
 }
 
-// A server that announces more than memory holds, or than there is, ends neither the process nor its memory.
+// Ensure that a reply that is announced as larger than the memory, or larger than it is, is an error
+// and does not exhaust the memory.
 func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	for _, reply := range []string{
 		"$9223372036854775000\r\n", "$99999999999999\r\n", "=99999999999999\r\n", "!99999999999999\r\n",
@@ -157,7 +158,7 @@ func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	}
 }
 
-// rogue is a server that answers a ping, and everything else with the reply.
+// rogue runs a server that answers pings correctly and every other command with the given reply.
 func rogue(l net.Listener, reply string) {
 	for {
 		c, err := l.Accept()

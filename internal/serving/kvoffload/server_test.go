@@ -31,7 +31,8 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer starts redis-server with arguments, and skips the test if there is none.
+// startServer starts redis-server with the arguments. It skips the test if redis-server is not
+// installed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -109,7 +110,8 @@ func TestRedisServerThatIsFullCostsBlocksOnly(t *testing.T) {
 	}
 }
 
-// A server that stops, is killed and comes back costs its deadline each time.
+// Ensure that when a server stops, is killed and returns, a request waits no longer than its deadline
+// each time.
 func TestRedisServerThatComesAndGoes(t *testing.T) {
 	s := startServer(t)
 	r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + s.address()})

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/testkit/benchtest"
 )
 
-// The shape of the benchmarks: 32 query heads on 8, head size 128, blocks of 16.
+// The benchmarks use 32 query heads, 8 KV heads, head size 128 and blocks of 16 tokens.
 const (
 	queryHeads = 32
 	kvHeads    = 8
@@ -35,7 +35,8 @@ func eachThreads(b *testing.B, run func(b *testing.B, threads int)) {
 	}
 }
 
-// BenchmarkDecode compares decoding one sequence over scattered blocks with reading the same bytes.
+// BenchmarkDecode compares the time of decoding one sequence over scattered blocks with the time of
+// reading the same bytes.
 func BenchmarkDecode(b *testing.B) {
 	for _, dtype := range []attention.DType{attention.F16, attention.BF16} {
 		for _, tokens := range []int{4096, 16384} {
@@ -53,7 +54,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkQuantized compares the tokens/s of keys and values of 8 bits with those of f16.
+// BenchmarkQuantized compares the tokens per second of 8-bit keys and values with those of f16.
 func BenchmarkQuantized(b *testing.B) {
 	for _, dtype := range []attention.DType{attention.E4M3, attention.E5M2, attention.Int8} {
 		for _, tokens := range []int{4096, 16384} {
@@ -87,8 +88,9 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade is 32 sequences that share 4,096 tokens, which are read once, or, for comparison, by each
-// sequence. The latter goes from head to head, so that the prefix of one head stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share 4,096 tokens. The shared tokens are read once or,
+// for comparison, by each sequence. The comparison computes one head after the other, so that the
+// prefix of one head stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {
@@ -130,7 +132,8 @@ func BenchmarkPaged(b *testing.B) {
 	}
 }
 
-// BenchmarkBlockSize decodes 8 sequences of 1,024 tokens, and swaps 256 tokens of 32 layers out and in again (Fig. 19a).
+// BenchmarkBlockSize decodes 8 sequences of 1,024 tokens, and swaps 256 tokens of 32 layers out and in
+// again (Fig. 19a).
 func BenchmarkBlockSize(b *testing.B) {
 	for tokens := 1; tokens <= 256; tokens *= 2 {
 		s := shape(attention.F16)
@@ -157,7 +160,8 @@ func BenchmarkBlockSize(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite compares reshape_and_cache of 2,048 tokens, each time into other blocks, with copying the bytes.
+// BenchmarkWrite compares reshape_and_cache of 2,048 tokens, each time to other blocks, with copying
+// the same bytes.
 func BenchmarkWrite(b *testing.B) {
 	const n, width = 2048, kvHeads * headSize
 	for _, layout := range []attention.Layout{attention.LayoutTile, attention.LayoutFlash, attention.LayoutVLLM} {
@@ -187,7 +191,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkMove compares copying and swapping 256 scattered blocks of 4 layers with copying the bytes.
+// BenchmarkMove compares copying and swapping 256 scattered blocks of 4 layers with copying the same
+// bytes.
 func BenchmarkMove(b *testing.B) {
 	config := kvstore.Config{Shape: shape(attention.F16), Layers: 4, NumBlocks: 1024, HostBlocks: 512}
 	store, _ := newBenchStore(b, config, 1)
@@ -239,7 +244,7 @@ func shape(dtype attention.DType) attention.Shape {
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: kvHeads, HeadSize: headSize, DType: dtype}
 }
 
-// newLayer makes a store of the given size, filled with keys and values.
+// newLayer returns a store of the given size, filled with random keys and values.
 func newLayer(b *testing.B, dtype attention.DType, layout attention.Layout, bytes, threads int) *layer {
 	s := shape(dtype)
 	s.Layout = layout
@@ -291,8 +296,8 @@ func (l *layer) fill() {
 	require.NoError(l.b, l.store.CopyBlocks(pairs))
 }
 
-// tables returns the block tables of sequences of equal length that use all blocks of the store, in random order or
-// one after the other.
+// tables returns block tables for sequences of equal length. Together they use all blocks of the
+// store, in random order or in ascending order.
 func (l *layer) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, l.cache.NumBlocks)
 	for i := range order {
@@ -310,7 +315,8 @@ func (l *layer) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// batch returns seqs sequences of some tokens, the last of which are queries. The caller fills in its block tables.
+// batch returns a batch of seqs sequences. Each has the given number of tokens, and the last ones are
+// queries. The caller sets the block tables.
 func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(l.query) < n {

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// spaced is a cache of random numbers with gaps between blocks, which are filled with 255.
+// spaced returns a cache of random numbers. The gaps between its blocks are filled with 255.
 func spaced(r *rand.Rand, s attention.Shape, blocks, gap int) (c attention.Cache, memory []byte) {
 	memory = make([]byte, blocks*(s.BlockBytes()+2*gap))
 	c, err := attention.NewCache(s, memory)

@@ -20,8 +20,8 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Numbers of the cache's type are stored bit for bit, whole tiles as well as the tokens of the tile with a slot of -1, which
-// are written one by one.
+// Ensure that numbers of the cache's type are stored bit for bit, in whole tiles and in a tile with a
+// slot of -1, whose tokens are written one by one.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size
@@ -53,7 +53,7 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	}
 }
 
-// requireElement wants the bytes of an element of a tensor at the start of stored.
+// requireElement compares the first bytes of stored with the bytes of an element of a tensor.
 func requireElement(t *testing.T, x *attention.Tensor, row, element int, stored []byte) {
 	size := x.DType.Size()
 	if at := (row*x.Stride + element) * size; string(x.Data[at:at+size]) != string(stored[:size]) {

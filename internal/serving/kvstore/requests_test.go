@@ -19,7 +19,7 @@ func begun(t *testing.T) *Requests {
 	return q
 }
 
-// Ensure that a step that is wrong anywhere is refused as a whole.
+// Ensure that a step with any error is refused as a whole and changes nothing.
 func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 	type step struct {
 		gone         []uint64
@@ -77,7 +77,7 @@ func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that lengths and starts of queries that do not fit into an int32 are refused.
+// Ensure that a step is refused if a length or a query start does not fit into an int32.
 func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
 	const half = 1 << 30
 	for _, tc := range []struct {
@@ -117,7 +117,7 @@ func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a request can lose its blocks and get others in the same step.
+// Ensure that a request can lose its blocks and get new ones in the same step.
 func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	q := NewRequests(1, 4, 10)
 	rows := []Row{{ID: 1, Fresh: true, Tokens: 4}}
@@ -129,7 +129,8 @@ func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	require.Equal(t, [][]int32{{2}}, q.tables[1])
 }
 
-// A scheduler that has taken back the blocks of drafts gives new ones from there on.
+// Ensure that new blocks can replace the last entries of a table, because a scheduler takes back the
+// blocks of rejected drafts.
 func TestBlocksTakeThePlaceOfATablesLastEntries(t *testing.T) {
 	q := begun(t)
 	rows := []Row{{ID: 1, Computed: 3, Tokens: 4}}

@@ -43,7 +43,7 @@ func forEachShape(t *testing.T, test func(t *testing.T, s attention.Shape)) {
 	}
 }
 
-// stored is an element of a key or value as it is stored, times the scale of Int8.
+// stored returns an element of a key or value as it is stored. For Int8 it multiplies by the scale.
 func stored(c *attention.Cache, value bool, slot, head, i int) float32 {
 	block, place := slot/c.BlockSize, slot%c.BlockSize
 	if value {
@@ -69,7 +69,7 @@ func randomTokens(r *rand.Rand, s attention.Shape, slots []int64) (*kvstore.Toke
 	return &kvstore.Tokens{Key: attention.Float32s(k, width), Value: attention.Float32s(v, width), Slots: slots}, k, v
 }
 
-// tolerance is the most by which a number below 5 changes when it is stored.
+// tolerance returns by how much a number below 5 can change when it is stored.
 func tolerance(d attention.DType) float64 {
 	return map[attention.DType]float64{attention.F32: 0, attention.F16: 2e-3, attention.BF16: 2e-2,
 		attention.E4M3: 0.25, attention.E5M2: 0.5, attention.Int8: 0.02}[d]

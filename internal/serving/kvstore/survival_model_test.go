@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A transformer is layers of attention, and what happens to a token between them.
+// A transformer has layers of attention, and functions for the computation between them.
 type transformer struct {
 	dim, layers, heads, kvHeads, size int
 
@@ -34,8 +34,7 @@ type transformer struct {
 	cos, sin []float32 // of the rotation of queries and keys; nil: none
 }
 
-// A batch is tokens of some sequences, and where the memory of each group of
-// layers is.
+// A batch contains tokens of some sequences, and the location of the memory of each group of layers.
 type batch struct {
 	tokens    []int32
 	positions []int32
@@ -151,8 +150,7 @@ func (t *transformer) rotate(q []float32, positions []int32) {
 	}
 }
 
-// onePass is what the model says of a whole sequence in one pass over contiguous
-// memory.
+// onePass returns the logits of a whole sequence, computed in one pass over contiguous memory.
 func onePass(t *transformer, d attention.DType, tokens []int32) [][]float32 {
 	const blockSize = 16
 	blocks := (len(tokens) + blockSize - 1) / blockSize
@@ -245,7 +243,8 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
-// times sets y to the product of w and x. Four rows at once do not wait for each other's sums.
+// times sets y to the product of w and x. It computes four rows at once, so that they do not wait for
+// each other's sums.
 func times(y, w, x []float32) {
 	done := 0
 	for ; done+4 <= len(y); done += 4 {

@@ -17,7 +17,7 @@ func group(blockSize int) kvcache.Group {
 	return kvcache.Group{Kind: kvcache.Full, BlockSize: blockSize}
 }
 
-// kinds of traffic: each is a configuration of the scheduler and of the model.
+// kinds lists configurations of the scheduler and of the model.
 var kinds = []struct {
 	name   string
 	change func(c *sched.Config, t *transformer)
@@ -78,8 +78,8 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 	}
 }
 
-// traffic adds requests whose prompts begin alike, and forks some, for a number of steps. Then it
-// runs until all are done.
+// traffic adds requests for a number of steps, and forks some of them. Many prompts have a common
+// prefix. Then it runs until all requests are done.
 func (e *v1) traffic(steps int, fork bool) {
 	for range steps {
 		if len(e.ids) < 8 && e.r.IntN(3) > 0 {

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// A v1 is vLLM V1's scheduler and a worker that knows only what its steps say.
+// A v1 is vLLM V1's scheduler with a worker that knows only the steps.
 type v1 struct {
 	t *testing.T
 	r *rand.Rand
@@ -67,8 +67,7 @@ func (e *v1) add(tokens []int32, answer int) {
 	e.requests[id] = &request{tokens: slices.Clone(tokens), prompt: len(tokens), said: map[int][]float32{}}
 }
 
-// one runs a step: the copies, then write and attend in each layer, then the
-// sampled tokens.
+// one runs a step: first the copies, then write and attention in each layer, then sampling.
 func (e *v1) one() {
 	require.NoError(e.t, e.Schedule(&e.step))
 	s := &e.step
@@ -161,8 +160,8 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify keeps the logits, and returns the drafts that were right and the next token; nothing for
-// a prompt that is not complete.
+// verify stores the logits. It returns the accepted drafts and the next token, or nothing if the
+// prompt is not complete.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {
@@ -269,7 +268,7 @@ func continuation(t *transformer, d attention.DType, tokens []int32, n int) []in
 	return all[len(tokens):]
 }
 
-// check compares everything that was said with one pass over contiguous memory.
+// check compares all stored logits with one pass over contiguous memory.
 func (e *v1) check() {
 	for _, q := range slices.AppendSeq(e.done, maps.Values(e.requests)) {
 		if len(q.said) == 0 {

@@ -27,7 +27,8 @@ func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {
 	return r
 }
 
-// Whole tiles are written by faster code than single tokens. Both write the same bytes.
+// Ensure that whole tiles, which faster code writes, have the same bytes as tokens that are written
+// one by one.
 func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	forEachShape(t, func(t *testing.T, shape attention.Shape) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -60,7 +61,7 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	})
 }
 
-// Pairs of elements are rotated by the angle of the key's position.
+// Ensure that pairs of elements are rotated by the angle of the key's position.
 func TestKeysAreRotated(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64}
 	for _, interleaved := range []bool{false, true} {
@@ -154,7 +155,8 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 	}
 }
 
-// The scale of numbers below 2^-120 has no inverse in float32: they are stored as 0.
+// Ensure that tokens whose numbers are all below 2^-120 are stored as 0, because their scale has no
+// inverse in float32.
 func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
 	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {
@@ -174,7 +176,7 @@ func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	}
 }
 
-// Int8 has no NaN: that a number was one shows in the scale of its token.
+// Ensure that a NaN makes the scale of its token NaN, because int8 itself has no NaN.
 func TestANaNIsTheScaleOfItsTokenInInt8(t *testing.T) {
 	for _, layout := range allLayouts {
 		shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: attention.Int8, Layout: layout}

@@ -17,8 +17,8 @@ import (
 
 const smallLlama = `{"model_type": "llama", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "eos_token_id": `
 
-// The tokens that end a sequence are those of generation_config.json, which has more than config.json
-// for models that chat.
+// Ensure that the end tokens of generation_config.json are used, because for chat models it lists more
+// than config.json.
 func TestTokensThatEndASequence(t *testing.T) {
 	for _, test := range []struct {
 		name, config, generation string
@@ -44,8 +44,8 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// Windows are those that transformers' configurations give: of Mistral's layers all have one, of Qwen's those that
-// layer_types or max_window_layers name, and of Llama's none.
+// Ensure that the same layers have a window as in transformers: all of Mistral's, those of Qwen's that
+// layer_types or max_window_layers name, and none of Llama's.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
@@ -105,14 +105,14 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 	}
 }
 
-// What config.json does not state is what transformers' configuration of the family has.
+// Ensure that a value that config.json omits is the default of the family in transformers.
 func TestWhatConfigNeedNotState(t *testing.T) {
 	for _, test := range []struct {
 		kind          string
 		theta, eps    float64
 		dim           int
 		tied          bool
-		window, every int // the last of every so many layers has no window; 0: all have it
+		window, every int // of every so many layers, the last has no window; if every is 0, all layers have the window
 	}{
 		{"llama", 10000, 1e-6, 16, false, 0, 0}, {"mistral", 10000, 1e-6, 16, false, 4096, 0},
 		{"mixtral", 10000, 1e-5, 16, false, 0, 0}, {"qwen2", 10000, 1e-6, 16, false, 0, 0},

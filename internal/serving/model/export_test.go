@@ -15,7 +15,7 @@ func (m *Model) PackedWeights() [][]byte {
 	return all
 }
 
-// SetMLPRows sets how many rows go through the MLP of a layer together.
+// SetMLPRows sets how many rows the MLP of a layer computes together.
 func (r *Runner) SetMLPRows(n int) { r.maxMLPRows = n }
 
 // MLPRows is the number of rows for which there is memory.

@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A family is a small model with random weights, as files and as a reference.
+// A family is a small model with random weights, both as files and as a reference.
 type family struct {
 	name   string
 	config map[string]any
@@ -244,7 +244,8 @@ func (f *family) write(t testing.TB) string {
 	return dir
 }
 
-// save writes what tensors returns for each tensor, in the same order in each process.
+// save writes the tensors that the function tensors returns for each name, in the same order in each
+// process.
 func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
 	var all []weightfile.Tensor
 	shapes := f.tensors()
@@ -259,7 +260,7 @@ func (f *family) same(name string, shape []int) []weightfile.Tensor {
 	return []weightfile.Tensor{weightfile.F32(name, f.ref.w[name], shape...)}
 }
 
-// A bench is a model with a store, whose sequences have blocks at random.
+// A bench is a model with a store. Its sequences use random blocks.
 type bench struct {
 	m      *model.Model
 	store  *kvstore.Store
@@ -297,7 +298,7 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	return &bench{m, store, runner}
 }
 
-// A part is tokens of a sequence to compute, from a position on.
+// A part is a range of tokens of a sequence that a step computes, starting at a position.
 type part struct {
 	tokens []int32
 	from   int

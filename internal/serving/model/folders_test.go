@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer writes random weights of a matrix in a format, and sets weights to the dequantized values.
+// A quantizer returns random weights of a matrix in a quantized format, and sets the parameter weights
+// to the dequantized values.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -96,7 +97,7 @@ func gptOSSShape(inter int) layerShape {
 		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}}
 }
 
-// gptOSSConfig has the fields of openai/gpt-oss-20b's config.json that it does not share with Llama's.
+// gptOSSConfig returns the fields of openai/gpt-oss-20b's config.json that differ from Llama's.
 func gptOSSConfig(inter int) map[string]any {
 	return map[string]any{"attention_bias": true, "experts_per_token": 2, "num_experts_per_tok": 2, "num_local_experts": 5,
 		"initial_context_length": 64, "intermediate_size": inter, "swiglu_limit": 7.0, "router_aux_loss_coef": 0.9,
@@ -105,16 +106,17 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn is YaRN's stretching by 4 of the 16 pairs of a head, theta 1000: the places of the pairs that make 8 turns
-// and 1 turn over 64 tokens are not rounded.
+// exactYarn returns the factor of YaRN for a pair i of 16, with scaling 4 and theta 1000. It does not
+// round the positions of the pairs that make 8 turns and 1 turn over 64 tokens.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
 	return (1 - ramp) + ramp/4
 }
 
-// separate makes tensors of each of gpt-oss's experts, which are published as [experts, inputs, outputs] with gate and
-// up projection alternating, and gives the sinks their name in GGUF.
+// separate replaces the published tensors of all experts of gpt-oss by one tensor for each expert, and
+// gives the sinks their name in GGUF. The published shape is [experts, inputs, outputs], with gate and
+// up projection alternating.
 func (r *reference) separate() {
 	p := &r.shape
 	for l := range r.layers {
@@ -150,8 +152,8 @@ func (r *reference) separate() {
 	}
 }
 
-// randomMXFP4 writes random experts of the shape [experts, inputs, outputs] as [experts, outputs, groups of inputs, 16]
-// and sets weights to the dequantized values.
+// randomMXFP4 returns random experts of the shape [experts, inputs, outputs] as [experts, outputs,
+// groups of inputs, 16]. It sets the parameter weights to the dequantized values.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]
@@ -172,7 +174,8 @@ func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []
 		{Name: name + "_scales", DType: "U8", Shape: []int{n, out, in / 32}, Data: scales}}
 }
 
-// writeMXFP4 makes a folder as gpt-oss is published, in which change has changed the tensors, and its reference.
+// writeMXFP4 writes a model folder in gpt-oss's published form, and returns its path and its
+// reference. The function change can replace each tensor.
 func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor) (string, *reference) {
 	f := newerFamily(t, "gpt-oss")
 	f.ref.hidden, f.ref.shape = 64, gptOSSShape(128)
@@ -248,7 +251,8 @@ func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// A config.json of gpt-oss without these fields has transformers' defaults, which are the published values.
+// Ensure that without these fields, a config.json of gpt-oss gets transformers' defaults, which equal
+// the published values.
 func TestGPTOSSHasItsDefaults(t *testing.T) {
 	c, err := model.ParseConfig([]byte(`{"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880,
 		"intermediate_size": 2880, "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,

@@ -17,7 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// The types of GGUF: number, elements and bytes of a block, and the offsets of its scales.
+// ggufTypes lists the types of GGUF: their number, the elements and bytes of a block, and the offsets
+// of its scales.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -30,7 +31,7 @@ var ggufTypes = map[string]struct {
 	"IQ4_NL": {20, 32, 18, []int{0}}, "IQ4_XS": {23, 256, 136, []int{0}}, "MXFP4": {39, 32, 17, nil},
 }
 
-// randomTensor has blocks of random bytes with scales that make weights of a useful size.
+// randomTensor returns a tensor of random bytes, with scales that give weights of a useful size.
 func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Tensor {
 	k := ggufTypes[kind]
 	data := make([]byte, rows*cols/k.elements*k.bytes)
@@ -61,7 +62,8 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
 }
 
-// A model of all the types of GGUF, with shapes that all of them have blocks for.
+// These are the shapes of a model with all the types of GGUF. Each row is a whole number of blocks in
+// each type.
 const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
 
 // A ggufFile is what a file is written of.
@@ -70,7 +72,8 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF is a file whose matrices have all the types of GGUF; those in place are replaced.
+// mixedGGUF returns a file whose matrices have all the types of GGUF. The parameter place replaces
+// types by others.
 func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))
@@ -137,7 +140,8 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// A model with matrices of all the types of GGUF has the logits of the reference with the dequantized weights.
+// Ensure that a model with matrices of all the types of GGUF has the same logits as the reference with
+// the dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
 		family string
@@ -158,7 +162,8 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// logitErrors compares 30 tokens' logits: the largest error, the root of the mean square, and that of the logits.
+// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of
+// the errors, and that of the logits.
 func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
@@ -172,8 +177,8 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float
 	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// published gives the tensors the names of a folder. The rows of queries and keys
-// of GGUF's Llama are in another order: pairs lie side by side.
+// published gives the tensors of a GGUF file their names in a model folder. GGUF's Llama stores the
+// rows of queries and keys in another order, with the two rows of a pair next to each other.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{
 		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
@@ -210,7 +215,7 @@ func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	return w
 }
 
-// apart puts row 2i of each head at i and row 2i+1 at i + dim/2.
+// apart moves row 2i of each head to row i, and row 2i+1 to row i + dim/2.
 func apart(v []float32, cols, dim int) []float32 {
 	out := make([]float32, len(v))
 	for row := range len(v) / cols {

@@ -60,7 +60,7 @@ func newerFamilies(llama makeFamily) []family {
 	yarn := make("Qwen3, yarn", "qwen3", 4, 2, 32, layerShape{}, map[string]any{"rope_scaling": map[string]any{
 		"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}})
 	yarn.ref.ropeFactor = 0.1*math.Log(4) + 1
-	yarn.ref.stretch = func(i int) float64 { // the first pair turns 8 times over 64 tokens, the seventh less than once
+	yarn.ref.stretch = func(i int) float64 { // the first pair turns 8 times over 64 tokens, and the seventh less than once
 		ramp := min(1, float64(i)/6)
 		return (1 - ramp) + ramp/4
 	}
@@ -149,7 +149,7 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	return r
 }
 
-// tinyWeights gives the tensors of a GGUF file the names of a folder.
+// tinyWeights gives the tensors of a GGUF file their names in a model folder.
 func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	w := published(g, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
 	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
@@ -196,7 +196,7 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// Mixtral in GGUF was first written with a tensor for each expert.
+// Ensure that older GGUF files of Mixtral, with one tensor for each expert, can be read.
 func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	tiny := tinyOf(t, "mixtral")
 	want := ggufBench(t, tiny.GGUF()).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
@@ -246,7 +246,7 @@ func newerFamily(t *testing.T, name string) *family {
 	return &all[i]
 }
 
-// Longrope has its short factors if no sequence is longer than the original length.
+// Ensure that longrope uses its short factors if no sequence is longer than the original length.
 func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
 	f := newerFamily(t, "Phi-3, longrope")
 	b := newBench(t, f.write(t), 1)

@@ -44,7 +44,8 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 	return logits
 }
 
-// requireSameBits computes a prompt in two chunks and a few tokens one by one.
+// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups,
+// and requires the same bits.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
 	for _, b := range many {
@@ -80,7 +81,7 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// The same of weights with 4 and 8 bits, whose blocks share scales, and of rounded activations.
+// Ensure the same for 4-bit and 8-bit weights, whose blocks share scales, and for rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		place   map[string]string
@@ -119,7 +120,7 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that sums have the bits of (a+b)+(c+d), which other orders have not, in every worker.
+// Ensure that in every worker a sum of four has the bits of (a+b)+(c+d). Other orders give other bits.
 func TestSumsAreInAFixedOrder(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		rnd := rand.New(rand.NewPCG(uint64(n), 6))

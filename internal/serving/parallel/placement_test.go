@@ -90,7 +90,8 @@ func TestTheCallerMovesOnlyIfWorkersAreMissingAfterALongSleep(t *testing.T) {
 	}
 }
 
-// A Run that is over before a worker can be awake says nothing about where the worker was placed.
+// Ensure that the caller stays where it is if each Run ends before a worker can wake up, because such
+// a Run does not show where the worker was placed.
 func TestTheCallerStaysIfEachRunIsShorterThanWaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p placement

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that matchers of one constraint, and constraints of one vocabulary, that run at once give the masks of a
-// matcher that runs alone.
+// Ensure that concurrent matchers of one constraint, and concurrent constraints of one vocabulary,
+// give the same masks as a matcher that runs alone.
 func TestMatchersRunAtOnce(t *testing.T) {
 	cases := readCases(t, filepath.Join("testdata", "sample.jsonl"))[:4]
 	v := smallVocabulary(t, []byte(cases[0].Schema))
@@ -52,7 +52,8 @@ func TestMatchersRunAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// Ensure that what a constraint keeps has a limit, and that masks stay what they are when it is reached.
+// Ensure that the memory of a constraint for kept masks has a limit, and that masks stay correct when
+// it is reached.
 func TestKeptMasksHaveALimit(t *testing.T) {
 	v := smallVocabulary(t, []byte("abc"))
 	c := compiled(t, v, Form{JSONSchema: json.RawMessage(`{"type":"array","items":{"type":"string","maxLength":3000}}`)})

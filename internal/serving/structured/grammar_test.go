@@ -11,11 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Ensure that grammars in the forms of llama.cpp's and vLLM's manuals have the answers that they should.
+// Ensure that grammars in the forms of llama.cpp's and vLLM's manuals accept and refuse the right
+// answers.
 func TestGrammars(t *testing.T) {
 	for _, c := range []struct {
 		name, grammar string
-		yes, no       []string // no: texts that are not even the begin of an answer, or whose end is missing
+		yes, no       []string // no: texts that begin no answer, or that are not complete
 	}{
 		{"arithmetic, left recursive", `
 			root ::= sum # an expression
@@ -81,7 +82,7 @@ func accepts(c *Constraint, text string) bool {
 	return m.CanStop()
 }
 
-// Ensure that a grammar that is wrong is refused with the line and what is wrong.
+// Ensure that the error for a wrong grammar names the line and the mistake.
 func TestRefusedGrammars(t *testing.T) {
 	v := vocabularyOf(t, "a")
 	for grammar, problem := range map[string]string{
@@ -96,7 +97,7 @@ func TestRefusedGrammars(t *testing.T) {
 	}
 }
 
-// rules is a random grammar over a and b, whose rules are named by letters from A.
+// rules is a random grammar over a and b. Its rules are named by letters from A.
 type rules [][][]string // alternatives of symbols
 
 func (r rules) String() string {
@@ -127,8 +128,8 @@ func (r rules) String() string {
 	return out.String()
 }
 
-// recognise is a naive Earley recogniser. It reports whether a text begins something that the first rule derives, and
-// whether it derives the text itself.
+// recognise is a simple Earley recogniser. It reports whether the text is the beginning of a text that
+// the first rule derives, and whether the rule derives the text itself.
 func (r rules) recognise(text string) (begins, derives bool) {
 	type item struct{ rule, alternative, dot, origin int }
 	ends := r.ends()
@@ -187,7 +188,8 @@ func (r rules) ends() []bool {
 	return ends
 }
 
-// Ensure that random grammars, ambiguous and recursive in any way, allow exactly the begins of what they derive.
+// Ensure that random grammars, ambiguous and recursive in any way, allow exactly the beginnings of the
+// texts that they derive.
 func TestRandomGrammarsAllowWhatTheyDerive(t *testing.T) {
 	const length = 5
 	v := vocabularyOf(t, "a", "b", "ab", "ba", "aab")

@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// largeVocabulary returns a vocabulary of 128,000 tokens and one end token. It has the statistics of Llama 3's: all
-// bytes, numbers of up to three digits, runs of white space, punctuation with quotes, words with and without a space
-// before them, a fifth in other scripts. The generator is deterministic.
+// largeVocabulary returns a vocabulary of 128,000 tokens and one end token. Its statistics resemble
+// those of Llama 3's: all bytes, numbers of up to three digits, runs of white space, punctuation with
+// quotes, and words with and without a leading space, a fifth of them in other scripts. The generator
+// is deterministic.
 var largeVocabulary = sync.OnceValue(func() *Vocabulary {
 	const size = 128_000
 	known := map[string]bool{}
@@ -89,7 +90,7 @@ var largeVocabulary = sync.OnceValue(func() *Vocabulary {
 	return v
 })
 
-// words returns a source of words, first those that JSON and English have often.
+// words returns a generator of words. The first ones are frequent in JSON and English.
 func words(random *rand.Rand) func() string {
 	common := strings.Fields(`the of and to in is that for name type value id description string number object array true false
 		null item list address city state country email phone date time user first last title status code message data version
@@ -109,7 +110,7 @@ func words(random *rand.Rand) func() string {
 	}
 }
 
-// tokenize cuts a text into the longest tokens that it begins with.
+// tokenize cuts a text into tokens, each time the longest token that the rest begins with.
 func (v *Vocabulary) tokenize(text []byte) []int {
 	var out []int
 	nodes := v.trie.nodes

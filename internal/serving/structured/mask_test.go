@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// vocabularyOf returns a vocabulary of tokens, the last of which ends an answer.
+// vocabularyOf returns a vocabulary of the tokens. The last token ends an answer.
 func vocabularyOf(t require.TestingT, tokens ...string) *Vocabulary {
 	all := make([][]byte, 0, len(tokens)+1)
 	for _, token := range tokens {
@@ -44,7 +44,7 @@ func compiled(t require.TestingT, v *Vocabulary, form Form) *Constraint {
 	return c
 }
 
-// Ensure what a mask is at each step of a short answer.
+// Ensure that the mask is correct at each step of a short answer.
 func TestMasksOfAShortAnswer(t *testing.T) {
 	v := vocabularyOf(t, "a", "b", "ab", "abc", "c", "ca", "", "d")
 	m := compiled(t, v, Form{Regex: "(ab)+c?"}).NewMatcher()
@@ -88,7 +88,8 @@ func TestFormsWithoutAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// slowMask returns the tokens that the definition allows after some text: those that begin one of the answers.
+// slowMask returns the tokens that the definition allows after a text: with the token, the text is
+// still the beginning of an answer.
 func slowMask(v *Vocabulary, answers []string, text string) []string {
 	var out []string
 	for _, token := range v.tokens {
@@ -102,7 +103,7 @@ func slowMask(v *Vocabulary, answers []string, text string) []string {
 	return out
 }
 
-// checkMasks draws a walk through a form, and compares each mask with the slow one.
+// checkMasks draws a random answer of a form token by token, and compares each mask with slowMask.
 func checkMasks(t *rapid.T, form Form, answers []string) {
 	alphabet := map[byte]bool{}
 	for _, a := range answers {
@@ -135,7 +136,8 @@ func checkMasks(t *rapid.T, form Form, answers []string) {
 	}
 }
 
-// Ensure that masks equal the definition for random choices and for the expression that has the same answers.
+// Ensure that masks match the definition for random choices, and for a regular expression with the
+// same answers.
 func TestMasksEqualTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answers := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,6}|a{0,3}éb?`), 1, 8).Draw(t, "answers")
@@ -144,7 +146,8 @@ func TestMasksEqualTheDefinition(t *testing.T) {
 	})
 }
 
-// Ensure that a matcher that was rolled back or cloned is as one that never had the tokens.
+// Ensure that a matcher that was rolled back or cloned behaves like a new matcher that accepted only
+// the remaining tokens.
 func TestRollbackAndCloneEqualAFreshMatcher(t *testing.T) {
 	v := vocabularyOf(t, "a", "b", "c", "ab", "bc", "abc", "cab")
 	c := compiled(t, v, Form{Regex: "(a|bc?|cab){1,40}"})

@@ -54,7 +54,7 @@ type benchTotals struct {
 	stoppedNames, letInNames, overTime []string
 }
 
-// cpuTime is the time that this thread has run, which other programs do not change.
+// cpuTime returns the CPU time of this thread, which other programs do not affect.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -63,7 +63,8 @@ func cpuTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// TestMaskBench measures what -maskbench names. Without it, it measures the sample of testdata, and nothing may fail.
+// TestMaskBench measures the files that -maskbench names. Without this flag it measures the sample in
+// testdata, and no instance may fail.
 func TestMaskBench(t *testing.T) {
 	file := cmp.Or(*maskBench, filepath.Join("testdata", "sample.jsonl"))
 	totals := &benchTotals{reasons: map[string]int{}, examples: map[string]string{}}
@@ -83,8 +84,9 @@ func TestMaskBench(t *testing.T) {
 	require.Empty(t, totals.letInNames)
 }
 
-// TestOfficialSuite compares with the official test suite what schemas allow. Numbers without fraction may stand as 1.0
-// in its instances and are then written as 1, and members may come in the order of the schema.
+// TestOfficialSuite compares the instances that a schema allows with the official test suite. An
+// instance of the suite may contain 1.0 for a whole number, which the test writes as 1, and its
+// members may be sorted into the order of the schema.
 func TestOfficialSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names no folder")
@@ -196,7 +198,8 @@ func (b *benchTotals) refuse(name string, err error) {
 	b.examples[reason] = name + ": " + err.Error()
 }
 
-// write writes an instance token by token, and returns where it is stopped and whether it is not.
+// write writes an instance token by token. It returns the place where it is stopped, and whether it
+// reaches the end.
 func (b *benchTotals) write(c *Constraint, data []byte, measure bool) (string, bool) {
 	v := c.vocabulary
 	text := spaced(data)
@@ -221,8 +224,8 @@ func (b *benchTotals) write(c *Constraint, data []byte, measure bool) (string, b
 	return "the end", m.CanStop()
 }
 
-// spaced returns a JSON text as Python's json.dumps writes it: a space after each comma and colon, and no escape that
-// is not needed.
+// spaced returns a JSON text as Python's json.dumps writes it: with a space after each comma and
+// colon, and without unnecessary escapes.
 func spaced(data []byte) []byte {
 	var out bytes.Buffer
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -72,7 +72,7 @@ func (t *tree) append(out []byte) []byte {
 	}
 }
 
-// inOrder returns an instance with its members in the order in which the schema lists them.
+// inOrder sorts the members of an instance into the order in which the schema lists them.
 func inOrder(schema, data []byte) []byte {
 	root, instance := parseTree(schema), parseTree(data)
 	if root == nil || instance == nil {
@@ -82,7 +82,7 @@ func inOrder(schema, data []byte) []byte {
 	return instance.append(nil)
 }
 
-// reorder sorts the members of an instance by the schemas that may hold for it.
+// reorder sorts the members of an instance by those schemas that may apply to it.
 func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return
@@ -107,7 +107,8 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	}
 }
 
-// ordering is what the schemas of a place say of the order of members, and which schemas hold below it.
+// ordering is the order of members that the schemas of one place require, and the schemas that apply
+// to the members.
 type ordering struct {
 	root, instance   *tree
 	names, required  []string
@@ -181,7 +182,8 @@ func (o *ordering) keyword(keyword string, item *tree) {
 	}
 }
 
-// fitting reports whether a schema may hold for an instance: the required members are there, and constants are equal.
+// fitting reports whether a schema may apply to an instance: the required members exist, and constants
+// are equal.
 func fitting(root, s, instance *tree, depth int) bool {
 	if s == nil || depth > 10 {
 		return true

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallVocabulary returns a vocabulary of bytes and of pieces of texts, of which many cross the ends of lexemes.
+// smallVocabulary returns a vocabulary of the bytes and of pieces of the texts. Many pieces cross the
+// end of a lexeme.
 func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	random := rand.New(rand.NewPCG(1, 2))
 	known := map[string]bool{}
@@ -37,8 +38,8 @@ func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	return vocabularyOf(t, tokens...)
 }
 
-// Ensure that along each instance of the sample, a mask has exactly the tokens that are accepted. Accepting goes byte
-// by byte, masks by what is kept of lexemes.
+// Ensure that along each instance of the sample, a mask contains exactly the tokens that the matcher
+// accepts. The matcher accepts byte by byte, while masks use cached results for lexemes.
 func TestMasksHaveWhatIsAccepted(t *testing.T) {
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -68,8 +69,8 @@ func requireMaskIsAccepted(t *testing.T, m *Matcher, text string) {
 	}
 }
 
-// Ensure that an answer written by random choices never comes to a point where nothing may follow, and that its text is
-// one that another implementation finds valid.
+// Ensure that an answer of random choices always has a possible continuation or an end, and that
+// another implementation finds its text valid.
 func TestRandomAnswersAreValid(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
@@ -99,7 +100,7 @@ func TestRandomAnswersAreValid(t *testing.T) {
 	}
 }
 
-// randomAnswer returns an answer of random tokens, which is cut off when it is long, and whether it has ended.
+// randomAnswer returns an answer of random tokens, and whether it has ended. A long answer is cut off.
 func randomAnswer(t *testing.T, c *Constraint, random *rand.Rand) ([]byte, bool) {
 	v := c.vocabulary
 	mask := make([]uint64, v.Words())
@@ -127,7 +128,7 @@ func randomAnswer(t *testing.T, c *Constraint, random *rand.Rand) ([]byte, bool)
 	return text, false
 }
 
-// Ensure that a schema that was written to explode is refused with a sentence, after bounded work.
+// Ensure that a schema that would take exponential work is refused with an error, after bounded work.
 func TestSchemasThatExplodeAreRefused(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("testdata", "explode.json"))
 	require.NoError(t, err)

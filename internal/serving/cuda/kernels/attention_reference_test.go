@@ -12,10 +12,11 @@ import (
 
 // requireMatches compares outputs with sums in float64.
 //
-// Let u be the rounding error of the type. Weights are rounded to it, and so is the output. The weight of a key is in the sum of
-// weights as it is rounded, so its error moves the output o by at most u p |v - o|. Hence the error is within u (|o| + sum of p |v - o|); if
-// values have one sign and differ by less than their size, this is within 2 u |o|, twice the error of a rounded float64 sum. Where
-// outputs cancel, no kernel with weights of 16 bits can keep 2 u |o|.
+// Let u be the rounding error of the type. The kernel rounds the weights and the output to this type.
+// It sums the weights after rounding them, so the error of one weight moves the output o by at most u
+// p |v - o|. Hence the error is at most u (|o| + sum of p |v - o|). If the values have one sign and
+// differ by less than their size, this is at most 2 u |o|, twice the error of a rounded float64 sum.
+// Where outputs cancel, no kernel with 16-bit weights can reach 2 u |o|.
 func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Type]
 	starts, _ := p.starts()
@@ -45,7 +46,8 @@ func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
 	}
 }
 
-// weights are those of the keys that a query reaches, from key from on, in float64.
+// weights returns, in float64, the weights of the keys that a query attends to. The result from is the
+// first of these keys.
 func (p *problem) weights(n numbers, s, position, head int, query []float64) (weights []float64, from int) {
 	if p.window > 0 {
 		from = max(0, position+1-p.window)
@@ -82,7 +84,7 @@ func (p *problem) weights(n numbers, s, position, head int, query []float64) (we
 	return weights, from
 }
 
-// onCPU computes a problem with package attention, a key head at a time.
+// onCPU computes a problem with package attention, one KV head at a time.
 func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
 	t.Helper()
 	m := p.inMemory(n)

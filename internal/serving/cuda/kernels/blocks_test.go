@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// numbered returns bytes of n elements of 16 bits that count from first.
+// numbered returns n 16-bit elements as bytes. They count up from first.
 func numbered(first, n int) []byte {
 	var b []byte
 	for i := range n {
@@ -18,7 +18,7 @@ func numbered(first, n int) []byte {
 	return b
 }
 
-// Ensure that keys and values come to the slots, and that nothing else changes.
+// Ensure that keys and values are written to their slots, and that nothing else changes.
 func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 	g := newGPU(t)
 	const heads, size, block, blocks, stride = 3, 24, 16, 4, 5 * 24
@@ -48,7 +48,7 @@ func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 	}
 }
 
-// layers are two arrays of blocks, and what CopyBlocks and SwapBlocks need to know of them.
+// layers returns two arrays of blocks, and the arguments that CopyBlocks and SwapBlocks need for them.
 func layers(g *gpu, blocks, bytes int) (arrays [2]*cuda.Memory, all kernels.Blocks) {
 	var pointers []byte
 	for i := range arrays {
@@ -72,7 +72,8 @@ func TestCopyBlocks(t *testing.T) {
 	}
 }
 
-// Ensure that blocks come back from the host to other places, and that blocks which are not named stay.
+// Ensure that blocks return from the host to other places on the GPU, and that blocks that are not
+// named do not change.
 func TestSwapBlocksOutAndIn(t *testing.T) {
 	g := newGPU(t)
 	const bytes = 4112

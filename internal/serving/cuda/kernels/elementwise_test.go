@@ -124,7 +124,8 @@ func TestEmbeddingTakesTheRowsOfTokens(t *testing.T) {
 	}
 }
 
-// Ensure that argmax chooses as the CPU does: the first of equal logits, and index 0 where one is NaN.
+// Ensure that argmax chooses the same index as the CPU: the first of equal logits, and 0 if a logit is
+// NaN.
 func TestArgMaxChoosesAsTheCPU(t *testing.T) {
 	g := newGPU(t)
 	const n = 3000

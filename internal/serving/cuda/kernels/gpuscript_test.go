@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that what .ci/gpu builds measures and checks every case, here on the emulator, and that its folder needs nothing else.
+// Ensure that the folder that .ci/gpu builds runs without other files, and measures and checks every
+// case. The test uses the emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	level.SkipQuick(t)
 	driver, folder := cudatest.Library(t), filepath.Join(t.TempDir(), "carried")

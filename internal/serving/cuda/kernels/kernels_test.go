@@ -101,7 +101,8 @@ func random(kind kernels.Type, seed uint64, n int) []float64 {
 	return decode(kind, encode(kind, numbers))
 }
 
-// requireClose requires that got is want rounded to the type, or one of the neighbours, for what float32 rounds before.
+// requireClose requires that each element of got is want rounded to the type, or a neighbour of this
+// number, because float32 rounds the intermediate results.
 func requireClose(t *testing.T, kind kernels.Type, want, got []float64) {
 	t.Helper()
 	bits := map[kernels.Type]float64{kernels.F16: 11, kernels.BF16: 8}[kind]

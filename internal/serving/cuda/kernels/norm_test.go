@@ -48,7 +48,7 @@ func layer(rows, weight, bias []float64, _ float64) []float64 {
 	return out
 }
 
-// Ensure that rows are normalized as in float64, with and without a residual, whatever the order in which threads run.
+// Ensure that norms match float64, with and without a residual, in every order of threads.
 func TestNormsMatchFloat64(t *testing.T) {
 	g := newGPU(t)
 	for _, norm := range []struct {
@@ -92,7 +92,8 @@ func TestNormsMatchFloat64(t *testing.T) {
 	}
 }
 
-// Ensure that a row has the same bits alone and among others, also where heads lie between other parts of a token, which do not change.
+// Ensure that a normalized row has the same bits alone and among other rows. If a token has other
+// parts between its heads, these do not change.
 func TestRMSNormOfARowDoesNotDependOnTheBatch(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, n, stride = 5, 3, 128, 4 * 128

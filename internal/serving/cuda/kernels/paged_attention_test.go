@@ -26,7 +26,8 @@ type problem struct {
 	blocks        uint64 // seed of the order of blocks in memory
 }
 
-// numbers are those of a problem: queries [token][head][element], keys and values [key head][sequence][token][element].
+// numbers holds the inputs of a problem: queries [token][head][element], keys and values [key
+// head][sequence][token][element].
 type numbers struct {
 	query        []float64
 	keys, values [][][]float64
@@ -59,7 +60,7 @@ func (p *problem) numbers() numbers {
 	return n
 }
 
-// inMemory is what the GPU's memory holds. What no query reaches is NaN.
+// inMemory is the content of the GPU's memory. Elements that no query attends to are NaN.
 type inMemory struct {
 	keys, values, tables []byte
 	stride               int // of tables
@@ -98,7 +99,8 @@ func (p *problem) inMemory(n numbers) inMemory {
 	return m
 }
 
-// starts are the first query tokens of sequences, and the number of all.
+// starts returns the index of the first query token of each sequence, followed by the number of query
+// tokens.
 func (p *problem) starts() (starts, lens []int32) {
 	starts = []int32{0}
 	for s, n := range p.queries {
@@ -107,8 +109,8 @@ func (p *problem) starts() (starts, lens []int32) {
 	return starts, lens
 }
 
-// Which plan: of a GPU with so many multiprocessors. With one, prefill has the largest blocks; with very many, all sequences of more than
-// two partitions are split.
+// one and many are numbers of multiprocessors, which decide the plan. With one, prefill uses the
+// largest blocks. With many, every sequence of more than two partitions is split.
 const one, many = 1, 1 << 20
 
 // run computes a problem on the emulated GPU.
@@ -159,7 +161,8 @@ var attentionProblems = map[string]problem{
 	"no query":                              {AttentionShape: shape(kernels.F16, 64, 2, 2, 16), lens: []int{20, 9}, queries: []int{0, 9}},
 }
 
-// Ensure that outputs are those of float64 and near those of the CPU, in decoding and in prefill, in any order of threads.
+// Ensure that attention matches float64, and the CPU up to rounding, in decode and in prefill and in
+// any order of threads.
 func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 	g := newGPU(t)
 	order := 0
@@ -178,7 +181,8 @@ func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 	}
 }
 
-// Ensure that a prompt of 580 tokens has the same bits in one piece, in chunks, and token after token.
+// Ensure that the outputs of a prompt of 580 tokens have the same bits in one piece, in chunks, and
+// one token at a time.
 func TestAttentionOfATokenDoesNotDependOnTheChunk(t *testing.T) {
 	g := newGPU(t)
 	const length = 580
@@ -222,7 +226,8 @@ func TestAttentionOfASequenceDoesNotDependOnTheBatch(t *testing.T) {
 	}
 }
 
-// fewerChecks makes rapid check 25 times, unless the command line sets a number: the emulator takes about 50 ms a problem.
+// fewerChecks makes rapid draw 25 problems, unless the command line sets another number. The emulator
+// takes about 50 ms for each problem.
 func fewerChecks(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if before := checks.Value.String(); before == checks.DefValue {
@@ -231,7 +236,7 @@ func fewerChecks(t *testing.T) {
 	}
 }
 
-// Ensure that random problems match float64, with the same bits in every plan.
+// Ensure that random problems match float64, and that every plan gives the same bits.
 func TestAttentionOfRandomProblems(t *testing.T) {
 	g := newGPU(t)
 	fewerChecks(t)

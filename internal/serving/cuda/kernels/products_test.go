@@ -27,13 +27,14 @@ var fileFormats = map[kernels.WeightFormat]struct {
 	kernels.Q4_K: {12, 256, 144, []int{0, 2}}, kernels.Q5_K: {13, 256, 176, []int{0, 2}}, kernels.Q6_K: {14, 256, 210, []int{208}},
 }
 
-// packedWeights are weights on the GPU, and what the CPU reads from the same file.
+// packedWeights are weights on the GPU, together with the same weights as the CPU reads them.
 type packedWeights struct {
 	kernels.Weights
 	numbers []float64
 }
 
-// newMatrix makes random weights and packs them. The numbers of a format with scales are those that package weights reads.
+// newMatrix draws random weights and packs them. If the format has scales, package weights reads the
+// expected numbers.
 func newMatrix(g *gpu, kind kernels.Type, format kernels.WeightFormat, outputs, columns int) packedWeights {
 	g.t.Helper()
 	m := packedWeights{Weights: kernels.Weights{Type: kind, Format: format, Outputs: outputs, Columns: columns}}
@@ -82,7 +83,7 @@ func randomBlocks(t *testing.T, format kernels.WeightFormat, outputs, columns in
 	return file, numbers
 }
 
-// workspace is memory that products of a test share: counters must be 0 again after each.
+// workspace is memory that the products of a test share. Each product must leave its counters at 0.
 type workspace struct{ parts, arrived, unpacked *cuda.Memory }
 
 func newWorkspace(g *gpu) workspace {
@@ -91,7 +92,8 @@ func newWorkspace(g *gpu) workspace {
 	return w
 }
 
-// multiply computes a product on the emulated GPU, as on one with so many multiprocessors.
+// multiply computes a product on the emulated GPU with the plan for the given number of
+// multiprocessors.
 func (m packedWeights) multiply(g *gpu, w workspace, in []float64, multiprocessors int) []byte {
 	g.t.Helper()
 	device := g.context.Device()
@@ -113,10 +115,11 @@ func (m packedWeights) multiply(g *gpu, w workspace, in []float64, multiprocesso
 
 // requireMatches compares outputs with sums in float64.
 //
-// Let u be the rounding error of the type. Weights with scales are rounded to it, outputs too. The errors of weights are independent: their sum
-// has a standard deviation below u/sqrt(3) times the root of the sum of squares of products. So an output is within 2 u of its size, twice
-// the error of a rounded float64 sum, unless the sum cancels. With weights of the type itself it is within u, and what
-// float32 rounds.
+// Let u be the rounding error of the type. Weights with scales are rounded to this type, and so are
+// outputs. The errors of the weights are independent: the standard deviation of their sum is below
+// u/sqrt(3) times the square root of the sum of squared products. So an output is within 2 u of its
+// size, twice the error of a rounded float64 sum, unless the sum cancels. With weights that have this
+// type already, the output is within u and the rounding error of float32.
 func (m packedWeights) requireMatches(t *testing.T, in []float64, got []float64) {
 	t.Helper()
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[m.Type]
@@ -144,8 +147,9 @@ func (m packedWeights) requireMatches(t *testing.T, in []float64, got []float64)
 	}
 }
 
-// Ensure that products match float64, and that a row has the same bits among any number of rows, by few rows' kernel or many rows', with the parts
-// of sums computed by one block or by several, and in any order of threads.
+// Ensure that products match float64, and that the bits of a row do not depend on the number of rows,
+// on the kernel (for few rows or for many), on whether one block or several compute the parts of a
+// sum, or on the order of threads.
 func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)
@@ -177,7 +181,7 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	}
 }
 
-// Ensure the same for the largest tiles, and for the number of rows of a large batch.
+// Ensure the same for the largest tiles and for as many rows as a large batch has.
 func TestProductsOf256Rows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)

@@ -25,7 +25,8 @@ func (s *served) next(t *testing.T, prompt []int32, n int) []sampling.Logprob {
 	return events[0].Tokens[0].Top
 }
 
-// Of two tokens the beams are the best pairs that begin with one of the best first tokens, in their order.
+// Ensure that beams of two tokens are the most likely pairs, in order of probability. Each pair begins
+// with one of the most likely first tokens.
 func TestBeamsAreTheMostLikelyAnswersInOrder(t *testing.T) {
 	s := start(t, nil)
 	const width = 4
@@ -58,7 +59,8 @@ func TestBeamsAreTheMostLikelyAnswersInOrder(t *testing.T) {
 	settle(t, s)
 }
 
-// One beam is the greedy answer, also where the sequence ends by itself.
+// Ensure that a search with one beam gives the greedy answer, also if the answer ends with an end
+// token.
 func TestOneBeamIsGreedy(t *testing.T) {
 	s := start(t, nil)
 	const body = demo + `"prompt": [1, 2, 72, 105, 3, 2], "max_tokens": 20, "temperature": 0`
@@ -69,7 +71,8 @@ func TestOneBeamIsGreedy(t *testing.T) {
 	require.Equal(t, "H", beam.Choices[0].Text, "without the token that ends it")
 }
 
-// A large length_penalty puts long answers before short ones that are as likely, a negative one the other way round.
+// Ensure that with equal probabilities a large length_penalty puts long answers first, and a negative
+// one puts short answers first.
 func TestTheLengthPenaltyOrdersBeams(t *testing.T) {
 	s := start(t, nil)
 	end := s.next(t, []int32{1, 2, 72, 105, 106, 107, 3, 2}, 2)[1].Token // unlikely, and ends an answer

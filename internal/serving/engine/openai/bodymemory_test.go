@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sentBody is a body of which a client has sent some pieces.
+// A sentBody is a request body of which a client has sent some pieces.
 type sentBody struct {
 	share
 	until time.Time // its deadline
@@ -53,10 +53,10 @@ func has(done <-chan error) string {
 	}
 }
 
-const tested = 2 * shortBody // most is 14 pieces, of which a client has 7, and one body may have more
+const tested = 2 * shortBody // the limit is 14 pieces, of which one client may have 7; one body may exceed it until it is complete
 
-// Bodies of one client have at most half of the memory, beside one body that may become complete. Those of others are
-// not held up by them.
+// Ensure that the bodies of one client take at most half of the memory, besides one body that may
+// always be completed, and that they do not delay the bodies of other clients.
 func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -84,8 +84,8 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// If others wait for memory, a body of which no piece has come for a while is ended: the slowest, and none of another
-// client if those of the own one have all that they may have.
+// Ensure that when bodies wait for memory, the slowest body that has received nothing for a while is
+// ended. It is a body of another client only if the waiting client has less than its share.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -118,7 +118,8 @@ func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	})
 }
 
-// A body waits for memory for a limited time, which does not count for its arrival.
+// Ensure that a body waits for memory only for a limited time, and that this time does not count
+// against its deadline.
 func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -145,7 +146,8 @@ func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 	})
 }
 
-// A client whose body is ended because it is slow is told why, and the one that waited is served.
+// Ensure that a client whose body is ended because it is slow gets an error with the reason, and that
+// the waiting body is read.
 func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
 	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), turns: newTurns()}
 	read := make(chan error, 1)

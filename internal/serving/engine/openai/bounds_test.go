@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// allocated is how many bytes f allocates in this process, client and server together.
+// allocated returns how many bytes this process allocates while f runs, in client and server together.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -25,7 +25,8 @@ func allocated(f func()) int {
 // repeating is a template that writes each message a thousand times.
 const repeating = "{% for message in messages %}{% for i in range(1000) %}{{ message['content'] }}{% endfor %}{% endfor %}"
 
-// A text that cannot fit is refused for its length: it is not tokenized, and a chat template is stopped.
+// Ensure that a text that cannot fit into the context is refused because of its length, before it is
+// tokenized. A chat template is stopped when its output becomes too long.
 func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 	s := start(t, nil)
 	template, err := chat.New(repeating, nil)
@@ -65,7 +66,7 @@ func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 	require.Equal(t, "There are 131073 tokens; at most 131072 are possible.", a.Error.Message)
 }
 
-// Whether a request may run or wait is known before its text is tokenized.
+// Ensure that the server checks whether a request may run or wait before it tokenizes the text.
 func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
 	long := demo + `"prompt": "` + strings.Repeat("x", 2000) + `"`
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
@@ -89,7 +90,8 @@ func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
 	}
 }
 
-// What a body is made of is counted before it is decoded, and what a request keeps while it waits is bounded.
+// Ensure that the server counts the values of a body before it decodes the body, and that the memory
+// of a waiting request is bounded.
 func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 	s := start(t, nil)
 	many := func(one string) string { return "[" + strings.Repeat(one+",", 1<<20) + one + "]" }

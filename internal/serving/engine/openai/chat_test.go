@@ -20,7 +20,8 @@ func startChat(t *testing.T, template string) *served {
 	})
 }
 
-// prompt is what messages become, with fields of the request after them.
+// prompt returns the prompt that the template makes of messages. The parameter fields contains further
+// fields of the request.
 func (s *served) prompt(t *testing.T, messages, fields string) string {
 	a := s.ask(t, "/tokenize", `{"messages": [`+messages+`]`+fields+`}`)
 	require.Equal(t, 200, a.Status, a.Text)
@@ -33,8 +34,9 @@ func (s *served) prompt(t *testing.T, messages, fields string) string {
 
 const user = `{"role": "user", "content": "x"}`
 
-// Variables of a request reach the template: an object in its order, and reasoning_effort, as in vLLM, also beside
-// chat_template_kwargs. Names that the server sets are refused.
+// Ensure that the variables of a request reach the template: objects in their order, and
+// reasoning_effort as in vLLM, also together with chat_template_kwargs. Names that the server sets
+// itself are refused.
 func TestSettingsReachTheChatTemplate(t *testing.T) {
 	s := startChat(t,
 		`{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}`+
@@ -65,8 +67,9 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 	require.Equal(t, "reasoning_effort", a.Error.Param)
 }
 
-// Messages of all roles, and of a history with tools, reach the template as vLLM passes them: parts as lines, arguments
-// of calls as values in their order, those that are no JSON as a string, and reasoning under both names.
+// Ensure that messages of all roles, including a history with tool calls, reach the template as in
+// vLLM: parts are joined as lines, arguments of calls are values in their order, or strings if they
+// are not JSON, and the reasoning has both of its names.
 func TestMessagesAreRendered(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}|{{ m.reasoning }}|"+
 		"{{ m.reasoning_content }}|{{ m.tool_call_id }}{% for c in m.tool_calls %}|{{ c.id }} {{ c.function.name }} "+
@@ -101,7 +104,8 @@ func TestMessagesAreRendered(t *testing.T) {
 	}
 }
 
-// A template that needs the arguments of a call as JSON refuses others, by their place.
+// Ensure that a template that needs the arguments of a call as JSON refuses other arguments, and that
+// the error names their place.
 func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | items %}{{ k }}"+
 		"{% endfor %}{% endfor %}{% endfor %}")
@@ -115,7 +119,8 @@ func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) 
 	require.Contains(t, a.Error.Message, "The arguments of call 0 of message 1 are not JSON, and the model's chat template")
 }
 
-// Tools that may not be called are shown to the model, as vLLM does by default; /tokenize counts them.
+// Ensure that the model sees tools that it may not call, as by default in vLLM, and that /tokenize
+// counts them.
 func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
 	s := startChat(t, "{% for t in tools or [] %}[{{ t | tojson }}]{% endfor %}{{ tools is none }}")
 	const tools = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"b": {}, "a": 1}}}]`
@@ -170,7 +175,7 @@ func TestTokenizeAndDetokenizeAnswerAsVLLMDoes(t *testing.T) {
 	}
 }
 
-// A chat template that cannot be used costs chat, and nothing else.
+// Ensure that a broken chat template makes only chat requests fail.
 func TestAModelWithABrokenTemplateCompletesTexts(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
 		c.Template, c.TemplateError = nil, fmt.Errorf("line 3: what is this")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A prompt that leaves no room for an answer gets the error that clients look for: OpenAI's code and field, and the
-// beginning of OpenAI's sentence, which litellm searches for.
+// Ensure that a prompt that leaves no space for an answer gets the error that clients look for:
+// OpenAI's code and field, and the beginning of OpenAI's message, for which litellm searches.
 func TestAPromptThatIsTooLongGetsOpenAIsError(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("x", 2000)

@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// tight is a listener whose connections buffer little, so that an answer that nobody reads is soon held up.
+// tight is a listener whose connections have small buffers, so that an answer that the client does not
+// read soon blocks.
 type tight struct{ net.Listener }
 
 func (l tight) Accept() (net.Conn, error) {
@@ -35,7 +36,7 @@ func startTight(t *testing.T, c openai.Config) *httptest.Server {
 	return server
 }
 
-// connect opens a connection that buffers little, and returns it with the text of a request.
+// connect opens a connection with small buffers. It returns the connection and the text of a request.
 func connect(t *testing.T, server *httptest.Server, method, path, body string) (net.Conn, string) {
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
@@ -45,7 +46,8 @@ func connect(t *testing.T, server *httptest.Server, method, path, body string) (
 		method, path, len(body), body)
 }
 
-// Any answer that the client does not read ends with the connection, and its record says so.
+// Ensure that if the client does not read an answer, the connection is closed and the record of the
+// request says so.
 func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	page := func(w http.ResponseWriter, _ *http.Request) error {
 		_, _ = io.WriteString(w, strings.Repeat("page ", 1<<16))
@@ -93,7 +95,8 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	}
 }
 
-// An answer that is not read does not keep other bodies from being decoded.
+// Ensure that an answer that the client does not read does not prevent the server from decoding other
+// bodies.
 func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 	server := startTight(t, openai.Config{WriteTimeout: time.Hour})
 	server.Start()
@@ -112,7 +115,8 @@ func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A client that reads has the time that it needs, piece by piece: an answer of many pieces may take longer than one.
+// Ensure that a client that reads slowly gets the whole answer. The deadline holds for each piece, so
+// many pieces may take longer than one deadline.
 func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
 	s := start(t, nil)
 	text := strings.Repeat("page ", 1<<18)

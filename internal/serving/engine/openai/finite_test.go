@@ -39,7 +39,8 @@ func (s *served) corrupted(t *testing.T) string {
 	return found[1]
 }
 
-// A request whose logits are not finite fails, whatever it asks for, and is counted.
+// Ensure that a request whose logits are not finite fails, whatever it asks for, and that the failure
+// is counted.
 func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	for _, weight := range []struct {
 		name  string
@@ -73,7 +74,8 @@ func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	}
 }
 
-// Requests that do not reach the damaged position have the answers of a model without damage, beside others that do.
+// Ensure that requests that do not reach the damaged position get the answers of an undamaged model,
+// while other requests reach it.
 func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	const position = 40
 	whole := startDamaged(t, "", 0, nil)
@@ -108,7 +110,7 @@ func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	}
 }
 
-// damaged is a GPT-2 of one layer with random weights, of which one is NaN.
+// damaged returns a GPT-2 of one layer with random weights. One weight is NaN.
 func damaged(t *testing.T, pool *parallel.Pool, damage string, at int) *model.Model {
 	const hidden, vocabulary, longest = 8, 256, 1024
 	rnd := rand.New(rand.NewPCG(3, 3))

@@ -15,7 +15,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// Bodies of other types, other methods and other paths are refused; a media type may have parameters, and none is JSON.
+// Ensure that other media types, methods and paths are refused. A media type may have parameters, and
+// a missing media type counts as JSON.
 func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.Version = "1.2.3" })
 	const body, kind = text + `"n": 1}`, "Content-Type"
@@ -90,8 +91,8 @@ func TestAPathMayHaveMoreSlashes(t *testing.T) {
 	}
 }
 
-// Web pages of the origins that are allowed may use the server and read its answers and errors. A browser asks before,
-// without the key.
+// Ensure that web pages of the allowed origins can send requests and read answers and errors. A
+// browser first asks for permission, without the API key.
 func TestPagesOfAllowedOriginsCanUseTheServer(t *testing.T) {
 	with := func(keys []string, origins ...string) *served {
 		o, err := openai.ParseOrigins(origins)
@@ -197,8 +198,8 @@ func (s *served) dial(t *testing.T, rest string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// A client gets the 413 for a body that is too large, whether it waits before it sends the rest or sends all of it
-// before it reads.
+// Ensure that a client gets status 413 for a body that is too large, whether it waits before it sends
+// the rest or sends everything before it reads.
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.MaxBody = 1000 })
 	const size = 64 << 20                       // more than the sockets' buffers hold
@@ -229,7 +230,8 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// A client that closes its side after its request gets no empty answer with status 200.
+// Ensure that a client that closes its side after the request does not get an empty answer with status
+// 200.
 func TestAClientThatClosesItsSideGetsAnError(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
 	for _, more := range []string{"", `, "use_beam_search": true`} {

@@ -20,7 +20,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A seed of -1 is random, as in vLLM and llama.cpp; others are as they are.
+// Ensure that a seed of -1 means a random seed, as in vLLM and llama.cpp, and that other seeds are
+// used as they are.
 func TestTheSeedMinusOneIsRandom(t *testing.T) {
 	seed := func(n int64) uint64 {
 		r, err := (&common{Seed: &n}).request()
@@ -32,7 +33,8 @@ func TestTheSeedMinusOneIsRandom(t *testing.T) {
 	require.EqualValues(t, 7, seed(7))
 }
 
-// late is the end of a body that does not arrive before the server's deadline.
+// late is a reader that stands for the end of a body that does not arrive before the server's
+// deadline.
 type late struct{}
 
 func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.ErrDeadlineExceeded) }
@@ -48,7 +50,8 @@ func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	require.Equal(t, "The body did not arrive in time.", e.Message)
 }
 
-// Ensure that the parts of a message are joined once: 8 MB of small ones, added one by one, took two minutes.
+// Ensure that the parts of a message are joined once. Adding them one by one took two minutes for 8 MB
+// of small parts.
 func TestManyPartsOfAMessageAreJoinedOnce(t *testing.T) {
 	const n = 10000
 	text := "[" + strings.TrimSuffix(strings.Repeat(`{"type": "text", "text": "a"},`, n), ",") + "]"
@@ -109,7 +112,7 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 	}
 }
 
-// Ensure that beam search ignores no field of a request, except the seed, which has no effect.
+// Ensure that beam search ignores no field of a request except the seed, which has no effect on it.
 func TestBeamSearchIgnoresNoField(t *testing.T) {
 	fields := map[string]bool{"Prompt": true, "N": true, "MaxTokens": true, "StopTokenIDs": true, "IgnoreEOS": true,
 		"CacheSalt": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true} // it supports all values of these
@@ -127,7 +130,8 @@ func TestBeamSearchIgnoresNoField(t *testing.T) {
 	require.NoError(t, unsupportedByBeams(&engine.Request{Params: sampling.Default()}))
 }
 
-// Few long bodies become tokens at a time. Short ones do not wait for them, and who waits stops when the client goes.
+// Ensure that only a few long bodies are tokenized at a time, that short bodies do not wait for them,
+// and that a waiting request ends when its client disconnects.
 func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	turns := newTurns()
 	var ends []func()
@@ -148,7 +152,8 @@ func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A large body is read when there is memory for it. One that waits too long is refused, and a short one does not wait.
+// Ensure that a large body is read when there is memory for it, that it is refused if it waits too
+// long, and that a short body does not wait.
 func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 	const maxBody = 1 << 20
 	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), turns: newTurns()}

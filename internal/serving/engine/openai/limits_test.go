@@ -39,7 +39,8 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	require.Equal(t, 401, ask("c", "1").Status)
 }
 
-// A request that is refused costs its key nothing, and numbers that are out of range do not refill it.
+// Ensure that a refused request does not use the allowance of its key, and that numbers out of range
+// do not increase the allowance.
 func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
 	const perMinute = 6000
 	limited := func(c *openai.Config, _ *engine.Config) {
@@ -47,7 +48,8 @@ func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
 	}
 	const prompt = demo + `"prompt": "12345678", "max_tokens": 500, `
 	long := `"prompt": "` + strings.Repeat("x", 2000) + `"}`
-	// requireKept requires that a request between two others, of 10 tokens each, is refused and changes nothing.
+	// requireKept sends a request between two others of 10 tokens each, and requires that it is
+	// refused and does not change the allowance.
 	requireKept := func(s *served, status int, path, body string, between func()) {
 		begin := time.Now()
 		before := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
@@ -95,8 +97,8 @@ func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
 	}
 }
 
-// What finds the queue full is refused, and costs nothing. More prompts than may run and wait would be refused however
-// often the client tried again, so that is a bad request.
+// Ensure that a request that finds the queue full is refused and does not use the allowance. A request
+// with more prompts than may run and wait together could never succeed, so it is a bad request.
 func TestAFullQueueRefusesRequests(t *testing.T) {
 	s := start(t, func(o *openai.Config, c *engine.Config) {
 		o.APIKeys, o.Limits = []string{"a"}, openai.Limits{Requests: 60, Tokens: 600_000}

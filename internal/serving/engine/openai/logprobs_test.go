@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A prompt can be scored: echo with no token generated has the log probabilities that a longer answer has of the
-// prompt, also when the prompt is cached, and in each answer of a stream.
+// Ensure that a prompt can be scored: with echo and no generated token, the prompt has the same log
+// probabilities as with a longer answer, also if it is cached, and in each answer of a stream.
 func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 	s := start(t, nil)
 	prompt, _ := json.Marshal(story + story)
@@ -52,7 +52,8 @@ func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 	settle(t, s)
 }
 
-// Streams have the log probabilities of whole answers. Offsets are places of characters in the text.
+// Ensure that a stream has the same log probabilities as a whole answer. Offsets are positions of
+// characters in the text.
 func TestEachAnswerOfAStreamHasTheLogprobsOfTheEchoedPrompt(t *testing.T) {
 	s := start(t, nil)
 	const begin = demo + `"prompt": "añc añc", "max_tokens": 4, "temperature": 0, "n": 2, "echo": true, "logprobs": 1`
@@ -78,8 +79,8 @@ func TestEachAnswerOfAStreamHasTheLogprobsOfTheEchoedPrompt(t *testing.T) {
 	}
 }
 
-// spaced is a tokenizer in the way of SentencePiece: it puts a space before a text, cuts it into bytes, and has a token
-// with the name <end>.
+// spaced returns a tokenizer that works like SentencePiece: it puts a space before a text and cuts the
+// text into bytes. It also has the token <end>.
 func spaced(t *testing.T) *tokenizer.Tokenizer {
 	tok, err := tokenizer.Parse(byteTokenizer(t, map[string]any{"type": "Prepend", "prepend": "▁"},
 		map[string]any{"id": 2, "content": "<end>", "special": true}))
@@ -87,7 +88,8 @@ func spaced(t *testing.T) *tokenizer.Tokenizer {
 	return tok
 }
 
-// byteTokenizer is a tokenizer.json whose tokens are bytes, some of which added tokens replace.
+// byteTokenizer returns a tokenizer.json whose tokens are the bytes. The added tokens replace some of
+// them.
 func byteTokenizer(t *testing.T, normalizer map[string]any, added ...map[string]any) []byte {
 	vocabulary := map[string]int{}
 	for b := range 256 {

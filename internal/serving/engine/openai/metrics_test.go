@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// vllmMetrics are the metrics of vLLM's v1/metrics/loggers.py and v1/spec_decode/metrics.py, as
-// they are exported: counters end in _total.
+// vllmMetrics lists the metrics of vLLM's v1/metrics/loggers.py and v1/spec_decode/metrics.py with
+// their exported names: counters end in _total.
 var vllmMetrics = []struct {
 	name, kind string
 	absent     string // why there is none here
@@ -65,8 +65,8 @@ var vllmMetrics = []struct {
 	{name: "kv_block_reuse_gap_seconds", kind: "histogram", absent: "as above"},
 }
 
-// Ensure that each metric has the name and the kind of one of vLLM's, and that none of vLLM's is
-// missing without a reason.
+// Ensure that each metric has the name and the kind of a metric of vLLM, and that each missing metric
+// of vLLM has a reason in the list.
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")
@@ -84,8 +84,8 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that metrics count what was done: a request alone, and then one whose prompt is in the
-// cache and that has two answers.
+// Ensure that metrics count the work of two requests: one alone, and then one whose prompt is cached
+// and that has two answers.
 func TestMetricsCountWhatWasDone(t *testing.T) {
 	s := start(t, nil)
 	s.complete(t, story, 5, "")
@@ -118,7 +118,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	})
 }
 
-// Ensure that accepted tokens are counted by their place in the proposal.
+// Ensure that accepted tokens are counted by their position in the proposal.
 func TestMetricsCountProposalsByPlace(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")
@@ -147,8 +147,8 @@ func (s *served) metrics(t *testing.T) string {
 	return a.Text
 }
 
-// requireMetrics waits until all lines are there: the last step of a request is counted just after its
-// answer is sent.
+// requireMetrics waits until all lines appear, because the last step of a request is counted just
+// after its answer is sent.
 func (s *served) requireMetrics(t *testing.T, lines []string) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		text := s.metrics(t)

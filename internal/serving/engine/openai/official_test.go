@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// These tests use OpenAI's own client. The others read the same fields by their names.
+// These tests use OpenAI's own client. The other tests of this package read the JSON fields
+// themselves.
 
 func (s *served) official() client.Client {
 	return client.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))

@@ -23,8 +23,8 @@ type withPrompt struct {
 	}
 }
 
-// The log probabilities of a prompt are those of echo, and the ranks those of the most likely next tokens, with prefix
-// hits and without, in each answer.
+// Ensure that the log probabilities of a prompt equal those of echo, and that the ranks count the more
+// likely tokens, with prefix hits and without, in each answer.
 func TestPromptLogprobsAreThoseOfEchoWithRanks(t *testing.T) {
 	const text = "abc abc"
 	prompt := bytesOf("\x01" + text)

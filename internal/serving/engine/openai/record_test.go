@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// Each request is recorded once, at its end: with its tokens, and with the reason if it was refused or failed.
+// Ensure that each request is recorded once, at its end, with its tokens, and with the reason if it
+// was refused or failed.
 func TestEachRequestIsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var records []openai.Record
@@ -67,8 +68,8 @@ func TestEachRequestIsRecorded(t *testing.T) {
 	}
 }
 
-// A server whose engine has work and finishes no step says so, and is well again when a step ends. Without work it is
-// well, however long ago the last step was.
+// Ensure that /health reports an engine that has work and finishes no step, and reports success again
+// after the next step. Without work it reports success, however old the last step is.
 func TestAServerWhoseEngineIsStuckIsNotWell(t *testing.T) {
 	s, release := held(t, func(o *openai.Config) { o.IterationTimeout = 1 })
 	well := func() (int, string) {

@@ -33,8 +33,8 @@ func biases(n int) string {
 	return strings.Join(all, ", ")
 }
 
-// Each request that cannot be served gets status 400 with OpenAI's error, which names the field and says what is
-// expected.
+// Ensure that each request that cannot be served gets status 400 and an error in OpenAI's form, which
+// names the field and says what is expected.
 func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	s := start(t, nil)
 	const beams, unsupported = `"use_beam_search": true, `, "not supported by this server"
@@ -251,8 +251,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	}
 }
 
-// Fields that change nothing are accepted, fields that are not known if they are empty, and whole numbers that are
-// written as fractions.
+// Ensure that fields without effect are accepted, unknown fields are accepted if they are empty, and
+// whole numbers may be written as fractions.
 func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	for _, fields := range []string{
@@ -298,7 +298,8 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	}
 }
 
-// What clients send back of earlier answers, and notes of their own, change nothing in a message.
+// Ensure that the server ignores fields of earlier answers that clients send back, and fields that
+// clients add to messages.
 func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	const plain = `{"role": "assistant", "content": "Hi"`
@@ -321,7 +322,8 @@ func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 	}
 }
 
-// A body needs no model, as the server has one, and max_tokens -1 is as many as fit.
+// Ensure that a body may omit the model, because the server has only one, and that max_tokens -1 means
+// as many tokens as fit.
 func TestWhatOtherServersTakeIsTaken(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen = 64 })
 	for _, test := range []struct {

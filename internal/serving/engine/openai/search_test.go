@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A kept beam is one of a search that keeps all beams with all their tokens, as vLLM's does.
+// A kept is a beam of a search that keeps all beams with all their tokens, as vLLM's does.
 type kept struct {
 	tokens  []int32
 	logprob float64
@@ -51,7 +51,8 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 	return order(append(done, live...))
 }
 
-// likely makes a search take tokens from a function of the answer.
+// likely makes the search get its candidates from the function tops, which depends on the answer so
+// far.
 func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	f.next = func(_ context.Context, prompt []int32, beams []*beam) (all [][]sampling.Logprob, err error) {
 		for _, b := range beams {
@@ -61,7 +62,8 @@ func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	}
 }
 
-// The beams are those of a search that keeps all to its end, equal ones in the same order.
+// Ensure that the result equals that of a search that keeps all beams until its end, with equal beams
+// in the same order.
 func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), most: rapid.IntRange(1, 8).Draw(t, "most"),
@@ -94,7 +96,7 @@ func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	})
 }
 
-// A search holds the best beams only, and its beams share their tokens.
+// Ensure that a search keeps only the best beams, and that its beams share their tokens.
 func TestASearchForgetsBeamsThatAreNotAmongTheBest(t *testing.T) {
 	const steps = 5000
 	f := &search{width: 10, most: steps, longest: 1 << 20, penalty: 1}
@@ -121,5 +123,5 @@ func TestASearchForgetsBeamsThatAreNotAmongTheBest(t *testing.T) {
 	found, err := f.run(t.Context(), make([]int32, 1000))
 	require.NoError(t, err)
 	require.Len(t, found, 10)
-	require.Less(t, after, before+2<<20) // all beams would be 4 MB without their tokens, 20 GB with them
+	require.Less(t, after, before+2<<20) // all beams would take 4 MB without their tokens, and 20 GB with them
 }

@@ -65,7 +65,7 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 }
 
 type (
-	// A reply is what the server answers, the events of a stream together.
+	// A reply is the server's answer. The events of a stream are combined into one reply.
 	reply struct {
 		Status  int
 		Header  http.Header
@@ -110,7 +110,8 @@ type (
 // direct follows no redirects, as many clients do not for POST.
 var direct = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// send sends a request with headers, of which each name is followed by the value, and returns the answer unread.
+// send sends a request and returns the answer unread. The parameter headers alternates names and
+// values.
 func (s *served) send(t testing.TB, method, path, body string, headers ...string) *http.Response {
 	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -163,7 +164,7 @@ func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply 
 	return a
 }
 
-// Left is the rest of the key's allowance, as the headers have it.
+// Left returns the rest of the key's allowance that the headers state.
 func (a *reply) Left(t testing.TB, what string) int {
 	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
 	require.NoError(t, err)
@@ -172,7 +173,8 @@ func (a *reply) Left(t testing.TB, what string) int {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// complete returns the answer to a prompt of some tokens at most, which is greedy unless more fields say otherwise.
+// complete returns the answer to a prompt. The answer has at most the given number of tokens, and is
+// greedy unless the fields in more change that.
 func (s *served) complete(t *testing.T, prompt any, most int, more string) *reply {
 	t.Helper()
 	text, err := json.Marshal(prompt)
@@ -199,7 +201,8 @@ func requireEvents(t *testing.T, a *reply) {
 	require.Regexp(t, `\A(data: \{.*\}\n\n)+data: \[DONE\]\n\n\z`, a.Text)
 }
 
-// What OpenAI's client does not look at; official_test.go tests what it does.
+// This test checks the parts of an answer that OpenAI's client ignores. official_test.go tests the
+// others.
 func TestAnswersHaveTheFormOfOpenAIs(t *testing.T) {
 	s := start(t, nil)
 	got := s.complete(t, story+"The code of the vault", 10, `, "n": 2, "stream": true, "stream_options": {"include_usage": true}`)

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// An error shows little of what a client sends, also where a template refuses it.
+// Ensure that an error quotes only the beginning of a long text from the client, also if a template
+// raises the error.
 func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
 	template, err := chat.New("{{ raise_exception('The role ' + messages[0]['content'] + ' is not known') }}", nil)
 	require.NoError(t, err)

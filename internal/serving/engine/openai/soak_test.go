@@ -25,8 +25,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Users of all kinds, many at once: whatever they do, no block, no memory and no goroutine is
-// lost, and who asks properly gets the known answer. In make test-long they come for ten minutes.
+// Ensure that with many concurrent users of all kinds no block, memory or goroutine is lost, and that
+// correct requests get the expected answer. In make test-long the users come for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
@@ -57,7 +57,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 		"goroutines are left")
 }
 
-// settle waits until no request is served; then every block is free.
+// settle waits until no request is left and every block is free.
 func settle(t *testing.T, s *served) runtime.MemStats {
 	require.Eventually(t, func() bool {
 		l := s.engine.Load()
@@ -101,7 +101,8 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit has users come: n, or more if that takes less than a time. It returns how many came.
+// visit sends n users, or more if that takes less time than the parameter least. It returns how many
+// users it sent.
 func (u *users) visit(n int, least time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup
@@ -147,7 +148,7 @@ func (u *users) expect(status int, body string) []byte {
 }
 
 func body(rnd *rand.Rand, most int, more string) (text, answer string) {
-	code := "" // of six different digits: after four equal ones the model cannot know where it is
+	code := "" // six different digits, because after four equal ones the model cannot know its position
 	for _, digit := range rnd.Perm(10)[:6] {
 		code += strconv.Itoa(digit)
 	}
@@ -194,7 +195,7 @@ func (u *users) leaves(rnd *rand.Rand) {
 	}
 }
 
-// slow reads a byte now and then, and in the end everything.
+// slow sometimes reads one byte, and in the end reads everything.
 func (u *users) slow(rnd *rand.Rand) {
 	text, _ := body(rnd, 20, `, "stream": true, "ignore_eos": true`)
 	r, err := u.post(context.Background(), text)
@@ -220,7 +221,7 @@ func (u *users) tooLong(rnd *rand.Rand) {
 		u.expect(400, fmt.Sprintf(`{"model": "demo", "prompt": "%s"}`, strings.Repeat("x", 600)))
 		return
 	}
-	// The server stops reading; the client may see that before the answer.
+	// The server stops reading, so the client may get an error before it gets the answer.
 	if r, err := u.post(context.Background(), `{"prompt": "`+strings.Repeat("x", 1<<17)+`"}`); err == nil {
 		if r.StatusCode != 413 {
 			u.t.Errorf("status %d, want 413", r.StatusCode)

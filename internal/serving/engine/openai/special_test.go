@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// withSpecial has the bytes as tokens, of which <end>, <turn>, which ends an answer, and <think>, which is not special,
-// have taken three.
+// withSpecial returns a tokenizer whose tokens are the bytes. Three bytes are replaced: by <end>, by
+// <turn>, which ends an answer, and by <think>, which is not special.
 func withSpecial(t *testing.T) *tokenizer.Tokenizer {
 	text := byteTokenizer(t, nil, map[string]any{"id": 2, "content": "<end>", "special": true},
 		map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"})
@@ -41,7 +41,8 @@ func shown(tokens []int32) string {
 	return b.String()
 }
 
-// What a client sends is text, whatever the template makes of it; the special tokens of the template are tokens.
+// Ensure that the names of special tokens in a client's message are text, however the template uses
+// the message, and that those in the template are special tokens.
 func TestSpecialTokensInMessagesAreText(t *testing.T) {
 	const plain = "{% for m in messages %}<turn>{{ m.content }}{% endfor %}<end>"
 	user := func(texts ...string) string {

@@ -19,14 +19,14 @@ import (
 
 const comment = ": keep-alive\n"
 
-// A gate stops the engine after each step until it is open.
+// A gate stops the engine after each step until it is opened.
 type gate chan struct{}
 
 func (g gate) SetGroups([]kvcache.Group)             {}
 func (g gate) Publish(time.Time, *pool.Events) error { <-g; return nil }
 
-// held starts a server whose streams get a comment in each millisecond of silence. Its engine stops when it has computed
-// 16 tokens, until release is called.
+// held starts a server that sends a comment in a stream after each millisecond of silence. Its engine
+// stops after 16 tokens until release is called.
 func held(t *testing.T, change func(*openai.Config)) (s *served, release func()) {
 	g := make(gate)
 	release = sync.OnceFunc(func() { close(g) })
@@ -40,8 +40,8 @@ func held(t *testing.T, change func(*openai.Config)) (s *served, release func())
 	return s, release
 }
 
-// A stream has its headers at once, and a comment from time to time while nothing is ready, which is no part of the
-// answer.
+// Ensure that a stream sends its headers immediately, and comments while no token is ready. Comments
+// are no part of the answer.
 func TestAStreamThatWaitsGetsComments(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	for path, body := range map[string]string{
@@ -68,7 +68,8 @@ func TestAStreamThatWaitsGetsComments(t *testing.T) {
 	}
 }
 
-// A client that also takes Unicode's line breaks for the end of a line reads whole events, as Python's splitlines does.
+// Ensure that each event is one line even for clients that treat Unicode's line breaks as ends of
+// lines, as Python's splitlines does.
 func TestAnEventIsOneLineForAllClients(t *testing.T) {
 	const breaks = "a\u0085b\u2028c\u2029d\ve\ff\x1cg\x1dh\x1ei\rj"
 	s := start(t, nil)

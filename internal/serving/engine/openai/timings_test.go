@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timingsIn are the timings of a body; nil if it has none.
+// timingsIn returns the timings in a body, or nil if the body has none.
 func timingsIn(t *testing.T, body string) map[string]float64 {
 	var b struct{ Timings map[string]float64 }
 	require.NoError(t, json.Unmarshal([]byte(body), &b), body)
 	return b.Timings
 }
 
-// A client that asks for llama.cpp's timings gets them with the answer, and with each chunk of a stream.
+// Ensure that a client that asks for llama.cpp's timings gets them with the answer and with each chunk
+// of a stream.
 func TestTimingsAreThoseOfLlamaCpp(t *testing.T) {
 	s := start(t, nil)
 	const fields = demo + `"prompt": "1234567812345678", "max_tokens": 5, "ignore_eos": true, `

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bytesOf are the tokens of a text that has no special ones.
+// bytesOf returns the tokens of a text without special tokens.
 func bytesOf(text string) (ids []int32) {
 	for _, b := range []byte(text) {
 		ids = append(ids, int32(b))
@@ -15,8 +15,9 @@ func bytesOf(text string) (ids []int32) {
 	return ids
 }
 
-// The tokens of a prompt come once with each answer, and those of an answer are the same in a stream, of which a part
-// can have tokens and no text, or a text and several tokens.
+// Ensure that each answer returns the tokens of the prompt once, and that a stream returns the same
+// answer tokens as a whole answer. A part of a stream can have tokens without text, or a text with
+// several tokens.
 func TestTheTokensOfPromptsAndAnswersAreReturned(t *testing.T) {
 	const door = "The code is 47ñ1. The"
 	prompts := [][]int32{bytesOf("\x01" + door), bytesOf("\x01x" + door)}
@@ -49,7 +50,7 @@ func TestTheTokensOfAChatAreReturned(t *testing.T) {
 		body := demo + `"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "return_token_ids": true` + how + "}"
 		a := s.ask(t, chats, body)
 		var want []int32
-		for range times { // once in an answer, and once in each answer of a stream
+		for range times { // once in a whole answer, and once for each answer of a stream
 			want = append(want, prompt...)
 		}
 		require.Equal(t, want, a.PromptTokenIDs, body)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that what is kept is the beginning of all tokens in order, also where many weigh the same.
+// Ensure that the selected tokens are the first ones of the sorted list of all tokens, also if many
+// weights are equal.
 func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	for range 300 {
@@ -82,7 +83,8 @@ func TestSamplingAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// Ensure that tokens whose sum is exactly what top-p asks for are enough, within a bucket and at its end.
+// Ensure that top-p selects no further token when the sum of the weights equals p exactly, in the
+// middle of a bucket and at its end.
 func TestTopPIsReachedByAnExactSum(t *testing.T) {
 	for _, test := range []struct {
 		name          string

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Marking is undone by Plain and by Split, whatever the texts have, and what is marked has no character to mark.
+// Ensure that Plain and Split undo marking for any text, and that a marked text contains no character
+// that still must be marked.
 func TestMarksAreUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.RuneFrom([]rune("ab<>|｜é\U00100000\U00100001\U00100002\U0010fffd"))

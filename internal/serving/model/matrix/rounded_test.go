@@ -21,8 +21,8 @@ var dotShapes = []struct {
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
-// nearest is a row as README.md of llmserve describes the rounding: in blocks of 32, to whole multiples of
-// the largest magnitude divided by 127. errors is what each value may be off by.
+// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of
+// the largest magnitude divided by 127. The result errors is the largest possible error of each value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -42,8 +42,8 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded compares products with those of the rounded activations in float64, and with those of the
-// activations as they are: each may be off by half a step times its weight.
+// checkRounded compares products with the products of the rounded activations in float64, and with
+// those of the exact activations. For the latter, each activation may be wrong by half a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
 	rounded, off := make([][]float64, rows), make([][]float64, rows)
@@ -60,7 +60,8 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
 				bound += off[k] * math.Abs(weight)
-				// A minimum is multiplied by the sum of a block, so that neither may cancel in the bound.
+				// A minimum is multiplied by the sum of a block, so the bound adds magnitudes, which
+				// cannot cancel.
 				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
 			}
 			have := float64(dst[r*m.Out+i])
@@ -245,7 +246,7 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	}
 }
 
-// A minimum that is a whole multiple of the scale becomes a part of the integers.
+// Ensure that a minimum that is a whole multiple of the scale is added to the integers.
 func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
 	tests := []struct {
 		kind    Type
@@ -273,7 +274,8 @@ func (s scaled) Quantized(i int, q []int8, scales []Scale) {
 	}
 }
 
-// Only weights of less than 8 bits are unpacked: for those of 8 bits a thread needs no memory.
+// Ensure that 8-bit weights are not unpacked: a thread needs no memory for them. Weights of fewer bits
+// are unpacked.
 func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	eachLevel(t, func(name string) {
 		const rows, out, in = 50, 64, 320
@@ -283,7 +285,8 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	})
 }
 
-// requireSlicesAddUp checks that two matrices of half the inputs give the product of the whole to the bit.
+// requireSlicesAddUp requires that the products of two matrices with half of the inputs each add up to
+// the product of the whole matrix, bit for bit.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
 	whole, x := packed(t, kind, out, in, block), activations(rows, in)
@@ -323,7 +326,8 @@ var fuzzShapes = []struct {
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
 
-// Any bits as activations: all instruction sets agree, and finite ones give the sum in float64.
+// Ensure that for activations with any bits all instruction sets agree, and that finite activations
+// give the float64 sum.
 func FuzzRoundedProduct(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63}, uint8(0))
 	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))

@@ -16,7 +16,7 @@ var shortShapes = []struct {
 	out, in, block int
 }{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
 
-// odd is a source of numbers of all sizes, some of which are denormals, infinite or not numbers. Those that are finite
+// odd is a source of numbers of all magnitudes. Some are denormal, infinite or NaN. The finite numbers
 // are so small that no product overflows.
 type odd struct{ seed uint64 }
 
@@ -40,8 +40,9 @@ func (o odd) Row(i int, dst []float32) {
 	}
 }
 
-// inOrder is the sum of the products of BF16 in the order of k, each added with one rounding: products are exact in
-// float64, and a sum of float64 that is then rounded to float32 is rounded right, because a product has 16 bits.
+// inOrder returns the sum of the BF16 products in the order of k, with one rounding for each addition.
+// The products are exact in float64. Rounding a float64 sum to float32 is correct, because a product
+// has 16 bits.
 func inOrder(x, w []float32) float32 {
 	sum := float32(0)
 	for k := range x {
@@ -50,7 +51,7 @@ func inOrder(x, w []float32) float32 {
 	return sum
 }
 
-// bitsOf are those of values, of which all NaN are the same.
+// bitsOf returns the bits of the values. All NaN have the same bits.
 func bitsOf(values []float32) []uint32 {
 	bits := make([]uint32, len(values))
 	for i, v := range values {
@@ -61,7 +62,7 @@ func bitsOf(values []float32) []uint32 {
 	return bits
 }
 
-// All instruction sets, and Go without them, give the same bits, however many rows there are.
+// Ensure that all instruction sets, and plain Go, give the same bits for any number of rows.
 func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 	for _, s := range shortShapes {
 		for name, src := range map[string]Source{"normal": random{}, "odd": odd{1}, "odd again": odd{2}} {

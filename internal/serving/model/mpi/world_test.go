@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	w.End()
 }
 
-// Ensure that 2 and 4 processes have the sums of workers in one process to the bit, and that what is gathered,
-// broadcast and exchanged arrives.
+// Ensure that sums of 2 and 4 processes have the same bits as those of workers in one process, and
+// that gathered, broadcast and exchanged data arrives.
 func TestProcessesComputeTheBitsOfWorkers(t *testing.T) {
 	for _, n := range []string{"2", "4"} {
 		c := exec.Command("mpirun", "-n", n, "--oversubscribe", os.Args[0])
@@ -94,7 +94,8 @@ func check(w *World) error {
 	return err
 }
 
-// checkGather gathers two rows, of which rank r has r+1 columns. Value v stands at column v % 100 of row v / 100.
+// checkGather gathers two rows. Rank r contributes r+1 columns. Value v is in row v / 100 and column v
+// % 100.
 func checkGather(w *World) error {
 	var columns []model.Columns
 	width := 0

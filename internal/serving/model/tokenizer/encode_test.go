@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is a vocabulary of random texts of a and b with random merges or scores; c is not a token.
+// drawn draws a vocabulary of texts of a and b with random merges or scores. The letter c is not a
+// token.
 func drawn(t *rapid.T) *Tokenizer {
 	tok := blank()
 	add := func(text string) {
@@ -47,7 +48,8 @@ func drawn(t *rapid.T) *Tokenizer {
 	return tok
 }
 
-// A word that is merged in windows has the tokens of the word that is merged at once, whatever the merges are.
+// Ensure that a long word that is merged in windows gets the same tokens as when it is merged at once,
+// for any merges.
 func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tok := drawn(t)
@@ -68,7 +70,7 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	})
 }
 
-// tokenizers are one of each kind, and of each setting that makes a text shorter.
+// tokenizers returns one tokenizer of each kind, and one for each setting that shortens a text.
 func tokenizers(t testing.TB) map[string]*Tokenizer {
 	composed := parsed(t, gpt2JSON(t))
 	composed.composed = true
@@ -120,7 +122,8 @@ func TestATextIsRefusedOnlyIfItHasMoreTokens(t *testing.T) {
 	}
 }
 
-// NFC makes no text more than maxShrinking times shorter: of each character, the longest text that it comes from.
+// Ensure that NFC makes no text more than maxShrinking times shorter. For each character the test uses
+// the longest text that normalizes to it.
 func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 	const end = 0x30000       // no other characters decompose
 	longest := map[rune]int{} // of the characters that decompose to one

@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// endsGGUF has byte tokens with the given texts after them, all of one kind.
+// endsGGUF returns a tokenizer of the byte tokens and, after them, tokens of one kind with the given
+// texts.
 func endsGGUF(t *testing.T, kind int32, keys map[string]any, texts ...string) (*Tokenizer, error) {
 	tokens := append([]string{"a", "b"}, texts...)
 	kinds := []int32{1, 1}
@@ -98,7 +99,8 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded has letters as tokens, and <e>, which merging would make, too, as a control token; <t> is not special.
+// guarded returns a tokenizer of letters with the control token <e>, which merging would also produce,
+// and the token <t>, which is not special.
 func guarded(t *testing.T, whole string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": whole,
@@ -110,8 +112,9 @@ func guarded(t *testing.T, whole string) *Tokenizer {
 	return tok
 }
 
-// A text is made of a template's parts and a client's. Tokens that are protected stand in the template's parts only; the
-// pieces of all tokens are the text; and a text without marks has the tokens that Encode finds.
+// Ensure that protected tokens occur only in the template's parts of a text, not in the client's, that
+// the pieces of all tokens add up to the text, and that a text without marks gets the tokens of
+// Encode.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)
@@ -147,7 +150,8 @@ func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	}
 }
 
-// A special token that is also in the vocabulary of words, or the result of a merge, is not made of marked text.
+// Ensure that marked text never becomes a special token, even if the token is also in the vocabulary
+// of words or is the result of a merge.
 func TestNoWordBecomesASpecialToken(t *testing.T) {
 	for _, document := range []string{
 		`{"model": {"vocab": {"<": 0, "e": 1, ">": 2, "<e": 3, "<e>": 4}, "merges": ["< e", "<e >"]},

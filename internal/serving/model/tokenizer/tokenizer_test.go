@@ -26,11 +26,12 @@ func visible(b byte) string {
 	panic("no character")
 }
 
-// gpt2Merges are the first merges of GPT-2's vocabulary; the results have the numbers from 256 on, as there.
+// gpt2Merges are the first merges of GPT-2's vocabulary. Their results have the numbers from 256 on,
+// as in GPT-2.
 var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n",
 	"Ġ c", "i t", "i s", "a n"}
 
-// gpt2Vocab has GPT-2's numbers: the bytes that can be seen come first.
+// gpt2Vocab returns GPT-2's numbers of the bytes. The printable bytes come first.
 func gpt2Vocab() map[string]int {
 	vocab, next := map[string]int{}, 0
 	for _, seen := range []bool{true, false} {
@@ -64,7 +65,8 @@ func gpt2JSON(t testing.TB) []byte {
 	})
 }
 
-// llamaVocab is of the shape of Llama 2's: three special tokens, the bytes, then pieces.
+// llamaVocab returns a vocabulary with the structure of Llama 2's: three special tokens, the bytes,
+// then pieces.
 func llamaVocab() (pieces []string, merges []string) {
 	pieces = []string{"<unk>", "<s>", "</s>"}
 	for b := range 256 {
@@ -304,7 +306,8 @@ func (t *Tokenizer) isolated(text string) string {
 	return strings.Join(words, "¦")
 }
 
-// The words are those of llama.cpp's unicode_regex_split for the patterns of each name (ik_llama.cpp 8337e4cd).
+// Ensure that text is cut into the same words as by llama.cpp's unicode_regex_split, for each name of
+// a pre-tokenizer (ik_llama.cpp 8337e4cd).
 func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
 	for _, test := range []struct{ pre, want string }{
@@ -336,8 +339,8 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	}
 }
 
-// Where llama.cpp only comes near a model's own pattern, the model's own counts: it makes no capital of À, and ~ is no
-// symbol for it.
+// Ensure that a model's own pattern is used where llama.cpp only approximates it: llama.cpp does not
+// treat À as a capital letter, nor ~ as a symbol.
 func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	for _, test := range []struct{ pre, text, want string }{
 		{"tekken", "ÉtéÀ ǅa", "Été¦À¦ ǅa"},
@@ -353,7 +356,8 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	}
 }
 
-// llama.cpp's ignore_merges and add_bos; text is normalized to NFC where tokenizer.json says so.
+// Ensure that the name in GGUF also decides llama.cpp's ignore_merges and add_bos, and NFC
+// normalization where tokenizer.json has it.
 func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
 	for _, test := range []struct {
 		pre          string
@@ -373,7 +377,8 @@ func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
 	}
 }
 
-// The pre-tokenizers of StarCoder, Falcon, Phi-4 and Gemma, as their tokenizer.json has them.
+// Ensure that the pre-tokenizers of StarCoder, Falcon, Phi-4 and Gemma work as in their
+// tokenizer.json.
 func TestPreTokenizersOfTokenizerJSON(t *testing.T) {
 	gpt4 := string(must(json.Marshal(patternLlama3))) // which is Phi-4's
 	const bytelevel = `{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}`
@@ -413,7 +418,7 @@ func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
 	}
 }
 
-// llama.cpp finds Gemma's runs of spaces, which are added tokens, by merging spaces.
+// Ensure that Gemma's added tokens for runs of spaces are made by merging spaces, as in llama.cpp.
 func TestAddedTokensOfSentencePieceAreMadeByMerging(t *testing.T) {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "▁", "▁▁", "▁▁▁", "a", "▁a", "\n", "\n\n"},

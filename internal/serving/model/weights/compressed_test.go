@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// The weights of each format of folders are those that testdata/folders/write.py has computed, to the bit, and so are
-// those of the matrix that they are packed into.
+// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py
+// computed, and that the packed matrix has the same weights.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -58,7 +58,7 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	}
 }
 
-// openChanged opens a folder of testdata after replacing a text in one of its files.
+// openChanged opens a folder of testdata after it has replaced a text in one of the files.
 func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -76,8 +76,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// The older name of the scheme of compressed-tensors is read, and so are weights that were quantized in another order if
-// each input still lies in its group.
+// Ensure that the older name of compressed-tensors' scheme is accepted, and that weights that were
+// quantized in another order are accepted if each input is still in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -88,7 +88,8 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 	}
 }
 
-// The fingerprint includes the zeros, which are in no tensor that can be read, and how they are read.
+// Ensure that the fingerprint covers the zero points, which no readable tensor contains, and how they
+// are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
@@ -190,7 +191,8 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// fromGGML is the test data of a type: blocks as one row, and the numbers that ggml made of them.
+// fromGGML returns the test data of a type: blocks as one row, and the numbers that ggml made from
+// them.
 func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	data, err := os.ReadFile(filepath.Join("testdata", "ggml", d.String()+".bin"))
 	require.NoError(t, err)
@@ -208,8 +210,8 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// The numbers of each type are those that ggml makes of the same blocks, to the bit but for the sign of zeros, and so
-// are those of the matrix that they are packed into.
+// Ensure that the numbers of each type have the same bits as ggml's for the same blocks, except for
+// the sign of zeros, and that the packed matrix has the same numbers.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {
@@ -223,7 +225,7 @@ func TestNumbersAreThoseOfGGML(t *testing.T) {
 			require.NoError(t, m.Pack(tensor, 0, 1))
 			have := make([]float32, tensor.Cols)
 			m.Row(0, have)
-			if d == Q4_0 { // its minimum is not finite in F16 if its scale is above 8191
+			if d == Q4_0 { // the minimum is not finite in F16 if the scale is above 8191
 				for i, v := range have {
 					if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 						have[i] = want[i]

@@ -29,7 +29,8 @@ func texts(length int) []string {
 
 var patterns = []string{"a", "^(aa)*$", "^(ab|b)+$", "^a{2,4}b?$", "b.a", "^(aaa|bb)$", "^$", "^(a(aa)*|bb(bb)*)$"}
 
-// Ensure that limited texts are those of the automaton whose length is in the range, and that each state can end.
+// Ensure that a limited automaton accepts exactly the texts whose length is in the range, and that it
+// can reach an end from each state.
 func TestLimitedTexts(t *testing.T) {
 	all := texts(8)
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,7 +69,8 @@ func TestLimitedTexts(t *testing.T) {
 	require.ErrorIs(t, err, automaton.ErrTooLarge)
 }
 
-// Ensure that what is made of two automata accepts what it says, with the tag of the first.
+// Ensure that a combination of two automata accepts the right texts, and gives the tag of the first
+// automaton.
 func TestCombinations(t *testing.T) {
 	budget := automaton.NewBudget(1_000_000)
 	for _, first := range patterns {
@@ -98,7 +100,8 @@ func TestCombinations(t *testing.T) {
 	require.Equal(t, int32(0), listed.Match("x"))
 }
 
-// Ensure that sets leave out surrogates, and that a set and its negation share nothing and lack nothing.
+// Ensure that sets contain no surrogates, and that a set and its negation are disjoint and together
+// contain every other character.
 func TestSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := automaton.NewSet(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) automaton.Range {

@@ -48,7 +48,7 @@ func TestSpellingsOfStrings(t *testing.T) {
 	require.Equal(t, int32(None), match(freeAny, strings.Repeat(" ", MaxSpace+1)+`""`))
 }
 
-// Ensure that every character is written as encoding/json reads it, and counts as one character.
+// Ensure that encoding/json reads each written character, and that it counts as one character.
 func TestEachCharacterIsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := string(rapid.Rune().Draw(t, "rune"))
@@ -82,7 +82,7 @@ func utf16Of(text string) []uint16 {
 	return out
 }
 
-// Ensure that no state is a dead end: in each that is reached, some byte leads on or the lexeme has ended.
+// Ensure that each reachable state accepts, or that some byte leads on from it.
 func TestEachStateCanEnd(t *testing.T) {
 	for name, l := range map[string]*Lexeme{
 		"one letter": Text("", dfa(t, automaton.Set{{Lo: 'x', Hi: 'x'}}), Quoted, true), "one emoji": Text("", dfa(t, automaton.Set{{Lo: 0x1F600, Hi: 0x1F600}}), Free, true),
@@ -127,7 +127,8 @@ func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
 	return d
 }
 
-// Ensure that other names are all names but those that are left out, in whatever spelling.
+// Ensure that OtherNames accepts all names except the excluded ones, in any spelling of their
+// characters.
 func TestOtherNames(t *testing.T) {
 	l := Others([]string{"a", "é", "\x1f", "a\"b"})
 	for _, text := range []string{`"a":`, `"é":`, `"\u001f":`, `"\u001F":`, `"\u0061":`, `"a\"b":`, `"a\u0022b":`, `"b"`, `"b" , :`} {

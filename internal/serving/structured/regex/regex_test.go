@@ -13,7 +13,7 @@ import (
 
 func budget() *automaton.Budget { return automaton.NewBudget(1_000_000) }
 
-// Ensure that each part of the syntax matches what ECMA 262 says.
+// Ensure that each part of the syntax matches the texts that ECMA 262 requires.
 func TestEachPartOfTheSyntax(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -56,7 +56,8 @@ func TestEachPartOfTheSyntax(t *testing.T) {
 	}
 }
 
-// Ensure that an expression that no automaton has, or that is wrong, is refused with what is wrong.
+// Ensure that the error for an expression that is wrong, or that no automaton can express, says what
+// is wrong.
 func TestRefusedExpressions(t *testing.T) {
 	for pattern, problem := range map[string]string{
 		`(a)\1`: "a reference to a group is not supported", `\bfoo`: "word boundaries are not supported",
@@ -73,7 +74,7 @@ func TestRefusedExpressions(t *testing.T) {
 	}
 }
 
-// Ensure that a search finds its expression anywhere, and that anchors hold.
+// Ensure that a search finds the expression anywhere in a text, and that anchors restrict it.
 func TestSearch(t *testing.T) {
 	for pattern, texts := range map[string][2]string{
 		`b`: {"abc b", "ac"}, `^a`: {"a ab", "ba"}, `c$`: {"c abc", "ca"}, `^abc$`: {"abc", "abcd aabc"}, `^a|c$`: {"ab bc", "ba cb"},

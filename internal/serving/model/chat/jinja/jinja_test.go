@@ -32,7 +32,8 @@ type rendered struct {
 	}
 }
 
-// render renders as chat does; strftime_now gives a text for each of the formats that templates have.
+// render renders a template as package chat does. strftime_now returns a fixed text for each format
+// that real templates use.
 func render(t *testing.T, source string, variables map[string]json.RawMessage) (string, error) {
 	parsed, err := jinja.Parse(source)
 	if err != nil {
@@ -211,7 +212,7 @@ func TestOtherNamesOfTestsAndMethods(t *testing.T) {
 	}
 }
 
-// looks are templates that look at the texts x and y and make texts of them.
+// looks lists templates that inspect the texts x and y and output texts made from them.
 var looks = []string{
 	"{{ x }}", "{{ x | trim }}{{ x.strip('<') }}{{ x.lstrip('<a') }}{{ x.rstrip(y) }}",
 	"{{ x.split('<a>') }}{{ x.split('<')[0] }}{{ x.rsplit('>', 1) }}{{ x.split('a>', 1)[-1] }}{{ x.split() }}",
