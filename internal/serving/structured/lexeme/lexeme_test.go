@@ -127,7 +127,7 @@ func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
 	return d
 }
 
-// Ensure that OtherNames accepts all names except the excluded ones, in any spelling of their
+// Ensure that a lexeme of other names accepts all names except the excluded ones, in any spelling of their
 // characters.
 func TestOtherNames(t *testing.T) {
 	l := Others([]string{"a", "é", "\x1f", "a\"b"})
