@@ -91,8 +91,8 @@ type Stage struct {
 	Time  time.Duration
 }
 
-// AllStages returns all stages, including those that were not run. A stage is passed for a task only if at
-// least one test of the task was played.
+// AllStages returns all stages, including those that were not run. A stage that plays traces counts as not run
+// for a task of which it played none.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {

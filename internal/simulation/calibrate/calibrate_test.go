@@ -38,7 +38,7 @@ func (c *Calibration) saved(t *testing.T) cost.Measured {
 	return m
 }
 
-// table returns a CSV of iterations whose times are those of a line, multiplied by noise.
+// table returns a CSV of iterations. Their times are those that the line predicts, multiplied by random noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -54,8 +54,8 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that the fit finds the line exactly without noise and nearly with it, and that the stated errors are those of
-// the noise.
+// Ensure that the fit finds the line exactly without noise and nearly with noise, and that the stated errors
+// are as large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -71,7 +71,8 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
 
-// Ensure that no coefficient is negative, and that the coefficient of a quantity that no point has is 0.
+// Ensure that no coefficient is negative, and that the coefficient of a quantity is 0 if no point has that
+// quantity.
 func TestPartsAreNotNegative(t *testing.T) {
 	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
 		{Steps: 1, Seqs: 16, Seconds: 0.018}})
@@ -128,7 +129,7 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	}
 }
 
-// Ensure that errors about measurements have the place and what to do.
+// Ensure that an error about measurements names the place and says what to do.
 func TestBadMeasurementsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"empty", "", "it is empty"},
@@ -169,8 +170,8 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 }
 
-// Ensure that the iterations of a trace with the same work are one point, so that many small batches do not outweigh
-// few large ones.
+// Ensure that all iterations of a trace with the same work become one point, so that many small batches do not
+// outweigh a few large ones.
 func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
@@ -196,8 +197,8 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that the fit finds the line for any number of rows, and that the stated errors are those of rows, not of
-// means.
+// Ensure that the fit finds the line in a table with any number of rows, and that the stated errors are those
+// of single rows, not of means.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -231,8 +232,8 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	}
 }
 
-// Ensure that iterations that other programs made longer count: the fitted times have the same sum as the measured
-// ones.
+// Ensure that iterations that were slow because of other programs count, too: the fitted times have the same
+// sum as the measured ones.
 func TestLongStepsAreNotForgotten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var points []Point

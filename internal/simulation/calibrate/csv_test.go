@@ -52,7 +52,7 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// Ensure that the fit says what the measurements cannot show, even if its errors are small.
+// Ensure that the fit says what cannot be concluded from the measurements, even if its errors are small.
 func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	line := cost.Linear{Base: 8, Seq: 0.15, Context: 4e-5, Prompt: 0.03}
 	measure := func(batches, contexts, prompts []float64) (points []Point) {

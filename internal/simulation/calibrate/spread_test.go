@@ -35,7 +35,8 @@ func trace(n int) string {
 	return b.String()
 }
 
-// Ensure that the spread is the difference between measurements of the same work, not between works.
+// Ensure that the spread is computed from measurements of the same work, not from differences between kinds of
+// work.
 func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	c := fitOf(t, trace(8000))
 	require.Len(t, c.Spread.Prompts, 20)
@@ -58,7 +59,7 @@ func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	require.Contains(t, b.String(), "nine of ten iterations take ")
 }
 
-// Ensure that a cost file with a spread can be read, however long one measurement was.
+// Ensure that a cost file with a spread can be saved and read, even if one measurement took very long.
 func TestASpreadThatIsSavedCanBeRead(t *testing.T) {
 	for _, c := range []struct {
 		name    string

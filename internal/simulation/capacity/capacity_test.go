@@ -78,9 +78,10 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure that the knee of an M/D/1 queue is found: Poisson arrivals, one request at a time, 0.1 s for each. The mean
-// wait is rho/(2(1-rho)) times the service, so 15 ms for each of 10 tokens hold up to rho = 1/2. Without a tight
-// objective, the server still sustains only ten a second. The number of concurrent runs changes nothing.
+// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for
+// each. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens holds
+// up to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second. The number of
+// concurrent runs does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -101,14 +102,14 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
-// Ensure that Knee refuses a trace, whose requests may all arrive before Duration is over.
+// Ensure that Knee refuses a trace, because its requests may all arrive before Duration has passed.
 func TestATraceHasNoKnee(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 9, ",16,4\n"), Duration: 100}}, 1)
 	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
 	require.ErrorIs(t, err, ErrLoad)
 }
 
-// Ensure that a stricter objective or a smaller server does not sustain more.
+// Ensure that the capacity does not rise if the objective becomes stricter or the server smaller.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
@@ -158,7 +159,8 @@ func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) 
 	return p, l
 }
 
-// Ensure that the requests of a run are those of its duration, and that its values are those of the simulator.
+// Ensure that a run contains the requests of its duration, and that the values of its objectives are those that
+// the simulator reports.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
 		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
@@ -174,7 +176,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
 }
 
-// Ensure that the start of a search changes its result by the precision at most.
+// Ensure that the rate at which a search starts changes its result by at most the precision.
 func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
 	rate := func(start float64) float64 {
 		s := one(t, scenario.Scenario{}, "0.1s/token")
@@ -198,7 +200,8 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred does not count, and that with two the value is infinite.
+// Ensure that one refused request in a hundred is ignored, and that the value of an objective is infinite with
+// two.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -228,8 +231,8 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that a rate whose run was cut is run to the horizon before it becomes the answer, and that the search
-// continues below it if it fails there.
+// Ensure that, if the run at a rate was cut short, it is repeated up to the horizon before the rate becomes the
+// answer, and that the search continues below the rate if it then fails.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate
@@ -272,8 +275,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a trace keeps its shape at any rate, that its own rate is that of the requests that are taken, and that
-// requests keep their hashes.
+// Ensure that a trace keeps the relative distances of its arrivals at any rate, that its own rate is computed
+// from the requests that are used, and that requests keep their hashes.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"
@@ -299,7 +302,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 	}
 }
 
-// Ensure that the rate of a plan does not include requests that are left out.
+// Ensure that the rate of a plan does not count requests that are left out because they are too long.
 func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
 	_, l := load(t, scenario.Scenario{Server: sim.Server{MaxModelLen: 400}}, 2)
 	require.InDelta(t, 0.47, l.LeftOut, 0.05)
@@ -316,7 +319,7 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	require.Equal(t, "-1", string(text))
 }
 
-// Ensure that a search begins at the same rate however many requests other searches have drawn.
+// Ensure that a search begins at the same rate, however many requests other searches have already drawn.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Seed: 3}}, 1)
 	prompt, output := l.Means()

@@ -54,7 +54,8 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage counts intervals of one level as fractions of all runs.
+// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is
+// rough if there were too few values for it.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough
@@ -93,10 +94,11 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and dependent values, with as
-// many as come in an hour at 1 and at 5 requests/s. If these are too few, as for the 99th percentile at a high load,
-// most intervals are called rough, and at most 5 % of the runs have one that is not rough and misses (8 % here: two
-// standard deviations of 200 runs).
+// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and for dependent
+// values. The runs have as many values as arrive in an hour at 1 and at 5 requests/s. If this is too few (as
+// for the 99th percentile at a high load), most intervals are marked as rough, and at most 5 % of the runs have
+// an interval that is not rough and does not contain the true value (here 8 %: two standard deviations of 200
+// runs).
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -156,8 +158,9 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, math.IsInf(e.High, 1))
 }
 
-// Ensure that a correlation of consecutive batches raises the variance of the mean: by (1 + 0.8)/(1 - 0.8) if the first
-// ten means are high and the others low, where 0.8 is the largest correlation that counts, and not if they alternate.
+// Ensure that a correlation between consecutive batches increases the variance of the mean. If the first ten
+// means are high and the others low, the factor is (1 + 0.8)/(1 - 0.8), where 0.8 is the largest correlation
+// that is used. If the means alternate, the variance does not change.
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
 	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)

@@ -37,10 +37,10 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	return c, err
 }
 
-// lasting returns the seconds for which rates must last: an hour in make test-long.
+// lasting returns for how many seconds a rate must last: half an hour, or an hour in make test-long.
 func lasting() int { return level.Pick(1800, 3600) }
 
-// planned and objectives are those of TestAPlanLastsForAnHour; make test uses the first of each.
+// planned and objectives are the cases of TestAPlanLastsForAnHour. make test uses the first of each.
 var (
 	planned = []struct {
 		name    string
@@ -64,10 +64,12 @@ var (
 // plannedMemory is the memory utilization of the planned servers.
 const plannedMemory = 0.95
 
-// Ensure that a planned rate lasts: runs of an hour (half an hour in make test) hold the objective under seeds that the
-// plan has not seen, except at most one of five, and fail under most of them at 1.1 times the rate that lasts under
-// most seeds of the plan. If an objective hardly changes with the rate, seeds differ by more than that, so 1.1 times
-// the answer, which holds under all seeds of the plan, is logged only.
+// Ensure that a planned rate lasts. With seeds that the plan has not used, runs of an hour (half an hour in
+// make test) hold the objective, except at most one of five. At 1.1 times the rate that most seeds of the plan
+// sustain, most runs fail.
+//
+// Runs at 1.1 times the answer are only logged: the answer holds under all seeds of the plan, and if an
+// objective hardly depends on the rate, seeds differ by more than the factor 1.1.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -104,16 +106,16 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome counts the seeds, of five, under which an objective held and failed. Seeds that cannot change the result
-// of a test are not run.
+// An outcome counts under how many of five seeds an objective held and failed. Seeds that cannot change the
+// result of a test are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that no plan has seen, until enough held or failed, or neither is
-// possible any more.
+// hours runs a rate for an hour under five seeds that the plan has not used. It stops when enough of them have
+// held or failed, or when neither number can be reached.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -140,7 +142,7 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour runs until the end, or until too many requests are above a limit for the objective to hold.
+// runHour runs to the end, or until so many requests are above a limit that the objective cannot hold any more.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -155,7 +157,8 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// For each objective: the number of requests above the limit, or, for a mean, the sum of seconds.
+	// For each objective: the number of requests above the limit, or, if it limits a mean, the sum of the
+	// seconds.
 	above, most := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
 		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {
@@ -212,8 +215,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace with the number of rows in a refusal has enough after the warm-up, and that the next refusal says
-// what a rate needs beyond that.
+// Ensure that a trace has enough requests after the warm-up if it has the number of rows that a refusal asks
+// for, and that the next refusal says what else the rate needs.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		text := "arrival,prompt,output\n"
@@ -230,7 +233,7 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
 }
 
-// Ensure that a trace with the greatest number of rows in a refusal is long enough.
+// Ensure that a trace is long enough if it has the larger of the numbers of rows that a refusal names.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
@@ -255,7 +258,7 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	_, err := promised(t, s, slo(t, "ttft<1s"))
 	require.NotErrorIs(t, err, ErrLoad)
 
-	// Of 600 answers 60 have two tokens, too few for a 99th percentile.
+	// Of the 600 answers, 60 have two tokens. That is too few for a 99th percentile.
 	text := "arrival,prompt,output\n"
 	for i := range 600 {
 		text += fmt.Sprintf("%d,100,%d\n", i, 1+(i%10)/9)
@@ -298,7 +301,7 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	}
 }
 
-// Ensure that a workload never has too few requests, also at rates near which answers begin to take longer.
+// Ensure that a workload always has enough requests, even at rates at which answers start to take longer.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")
@@ -310,7 +313,7 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	}
 }
 
-// Ensure that one seed in 16 may fail, unless it is one of the search.
+// Ensure that one seed in 16 may fail, unless it is one of the seeds of the search.
 func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -334,7 +337,7 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that the answer is a rate at which all reported runs hold, even if a seed that held at a higher rate fails
+// Ensure that all reported runs hold at the rate of the answer, even if a seed that held at a higher rate fails
 // there.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
@@ -358,7 +361,7 @@ func TestWhatIsReportedHolds(t *testing.T) {
 	require.ErrorIs(t, err, ErrShort)
 }
 
-// Ensure that Take fails if the context is done, although there is a place.
+// Ensure that Take fails if the context is done, even if fewer than the allowed number of runs are in progress.
 func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -15,9 +15,9 @@ import (
 const phone, desktop = 390, 1280
 
 const (
-	// unnamed finds pictures without a description for readers who cannot see them.
+	// unnamed is JavaScript that finds pictures without a description for people who cannot see them.
 	unnamed = `[...document.querySelectorAll('svg')].filter(e => !e.closest('[role=img]')?.ariaLabel.trim()).map(e => e.outerHTML.slice(0, 200))`
-	// faint finds texts with a contrast of less than 4.5 : 1 (WCAG, AA).
+	// faint is JavaScript that finds texts with a contrast below 4.5 : 1 (WCAG, level AA).
 	faint = `(() => {
   const rgb = s => s.match(/[\d.]+/g).map(Number)
   const light = c => { const [r, g, b] = c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
@@ -29,7 +29,7 @@ const (
   }
   return bad
 })()`
-	// twice finds ids that occur twice, with which a label would name the wrong element.
+	// twice is JavaScript that finds ids that occur twice. A label could otherwise name the wrong element.
 	twice = `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) != i)`
 )
 

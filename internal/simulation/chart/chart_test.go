@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// small returns a figure for each kind of data and each way to cut it.
+// small returns figures that cover each kind of data and each way to limit an axis.
 func small() []Figure {
 	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }
 	lines := Lines{

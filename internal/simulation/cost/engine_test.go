@@ -16,8 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the constants are what the fitted half gives, that the other half was not used, and that its errors are
-// at most 15 % in the median, and at most 35 %.
+// Ensure that the stored constants are the result of fitting one half of the points, that the other half was
+// not used, and that the errors on the other half are at most 15 % in the median and at most 35 % for each
+// point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
 		fitEngine(t)
@@ -56,7 +57,7 @@ func fitEngine(t *testing.T) {
 	require.NoError(t, os.WriteFile("vllm.json", append(text, '\n'), 0o644))
 }
 
-// withoutEach returns the errors of the points of each GPU with constants that are fitted to the other GPUs.
+// withoutEach returns, for each GPU, the errors on its points if the constants are fitted to the other GPUs.
 func withoutEach(t *testing.T) map[string]Fit {
 	all := map[string]Fit{}
 	for _, gpu := range MeasuredGPUs() {
@@ -68,7 +69,8 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the stated errors of GPUs without points are those of leaving each GPU out, and that the README has them.
+// Ensure that the errors stated for GPUs without points are those that result from leaving each GPU out of the
+// fit, and that the README has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))
@@ -87,7 +89,8 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 }
 
-// Ensure that held-out.json has the points that were held out and their predictions; -update writes it.
+// Ensure that held-out.json has the points that were left out of the fit and their predictions. -update writes
+// the file.
 func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	var text bytes.Buffer
 	for _, gpu := range MeasuredGPUs() {
@@ -140,7 +143,7 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that a GPU without constants is refused, and that every answer says what the engine was fitted to.
+// Ensure that a GPU without constants is refused, and that every answer says to what the engine was fitted.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit finds the constants of all GPUs at once. Each constant is a common one and a difference for the GPU and
-// its host, both as logarithms, or as log odds for fractions of a peak. The fit minimizes the squared logarithms of
-// predicted over published times, in which large errors count more (worstWeight), plus the squared differences
-// multiplied by their pull.
+// An engineFit finds the constants of all GPUs at once. Each constant is a common value plus a difference for
+// the GPU and its host, both as logarithms, or as log odds if the constant is a fraction of a peak rate. The
+// fit minimizes the sum of two terms: the squared logarithms of predicted over published times, in which large
+// errors count more (worstWeight), and the squared differences multiplied by their pull.
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -21,7 +21,7 @@ type engineFit struct {
 	x      []float64
 }
 
-// worstWeight is how many times more an error of a factor e counts than its square.
+// worstWeight is the factor by which an error of a factor e counts more than its square.
 const worstWeight = 10
 
 // start returns the constants at which the fit begins. FlashAttention-2 computes prompts at half of an A100's peak and
@@ -52,7 +52,7 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the rows of x that are added for a GPU: the common one and its own.
+// rows returns the indexes of the two rows of x that are added for a GPU: the common row and the GPU's own.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 // on returns the engine on a GPU.
@@ -65,7 +65,7 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the engine whose constants are those of the start changed by some rows of x.
+// engine returns the engine with the constants of start, changed by the given rows of x.
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -132,8 +132,8 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal returns the normal equations: the products of slopes with each other, below the diagonal, and with the errors.
-// A point has the same slope in each of its rows.
+// normal returns the normal equations of the fit. squares has the products of the slopes with each other, below
+// the diagonal; slopes has their products with the errors. A point has the same slope in each of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// decodes and prompts are lines in ms through iterations that others measured or calibrated, and the least and the
-// greatest ratio of the roofline to them.
+// decodes and prompts are straight lines of iteration times in ms, from others' measurements or from a
+// calibration, with bounds for the ratio of the roofline's times to them.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -21,9 +21,9 @@ type prompts struct {
 	least, most         float64
 }
 
-// known has the measurements that the roofline is compared with. The bounds are the results, widened to the next 0.05.
-// DistServe's values are from its public profile data; vLLM's for OPT-13B on several GPUs are left out, because they
-// grow with the number of GPUs.
+// known has the measurements that the roofline is compared with. The bounds are the computed ratios, rounded
+// outwards to the next 0.05. The values of DistServe are from its public profile data. It also has values of
+// vLLM for OPT-13B on several GPUs, which are omitted here because these times grow with the number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string
@@ -59,7 +59,8 @@ var known = []struct {
 	}, prompts{25.491, 0.1066, 3.39e-6, 0.70, 1.00}},
 }
 
-// Ensure that one set of efficiencies is near all measurements of OPT-13B and OPT-66B (simulation/PAPER.md §1, §3).
+// Ensure that the roofline is near all measurements of OPT-13B and OPT-66B with one set of efficiencies
+// (simulation/PAPER.md §1, §3).
 func TestRooflineNearMeasurements(t *testing.T) {
 	for _, k := range known {
 		setup, err := cost.New(k.model, k.gpu, k.workers)

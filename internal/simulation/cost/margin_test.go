@@ -22,7 +22,8 @@ func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	require.Zero(t, m.FirstToken(), "constants by hand say nothing of a server")
 }
 
-// Ensure that a margin names the GPU of its points, and that it is wider if there are none on the GPU.
+// Ensure that a margin names the GPU of the points that it comes from, and that it is wider for a GPU without
+// points.
 func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	of := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
 	own, none := of("h100-80gb"), of("b200-180gb")

@@ -70,8 +70,8 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return fitted, heldOut
 }
 
-// Ensure that the computed pools of vLLM V1 are near those in its logs, also in the half that was not fitted, and that
-// memory.csv has both; -update writes it.
+// Ensure that the computed pool sizes of vLLM V1 are near those in its logs, also for the half that was not
+// used for fitting, and that memory.csv lists both. -update writes the file.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"
 	fitted, heldOut := publishedPools(t)

@@ -13,15 +13,15 @@ import (
 
 func open(t testing.TB, name string, block int) *Model { return setup(t, name).model(t, block) }
 
-// Ensure that the calibrated lines are those of the paper's notes (simulation/PAPER.md §3).
+// Ensure that the calibrated lines have the coefficients in the notes about the paper (simulation/PAPER.md §3).
 func TestTheCalibratedLinesAreThePapers(t *testing.T) {
 	w := Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
 	require.InDelta(t, 22+0.30*30+0.00070*15_000+0.14*161, 1e3*open(t, "paper-opt-13b", 16).Seconds(w), 1e-9)
 	require.InDelta(t, 21.3+5.3e-4*15_000+0.10*161, 1e3*open(t, "fastertransformer-opt-13b", 16).Seconds(w), 1e-9)
 }
 
-// tiny has round figures: 2 layers, 8 heads of 8, 4 KV heads; a GPU that moves
-// 1 GB/s and computes 1 TFLOPS; an engine that reaches all of it and costs nothing.
+// tiny is a setup with round numbers: 2 layers, 8 heads of 8 elements, 4 KV heads; a GPU that moves 1 GB/s and
+// computes 1 TFLOPS; an engine that reaches these peaks and has no overhead.
 func tiny(workers int) Setup {
 	return Setup{
 		Name: "tiny",
@@ -50,8 +50,7 @@ const (
 	tinyHead  = 100_000
 )
 
-// Ensure that each part of a roofline is what its bytes or its operations take,
-// counted by hand.
+// Ensure that each part of a roofline takes the time of its bytes or its operations, computed here by hand.
 func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	const ns, ps = 1e-9, 1e-12 // of a byte, of an operation
 	m := tiny(1).model(t, 16)
@@ -72,11 +71,12 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ns*2*256*1e6, m.Seconds(Work{Seqs: 1, Prompt: 1e6}), 1e-9,
 		"keys and values are written and read")
 
-	// A pair: 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value).
+	// A pair of tokens: 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value).
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head that is tied to the embedding is read like any other, and that a third matrix counts.
+// Ensure that a head that shares its weights with the embedding is read like any other, and that a third
+// feed-forward matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
@@ -125,8 +125,8 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that blocks move over the host's link, with a copy for the keys and one for the values of each layer, that a
-// copy on the GPU reads and writes, and that the block size counts.
+// Ensure that swapped blocks move over the host's link, with one copy for the keys and one for the values of
+// each layer, that a copy on the GPU reads and writes memory, and that the times depend on the block size.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
@@ -146,11 +146,12 @@ func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	require.InEpsilon(t, m.Seconds(alone), s.model(t, 16).Seconds(alone), 1e-12, "a calibrated line moves blocks alike")
 }
 
-// Ensure that workers share weights, heads and blocks, and add their parts of each token twice in each layer.
+// Ensure that workers divide weights, heads and blocks among them, and that each layer has two all-reduces for
+// each token.
 func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	alone, two := tiny(1).model(t, 16), tiny(2).model(t, 16)
 	latency := 2 * 2 * 10e-6
-	token := 2 * 2 * 100 * 2 * 1.0 / 0.1e9 // twice in 2 layers 100 elements of 2 bytes, a ring of 2
+	token := 2 * 2 * 100 * 2 * 1.0 / 0.1e9 // in each of 2 layers twice 100 elements of 2 bytes, in a ring of 2 workers
 	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+latency+token, two.Seconds(Work{Seqs: 1}), 1e-12)
 	require.InEpsilon(t, alone.context/2, two.context, 1e-12)
 	require.InEpsilon(t, alone.promptPair/2, two.promptPair, 1e-12)
@@ -167,7 +168,8 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers that transfer through the CPU's memory share the link that two have alone.
+// Ensure that four workers that transfer through the CPU's memory share the link that two workers have for
+// themselves.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)
@@ -178,7 +180,8 @@ func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
-// Ensure that weights are read at the rate of the memory or of all multiprocessors, whichever is smaller.
+// Ensure that weights are read at the rate of the memory or at that of all multiprocessors together, whichever
+// is smaller.
 func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	weights := func(processors, rate float64) float64 {
 		s := tiny(1)
@@ -192,16 +195,16 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that Reread adds reads of keys and values: with two query heads a key head and Reread 0.5, a key is
-// read 1.5 times.
+// Ensure that Reread adds reads of keys and values: if two query heads share a key head and Reread is 0.5, a
+// key is read 1.5 times.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5
 	require.InEpsilon(t, 1e-9*256*1.5, s.model(t, 16).context, 1e-12)
 }
 
-// Ensure that workers beyond the KV heads have copies: each still has the keys and values of one head, and their
-// matrices.
+// Ensure that, if there are more workers than KV heads, each worker has the keys, values and matrices of one
+// head.
 func TestMoreWorkersThanKVHeads(t *testing.T) {
 	four, eight := tiny(4).model(t, 16), tiny(8).model(t, 16)
 	require.Equal(t, four.context, eight.context)

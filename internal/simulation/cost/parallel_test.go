@@ -104,8 +104,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that stages share the layers: a single token takes the same time plus the transfers, times that grow with the
-// batch are divided, and each GPU holds more blocks.
+// Ensure that pipeline stages divide the layers: a single token takes the same time plus the transfers, times
+// that grow with the batch are divided by the number of stages, and each GPU holds more blocks.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -133,7 +133,8 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "what one GPU has no room for")
 }
 
-// Ensure that a token reads only its experts, that many tokens read all of them, and that all are in memory.
+// Ensure that one token reads only its own experts, that many tokens read all experts, and that all experts are
+// in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -159,7 +160,8 @@ func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that, with experts apart, all workers wait for the fullest one, and that this costs less with more tokens.
+// Ensure that with expert parallelism all workers wait for the one with the most tokens, and that this costs
+// relatively less with more tokens.
 func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	shared := timed(t, s)
@@ -197,7 +199,7 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
 }
 
-// Ensure that an answer says when no point of the engine on the GPU has keys and values in 8 bits.
+// Ensure that an answer says so if no published point of the engine on the GPU has 8-bit keys and values.
 func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, kv string

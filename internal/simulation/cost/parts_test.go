@@ -2,7 +2,7 @@ package cost
 
 import "math"
 
-// hosted is an engine on a machine whose CPU takes Host times as long.
+// hosted is an engine on a machine whose CPU takes Host times as long as the reference.
 type hosted struct {
 	Engine
 	Host float64
@@ -16,15 +16,15 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part is a constant that is fitted. The pull of a GPU's difference towards 0 was chosen by leaving points out
-// (published/README.md).
+// A part is a constant that is fitted. Its pull draws the difference of each GPU towards 0. The size of the
+// pull was chosen by leaving points out (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1
 	pull  float64
 }
 
-// pullToStart is the pull of the common constants towards the start, which was chosen by hand.
+// pullToStart draws the common constants towards the start. It was chosen by hand.
 const pullToStart = 1e-3
 
 var parts = []part{
@@ -43,7 +43,8 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.Seq }, false, 0.33},
 }
 
-// open maps a constant to a number without bounds: its logarithm, or that of its odds.
+// open maps a constant to a number without bounds: to its logarithm or, for a fraction, to the logarithm of its
+// odds.
 func (p part) open(v float64) float64 {
 	if p.peak {
 		v = min(max(v, 1e-3), 1-1e-3)

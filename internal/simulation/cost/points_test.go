@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A measurement is a published point with all that its prediction needs.
+// A measurement is a published point with everything that is needed to predict it.
 type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded is why a point is in neither half. The reason was known before the error of the point.
+	// Excluded says why a point is in neither half. The reason was known before the error of the point.
 	Excluded string `json:"excluded"`
 
 	// tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
@@ -59,9 +59,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points on a GPU into two halves without using their values: in the order of the SHA-256 of their
-// digests, the first, the third and so on are fitted. The digest contains the GPU, so a load is fitted on some GPUs and
-// held out on others.
+// halves divides the points of a GPU into two halves without looking at the measured values. It sorts them by
+// the SHA-256 of their descriptions; the first, the third and so on are fitted. The description contains the
+// GPU, so a load is fitted on some GPUs and held out on others.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -125,9 +125,9 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Time is nearly linear in the context, so an iteration in the
-// middle of an answer stands for all of them. If answers differ in length, the batch is smaller on average and its
-// sequences are longer. Prompts are computed beside decodes.
+// on returns the time that a model predicts for the point. Time is nearly linear in the context, so one
+// iteration in the middle of an answer represents all of them. If answers differ in length, the batch is
+// smaller on average and its sequences are longer. Prompts are computed together with decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
@@ -146,7 +146,7 @@ func (p measurement) decodes(n float64) Work {
 	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
 }
 
-// computed returns the tokens of a prompt that are computed, and the number of tokens that they attend to.
+// computed returns how many tokens of a prompt are computed, and to how many tokens they attend in total.
 func (p measurement) computed() (tokens, pairs float64) {
 	prompt := float64(p.Median)
 	tokens = prompt
@@ -171,8 +171,9 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch returns the time of a batch whose prompts come at once: the iterations that their tokens fill, in which the
-// first sequences already decode, and one for each further token of an answer.
+// batch returns the time of a batch whose prompts arrive at once. It consists of the iterations that the
+// prompts' tokens fill, in which the first sequences already decode, and of one iteration for each further
+// token of an answer.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
@@ -182,9 +183,10 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which each client gets one answer. The clients are at different places of their answers, so
-// the number of new prompts in an iteration is random: 0 with the probability e^-x if there are x on average. If the
-// prompts of a cycle do not fit in the iterations of its answers, there are more iterations.
+// cycle returns the time in which each client gets one answer. The clients are at different points of their
+// answers, so the number of new prompts in an iteration is random: if it is x on average, it is 0 with the
+// probability e^-x. If the prompts of a cycle do not fit in the iterations of its answers, there are more
+// iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()

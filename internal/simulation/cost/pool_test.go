@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a token's keys and values have the right number of bytes (simulation/PAPER.md §1, §5): with its grouped
-// heads, Llama-3-8B has 128 KiB, not 512.
+// Ensure that the number of bytes of a token's keys and values is right (simulation/PAPER.md §1, §5).
+// Llama-3-8B has 128 KiB and not 512, because its query heads share KV heads.
 func TestKVBytesPerToken(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"opt-13b": 819_200, "opt-66b": 2_359_296, "opt-175b": 4_718_592, "llama-13b": 819_200, "llama-3-8b": 131_072,
@@ -19,8 +19,8 @@ func TestKVBytesPerToken(t *testing.T) {
 	}
 }
 
-// Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B, and those of Table 1 for the others
-// (simulation/PAPER.md §1).
+// Ensure that the pools are those of the paper: 983 blocks (15,728 slots) for OPT-13B, and those in Table 1 for
+// the other models (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -61,12 +61,12 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that the used memory is the sum of the weights, of which each worker has its share of the matrices and all of
-// the rest, of the activations and of the workspace (the artifact's rule, simulation/PAPER.md §1).
+// Ensure that the used memory is the sum of the weights, the activations and the workspace (the artifact's
+// rule, simulation/PAPER.md §1). Each worker has its share of the weight matrices and all other weights.
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
-	// The artifact counts 2 positions and the last norm less: 20,480 parameters.
+	// The artifact does not count 2 positions and the last norm: 20,480 parameters.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
 	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.used())
 	require.EqualValues(t, 514_785_280, logits)
@@ -90,7 +90,8 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	require.Zero(t, cpu)
 }
 
-// Ensure that workers beyond the KV heads do not make the pool larger than their copies allow.
+// Ensure that workers in excess of the KV heads do not enlarge the pool, because each of them stores a copy of
+// a head.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
 	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
 	four := pool(t, s)
@@ -108,7 +109,7 @@ func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// With exactly the missing bytes more, all of which may be used, one block fits.
+	// With exactly that many bytes more, and a utilization of 1, one block fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	gpu, _, err = s.Pool(16)
 	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
 
-	// On four GPUs there is memory for blocks, but not for a sequence of this length.
+	// On four GPUs, there is memory for blocks, but a sequence of this length does not fit.
 	s = roofline(t, "llama-3-70b", "a100-40gb", 1)
 	s.LLM.MaxLength = 40_000
 	_, _, err = s.Pool(16)

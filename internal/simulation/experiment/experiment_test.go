@@ -15,8 +15,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds, at reduced length, and that neither the number of concurrent runs nor
-// kept runs change anything. A normal run leaves out figures that take long and whose systems other figures have.
+// Ensure that every comparison with the paper holds in shortened experiments, and that neither the number of
+// concurrent runs nor stored runs change a result. make test omits slow figures whose systems also occur in
+// other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
@@ -60,7 +61,8 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	allocated(1) // what is read once
-	// Without sharing the ratio is 2.99, with it 2.88. Allocated bytes do not depend on time, as live bytes do.
+	// The ratio is 2.99 without sharing and 2.88 with it. The test counts allocated bytes, because live bytes
+	// depend on when garbage is collected.
 	require.Less(t, allocated(6), 2.95*allocated(2))
 }
 

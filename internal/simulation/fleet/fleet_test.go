@@ -111,7 +111,8 @@ func TestRoundRobinSharesRequestsOut(t *testing.T) {
 	}
 }
 
-// Ensure that routers that see the load send more to faster replicas, and have shorter tails than a random choice.
+// Ensure that, compared with a random choice, routers that know the load send more requests to faster replicas
+// and have shorter tail latencies.
 func TestTheLessLoadedGetMore(t *testing.T) {
 	kinds := []Kind{replicas(t, 2, "l4"), replicas(t, 2, "h100-80gb")}
 	random := run(t, Config{Kinds: kinds, Router: Random}, singles(t, "sharegpt", 25, 600))
@@ -123,7 +124,8 @@ func TestTheLessLoadedGetMore(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix router sends turns to the replica that has them cached, less so if events arrive late.
+// Ensure that the prefix router sends a turn to the replica that has cached the conversation, and does so less
+// often if events arrive late.
 func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	hits := func(router Router, delay float64) float64 {
 		r := run(t, Config{Kinds: []Kind{replicas(t, 4, "l4")}, Router: router, EventDelay: delay}, talks(t, 3, 150))

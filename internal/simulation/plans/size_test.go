@@ -48,7 +48,8 @@ func words(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// Ensure that the tightest limit is named. In make test, TestTheReportIsTheSameHoweverManyRunsGoOn checks memory.
+// Ensure that the report names the tightest limit. TestTheReportIsTheSameHoweverManyRunsGoOn covers memory in
+// make test.
 func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {
@@ -121,7 +122,7 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that the report says why no rate holds if even single requests miss an objective.
+// Ensure that the report says why no rate holds, if a single request alone already misses an objective.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
@@ -135,7 +136,7 @@ func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	require.NoError(t, r.Save(t.TempDir()))
 }
 
-// Ensure that the default is replaced only by a change that gains more than the precision under every seed.
+// Ensure that a change replaces the default only if it gains more than the precision under every seed.
 func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	s := &sizer{Question: Question{Precision: 0.02}}
 	at := func(size int, rates ...float64) Change {
@@ -161,7 +162,7 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that large blocks waste memory, and that the default is recommended then.
+// Ensure that the report shows that large blocks waste memory, and then recommends the default.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
@@ -183,7 +184,8 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that a target has a number of blocks and of GPUs: these blocks are enough, and 3 % fewer are not.
+// Ensure that the report gives a number of blocks and of GPUs for a target rate, that so many blocks are
+// enough, and that 3 % fewer are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -229,8 +231,8 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Contains(t, never.Note, "--model")
 }
 
-// Ensure that more memory is not advised if it gains nothing: a server with at most 4 sequences uses 2 % of it. Shorter
-// runs hold higher rates than those of an hour.
+// Ensure that the report does not advise more memory if it gains nothing: a server with at most 4 sequences
+// uses 2 % of its memory. (Short runs sustain higher rates than runs of an hour.)
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
@@ -264,8 +266,8 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change without a gain has the bar and the rate of the unchanged server, and that rates of the search
-// are scaled to those of the answer.
+// Ensure that a change without effect has the same bar and rate as the unchanged server, and that rates from
+// the search are scaled to those of the answer.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}
@@ -377,7 +379,7 @@ func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
 }
 
-// Ensure that seeds under which the queue grows count in a median.
+// Ensure that the median over the seeds includes seeds under which the queue grows without end.
 func TestAGrowingQueueIsNotLeftOutOfAMedian(t *testing.T) {
 	point := func(seconds float64) capacity.Point {
 		return capacity.Point{Result: &sim.Result{Normalized: sim.Spread{Mean: seconds}}}

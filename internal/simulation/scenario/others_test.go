@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that margins.json is what the program margins computes, and that the README has the number of quantities
-// within the margins to which nothing was fitted.
+// Ensure that margins.json has what the program margins computes. The README must state how many quantities
+// that were not used for the fit are within the margins.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -28,7 +28,7 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
-// variedCost returns a line with a spread: iterations with the same work take different times.
+// variedCost returns a cost model with a spread, so that iterations with the same work take different times.
 func variedCost(t require.TestingT) *cost.Model {
 	setup, err := cost.New("opt-13b", "a100-40gb", 1)
 	require.NoError(t, err)
@@ -40,8 +40,8 @@ func variedCost(t require.TestingT) *cost.Model {
 	return m
 }
 
-// Ensure that a run with Ample has the same results to the last digit, for any requests and limits, or ErrAmple if
-// memory is short.
+// Ensure that a run with Ample gives exactly the results of a run without it, for any requests and limits, or
+// returns ErrAmple if memory is short.
 func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	same, short := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,7 +84,7 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	require.Positive(t, short)
 }
 
-// Ensure the same for ShareGPT at a rate at which a batch is full.
+// Ensure the same for ShareGPT at a rate that fills the batch.
 func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 	config := Config{Server: Server{NumGPUBlocks: 20_000}, Cost: paperCost(t)}
 	want, err := runOf(config, poisson(t, "sharegpt", 12, 0, 1500, 1))
@@ -145,7 +145,8 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
 
-// Ensure that a request that would wait for memory, or for the blocks that the watermark leaves free, gives ErrAmple.
+// Ensure that a run with Ample returns ErrAmple if a request would have to wait for memory or for the blocks
+// that the watermark keeps free.
 func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 	for _, c := range []struct {
 		name      string

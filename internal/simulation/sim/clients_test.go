@@ -20,8 +20,8 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	return workload.AtOnce(s)
 }
 
-// Ensure that the number of unanswered requests reaches the limit and does not exceed it, and that waiting at a client
-// is not latency.
+// Ensure that the number of unanswered requests reaches the limit and never exceeds it, and that the time that
+// a request waits at its client is not part of its latency.
 func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		underWay, highest := 0, 0
@@ -56,7 +56,8 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
-// Ensure that a turn of a conversation follows the answer before it, and that the prefix cache has the conversation.
+// Ensure that each turn of a conversation is sent after the answer to the previous one, and that the prefix
+// cache then has the conversation so far.
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	require.Zero(t, run(Goodput{TTFT: 1e-9}).Good)
 }
 
-// talks is a source whose requests have one further turn each, a second after the answer.
+// talks is a source in which each request has one further turn, a second after the answer.
 type talks struct{ requests []workload.Request }
 
 func (s *talks) Next(r *workload.Request) error {
@@ -105,8 +106,8 @@ func (*talks) Follow(session int64, answered float64, r *workload.Request) bool 
 	return session > 0
 }
 
-// Ensure that a request is sent when it is due, or when the number of unanswered requests falls below the limit, and
-// that a turn precedes a new request of the same time.
+// Ensure that a request is sent as soon as it is due and the number of unanswered requests is below the limit,
+// and that the next turn of a conversation precedes a new request of the same time.
 func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
 	require.NoError(t, err)

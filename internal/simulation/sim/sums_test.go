@@ -158,11 +158,12 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	})
 }
 
-// Ensure Little's law: the number of requests in the system is their rate times their time in it.
+// Ensure that Little's law holds: the number of requests in the system is their rate multiplied by the time
+// that they spend in it.
 func TestLittlesLawHolds(t *testing.T) {
 	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.Equal(t, r.Arrived, r.Answered)
-	// The window weights iterations equally, not by their time, hence 5 %.
+	// The window weights all iterations equally, whatever their duration. Therefore the tolerance is 5 %.
 	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
 	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
 }
@@ -196,7 +197,7 @@ func BenchmarkThousandSeconds(b *testing.B) {
 	}
 }
 
-// endless is a source of requests with ShareGPT's lengths that never arrive by themselves.
+// endless is a source of requests with the lengths of ShareGPT. They arrive only when the test asks for them.
 type endless struct {
 	lengths workload.Lengths
 	rng     *rand.Rand
@@ -208,7 +209,8 @@ func (e *endless) Next(r *workload.Request) error {
 	return nil
 }
 
-// Ensure that iterations do not allocate once arrays have grown, with preemptions if memory is paged.
+// Ensure that iterations do not allocate memory after the arrays have grown, also with preemptions in systems
+// with paged memory.
 func TestIterationsDoNotAllocate(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)

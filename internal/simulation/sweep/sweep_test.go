@@ -41,7 +41,8 @@ func table(t *testing.T, st *State) string {
 	return string(text)
 }
 
-// Ensure that a sweep runs only the jobs that the folder does not have, and that the table is the same.
+// Ensure that a sweep runs only the jobs whose results the folder does not have, and that the table is the same
+// as after a complete run.
 func TestWhatIsThereIsNotRunAgain(t *testing.T) {
 	whole, ran := run(t, t.TempDir(), open(t, grid()), 3)
 	require.Len(t, ran, 8)
@@ -63,7 +64,8 @@ func TestAnInterruptedSweepHasTheContextsError(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a job that fails does not stop others, is in the table with its error, and is run again.
+// Ensure that a failed job does not stop the others, appears in the table with its error, and is run again the
+// next time.
 func TestWhatFailedIsRunAgain(t *testing.T) {
 	files := t.TempDir()
 	const text = `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}`
@@ -86,7 +88,7 @@ func TestWhatFailedIsRunAgain(t *testing.T) {
 	require.Empty(t, st.Failed())
 }
 
-// Ensure that a result is reused only if everything that it depends on is equal.
+// Ensure that a stored result is used only if everything that it depends on is equal.
 func TestAResultIsTakenOnlyForTheSameRun(t *testing.T) {
 	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
 	dir, files := t.TempDir(), t.TempDir()

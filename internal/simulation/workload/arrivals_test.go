@@ -13,8 +13,8 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that gaps have the rate and the variance of their shape. With shape 1, Poisson arrivals, they are
-// exponentially distributed.
+// Ensure that the gaps between arrivals have the rate and variance that the parameter shape requires. With
+// shape 1 (Poisson arrivals) they are exponentially distributed.
 func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 	for _, shape := range []float64{0.25, 1, 4} {
 		s, err := Gamma(fixed{1, 1}, 4, shape, 1, 0, draws)
@@ -56,7 +56,7 @@ func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	refuse(1, 1, 0, -1)
 }
 
-// Ensure that arrivals end by time or by count, whichever is first.
+// Ensure that arrivals end at the given time or after the given count, whichever comes first.
 func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	l := fixed{1, 1}
 	s, err := Gamma(l, 2, 1, 1, 1000, 0)
@@ -129,7 +129,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
 
-// Ensure that reading an endless workload ends if almost all of its requests are too long.
+// Ensure that reading an endless workload ends with an error if almost all of its requests are too long.
 func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	require.Empty(t, drain(t, WithoutLonger(s, 499)), "these have an end")
 }
 
-// Ensure that the rate of a workload is that of the requests that fit.
+// Ensure that the rate of a workload counts only the requests that fit.
 func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)

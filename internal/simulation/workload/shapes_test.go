@@ -89,7 +89,7 @@ func correlation(x, y []float64) float64 {
 	return c / sx / sy
 }
 
-// scores returns the normal scores of ranks. Equal values share the middle of their ranks.
+// scores returns the normal scores of the values' ranks. Equal values get the mean of their ranks.
 func scores(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {
@@ -143,7 +143,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	}
 	require.Less(t, sums[draws-1], 2048.0)
 
-	// The correlation is that of the table before the filter, and lower after it.
+	// The correlation holds for the table before the filter. After the filter it is lower.
 	c := *l.(*copula)
 	prompts, outputs, _ = sample(&c, draws)
 	require.InDelta(t, 0.17, correlation(scores(prompts), scores(outputs)), 0.01)
@@ -152,8 +152,8 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	require.InDelta(t, 0.217, correlation(scores(prompts), scores(outputs)), 0.01)
 }
 
-// Ensure that Alpaca has the means and the spread that were inferred (simulation/PAPER.md §1), with independent
-// lengths, and that the other shape of its prompts has the same mean and maxima.
+// Ensure that the lengths of Alpaca are independent and have the means and the spread that were inferred
+// (simulation/PAPER.md §1), and that the other distribution of its prompts has the same mean and maxima.
 func TestAlpacaHasThePapersLengths(t *testing.T) {
 	for name, blocks := range map[string]float64{"alpaca": 0.71, "alpaca-inputs": 0.65} {
 		l, info, err := Named(name)
@@ -166,8 +166,8 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 		mean, sd := meanSD(outputs)
 		require.InEpsilon(t, 58.45, mean, 0.01)
 		require.InEpsilon(t, 57.95, sd, 0.02)
-		// The mean of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The shape of prompts only just
-		// fits.
+		// The means of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The distribution of
+		// prompts is only just within the tolerance.
 		var p, o, whole float64
 		for i := 0; i+14 <= draws; i += 14 {
 			p += slices.Max(prompts[i:i+14]) / (draws / 14)

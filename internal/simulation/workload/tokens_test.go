@@ -17,7 +17,8 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that two requests have exactly the tokens of their shared prefix or of their common first hashes in common.
+// Ensure that two requests have only these tokens in common: those of their shared prefix, or those of their
+// common first hashes.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
@@ -59,7 +60,8 @@ func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	}
 }
 
-// Ensure that requests without anything in common differ from the first token on, and that ids are appended.
+// Ensure that requests with nothing in common differ from the first token on, and that the function appends the
+// ids to its argument.
 func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}

@@ -104,7 +104,7 @@ const (
 	ownRow1     = `{"arrival":9,"prompt":6,"output":5}` + "\n"
 )
 
-// Ensure that an error about a row has the line, the column, and what is wanted.
+// Ensure that an error about a row names the line, the column, and what is expected there.
 func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -208,7 +208,7 @@ func readAll(r io.Reader) error {
 	return err
 }
 
-// Ensure that columns may be in any order and case, with others between them.
+// Ensure that columns may have any order and case, and that other columns may be between them.
 func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	for _, text := range []string{
 		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
@@ -292,7 +292,7 @@ func TestCheckSumsATraceUp(t *testing.T) {
 	require.Zero(t, s)
 }
 
-// rows returns n rows of a format, which are made while they are read.
+// rows returns a reader of n rows of a format. The rows are generated while they are read.
 func rows(format string, n int) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -326,7 +326,8 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	n := level.Pick(100_000, 1_000_000)
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
-			// The allocations of the goroutine that makes the rows are measured first.
+			// The goroutine that generates the rows also allocates. These allocations are measured first, to be
+			// subtracted.
 			var before, between, after, kept runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -351,7 +352,7 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	}
 }
 
-// Ensure that a pipe that does not end is refused, with advice.
+// Ensure that an endless pipe is refused with an error that says what to do.
 func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	text, err := readAtMost(strings.NewReader("12345"), 5)
 	require.NoError(t, err)
@@ -361,7 +362,8 @@ func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "write it to one")
 }
 
-// FuzzRead checks for any file that requests are valid and in order, and that errors are ErrTrace.
+// FuzzRead checks, for any file, that the requests are valid and in order of arrival, and that errors wrap
+// ErrTrace.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "traces", "*"))
 	require.NoError(f, err)

@@ -68,7 +68,8 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry changes a table entry from or to a block, and updates the block's reference count.
+// entry maps a table entry to a block or, if the block is negative, unmaps the entry. It updates the block's
+// reference count.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
 	counted, by := block, int32(1)

@@ -81,8 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of submissions that are known not to count. They are listed in the latest
-// results; the latest submission itself is added if it does not count.
+// uncounted returns the times of submissions that are known not to count: those that the results of earlier
+// submissions list, and the earlier ones that themselves do not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {
