@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/serving/structured/regex"
 )
 
-// Form is the form of an answer. Exactly one field is set.
+// Form describes what an answer must look like. Exactly one field is set.
 type Form struct {
 	JSONSchema []byte   // the answer is a JSON text that the schema allows
 	JSONObject bool     // the answer is a JSON object
@@ -25,7 +25,7 @@ type Form struct {
 // compileWork limits the work of one compilation; see automaton.Budget.
 const compileWork = 2_000_000
 
-// Constraint is a form that is ready for use with a vocabulary. It is safe for concurrent use.
+// Constraint is a form that is compiled for a vocabulary. It is safe for concurrent use.
 type Constraint struct {
 	vocabulary *Vocabulary
 
@@ -93,11 +93,11 @@ func single(d *automaton.DFA) (*grammar.Grammar, error) {
 	return g, nil
 }
 
-// maxMasks is how many masks a constraint keeps, of what can follow a text and of what fits a lexeme. Each takes 16 KB
-// for a vocabulary of 128,000.
+// maxMasks is the largest number of masks that a constraint keeps, separately for configs and for
+// states of lexemes. A mask takes 16 KB for a vocabulary of 128,000 tokens.
 const maxMasks = 1024
 
-// mask returns the tokens that may follow a config. The caller holds the mutex.
+// mask returns the tokens that may follow in a config. The caller must hold the mutex.
 func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	if s, ok := config.Memo.(tokenSet); ok {
 		return s
@@ -134,7 +134,7 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	return s
 }
 
-// cross adds the tokens whose rest after the end of a lexeme may follow.
+// cross adds the tokens that end a lexeme and whose remaining bytes may follow after it.
 func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
 	states := append(c.states[:0], after)
 	for i := int32(1); i < int32(len(rest.nodes)); {
@@ -182,7 +182,8 @@ func (c *Constraint) newFit(item grammar.Item) *fit {
 	return c.shared(item.Lexeme, item.State)
 }
 
-// shared returns the fit of a state, from the vocabulary if another constraint has found it.
+// shared returns the fit of a state. It takes the fit from the vocabulary if another constraint has
+// already computed it.
 func (c *Constraint) shared(l *lexeme.Lexeme, state int32) *fit {
 	v := c.vocabulary
 	identity := l.Identity(state)

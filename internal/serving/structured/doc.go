@@ -1,10 +1,13 @@
-// Package structured says which tokens may come next so that an answer has a given form: that of a JSON Schema, a regular
-// expression, one of some choices, a grammar, or any JSON object.
+// Package structured determines which tokens may come next so that an answer has a required form: that
+// of a JSON Schema, a regular expression, a list of choices, a grammar, or any JSON object.
 //
-// [NewVocabulary] is called once a model, [Compile] once a form. Each sequence has a [Matcher]: its Mask is exact. A
-// token is allowed if and only if its bytes, after those so far, begin an answer of the form.
+// A program calls [NewVocabulary] once for each model and [Compile] once for each form. Each sequence
+// has a [Matcher]. Its mask is exact: a token is allowed if and only if its bytes, appended to the
+// text so far, are the beginning of an answer that has the form.
 //
-// How a form becomes a grammar is decided in the packages jsonschema, gbnf and regex, how the grammar runs over bytes in
-// grammar, lexeme and automaton. Here bytes become tokens: vocabulary.go has the vocabulary as a trie, fit.go the tokens
-// that fit a state of a lexeme, which are kept, matcher.go a sequence. Sampling, templates and HTTP do not live here.
+// The packages jsonschema, gbnf and regex translate a form into a grammar. The packages grammar,
+// lexeme and automaton run the grammar over bytes. This package connects bytes with tokens:
+// vocabulary.go stores the vocabulary as a trie, fit.go computes and caches the tokens that fit a
+// state of a lexeme, and matcher.go follows a sequence. Sampling, templates and HTTP are not part of
+// this package.
 package structured

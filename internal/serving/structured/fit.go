@@ -7,16 +7,16 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// tokenSet is a set of tokens: a bitmask if they are many, else a list.
+// tokenSet is a set of tokens: a bitmask if there are many, otherwise a list.
 type tokenSet struct {
 	mask []uint64
 	list []int32
 }
 
-// manyTokens is from how many tokens on a bitmask is faster than a list.
+// manyTokens is the number of tokens from which a bitmask is faster than a list.
 const manyTokens = 512
 
-// add adds tokens to a set that becomes a bitmask when they are many.
+// add adds tokens to the set. The set becomes a bitmask when it has many tokens.
 func (s *tokenSet) add(tokens []int32, words int) {
 	if s.mask == nil {
 		if len(s.list)+len(tokens) < manyTokens {
@@ -43,7 +43,7 @@ func (s tokenSet) addTo(mask []uint64) {
 	}
 }
 
-// fit is which tokens can follow in a state of a lexeme.
+// fit holds the tokens that can follow in a state of a lexeme.
 type fit struct {
 	inside    tokenSet // those that do not go on after the lexeme's end
 	crossings []crossing
@@ -60,7 +60,7 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing is what tokens have after the end of a lexeme with a tag.
+// crossing holds the bytes that tokens have after the end of a lexeme that ends with the given tag.
 type crossing struct {
 	tag  int32
 	rest trie
@@ -125,13 +125,13 @@ func (w *walk) below(from int32) {
 	}
 }
 
-// loops reports whether all bytes below a node leave the lexeme in a state.
+// loops reports whether all bytes below a node of the trie leave the lexeme in the same state.
 func (w *walk) loops(state int32, n *trieNode) bool {
 	loop, uses := &w.l.Loops(state).Loop, &w.v.trie.uses[n.uses]
 	return uses[0]&^loop[0]|uses[1]&^loop[1]|uses[2]&^loop[2]|uses[3]&^loop[3] == 0
 }
 
-// exceptions returns the tokens with which a name comes that a lexeme of other names leaves out.
+// exceptions returns the tokens that complete a name that a lexeme of other names excludes.
 func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	var out tokenSet
 	if l.Left(state) {
@@ -159,7 +159,7 @@ func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	return out
 }
 
-// merge adds a node for some nodes of another trie, and nodes for all that is below them.
+// merge adds a node that combines the given nodes of another trie, with all nodes below them.
 func (t *trie) merge(from *trie, at []int32, depth uint16) {
 	id := len(t.nodes)
 	t.nodes = append(t.nodes, trieNode{depth: depth, first: int32(len(t.tokens))})

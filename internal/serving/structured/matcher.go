@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/serving/structured/grammar"
 )
 
-// Matcher follows one sequence. It is not safe for concurrent use, but matchers of one constraint are.
+// Matcher follows one sequence. A Matcher is not safe for concurrent use, but several matchers of one
+// constraint may run at once.
 type Matcher struct {
 	constraint *Constraint
 	configs    []*grammar.Config // after each token; the first is the start
@@ -22,8 +23,8 @@ func (c *Constraint) NewMatcher() *Matcher {
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// Mask sets into to the tokens that may come next: token t is bit t%64 of word t/64. The tokens that end an answer are
-// among them if the answer may end.
+// Mask sets the bits of the tokens that may come next: token t is bit t%64 of word t/64. If the answer
+// may end, they include the tokens that end an answer.
 func (m *Matcher) Mask(into []uint64) {
 	if m.stopped {
 		clear(into)
@@ -41,14 +42,14 @@ func (m *Matcher) Mask(into []uint64) {
 	clear(into[copy(into, s.mask):])
 }
 
-// current returns the last config, as the runner knows it. The caller holds the mutex.
+// current returns the last config from the runner's cache. The caller must hold the mutex.
 func (m *Matcher) current() *grammar.Config {
 	at := m.constraint.runner.Current(m.last())
 	m.configs[len(m.configs)-1] = at
 	return at
 }
 
-// Accept adds a token. A token that is not allowed is an error, and changes nothing.
+// Accept adds a token. If the token is not allowed, Accept returns an error and changes nothing.
 func (m *Matcher) Accept(token int) error {
 	v := m.constraint.vocabulary
 	if token < 0 || token >= len(v.tokens) {
@@ -107,11 +108,11 @@ func (m *Matcher) Len() int { return len(m.configs) - 1 }
 // CanStop reports whether the answer so far is complete.
 func (m *Matcher) CanStop() bool { return m.last().Accept }
 
-// Done reports whether the answer is complete and nothing but its end can follow.
+// Done reports whether the answer is complete and only its end can follow.
 func (m *Matcher) Done() bool { return m.stopped || m.last().Accept && len(m.last().Items) == 0 }
 
-// ForcedBytes returns the bytes that must come next, at most limit: as long as the answer cannot end and only one byte
-// is possible.
+// ForcedBytes returns the bytes that must come next, at most limit. It stops where the answer may end
+// or several bytes are possible.
 func (m *Matcher) ForcedBytes(limit int) []byte {
 	if m.stopped {
 		return nil

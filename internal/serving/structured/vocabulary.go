@@ -14,7 +14,7 @@ import (
 // maxTokenBytes is the longest token that a vocabulary may have.
 const maxTokenBytes = 1024
 
-// Vocabulary is the tokens of a model. It is safe for concurrent use.
+// Vocabulary contains the tokens of a model. It is safe for concurrent use.
 type Vocabulary struct {
 	tokens  [][]byte
 	stop    []int32
@@ -25,8 +25,8 @@ type Vocabulary struct {
 	fits  map[lexeme.Identity]*fit
 }
 
-// NewVocabulary returns the vocabulary of a model: the bytes that each token stands for, and the tokens that end an
-// answer. A token without bytes, as special ones are, is allowed nowhere but as the end.
+// NewVocabulary returns the vocabulary of a model: the bytes of each token, and the tokens that end an
+// answer. A token without bytes, such as a special token, is allowed only as the end.
 func NewVocabulary(tokens [][]byte, stop []int) (*Vocabulary, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("a vocabulary without tokens")
@@ -56,7 +56,7 @@ func NewVocabulary(tokens [][]byte, stop []int) (*Vocabulary, error) {
 // Words returns the length of a mask.
 func (v *Vocabulary) Words() int { return (len(v.tokens) + 63) / 64 }
 
-// trie is a tree of the bytes of texts. Its nodes are in the order of a walk that visits a node before its children.
+// trie is a tree of the bytes of texts. A node comes before its children in the list of nodes.
 type trie struct {
 	nodes  []trieNode
 	tokens []int32     // of the nodes, one after another
@@ -136,7 +136,7 @@ func (t *trie) below(n *trieNode) []int32 {
 	return t.tokens[n.first+n.count : end]
 }
 
-// leave sets the end of the nodes of a path that are deeper than depth.
+// leave sets the end of each node of a path that is deeper than depth.
 func (t *trie) leave(path *[]int32, depth int) {
 	for len(*path) > depth+1 {
 		t.nodes[(*path)[len(*path)-1]].end = int32(len(t.nodes))

@@ -2,7 +2,8 @@ package automaton
 
 import "slices"
 
-// trim removes the states that cannot reach an accepting one, and makes one of the classes that no state tells apart.
+// trim removes the states that cannot reach an accepting state, and merges character classes that no
+// state distinguishes.
 func (d *DFA) trim() {
 	n := len(d.tags)
 	before := make([][]int32, n)
@@ -67,8 +68,9 @@ func (d *DFA) keep(alive []bool) {
 	d.next, d.tags = next, tags
 }
 
-// Explore returns the automaton whose states are values of S. Step returns the state after a character of alphabet
-// and whether there is one; accept returns a state's tag, or None. Each character of the alphabet is a class.
+// Explore returns the automaton whose states are values of S. The parameter step returns the next
+// state after a character of the alphabet, and whether there is one. The parameter accept returns the
+// tag of a state, or None. Each character of the alphabet is a class.
 func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *Budget) (*DFA, error) {
 	d := asciiClasses(alphabet)
 	ids := map[S]int32{start: 0}
@@ -98,8 +100,8 @@ func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool
 	return d, nil
 }
 
-// asciiClasses returns an automaton without states in which each character of alphabet has a class of its own, and
-// all others the last one.
+// asciiClasses returns an automaton without states. Each character of the alphabet has a class of its
+// own, and all other characters share the last class.
 func asciiClasses(alphabet []rune) *DFA {
 	d := &DFA{width: len(alphabet) + 1}
 	other := int32(len(alphabet))
@@ -116,7 +118,8 @@ func asciiClasses(alphabet []rune) *DFA {
 	return d
 }
 
-// Lengths returns the automaton of all texts of min to max characters. There is no upper limit if max is below 0.
+// Lengths returns the automaton of all texts with minimum to maximum characters. If maximum is below
+// 0, there is no upper limit.
 func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
 	last := maximum
 	if maximum < 0 {
@@ -146,7 +149,8 @@ func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// Texts returns the automaton of some texts. The tag of each is its place in the slice; of equal ones, the first.
+// Texts returns the automaton that accepts the given texts. The tag of a text is its index in the
+// slice. If two texts are equal, the first index counts.
 func Texts(texts []string, budget *Budget) (*DFA, error) {
 	var b Builder
 	root := b.State()

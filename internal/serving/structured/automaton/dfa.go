@@ -2,12 +2,11 @@ package automaton
 
 import "slices"
 
-// None is the state after a character that no accepted text has at this place, and the tag of a state that does not
-// accept.
+// None is the result of a transition that does not exist, and the tag of a state that does not accept.
 const None = -1
 
-// DFA is a deterministic automaton whose states can all reach an accepting one. State 0 is the start. A DFA that
-// accepts no text has no states. It does not change once it is built.
+// DFA is a deterministic automaton. Each of its states can reach an accepting state, and state 0 is
+// the start. A DFA that accepts no text has no states. A DFA does not change after it is built.
 type DFA struct {
 	starts []rune  // where each segment of the alphabet begins, in ascending order, the first 0
 	class  []int32 // of each segment; surrogates have any
@@ -22,7 +21,8 @@ func (d *DFA) Empty() bool { return len(d.tags) == 0 }
 // States returns the number of states.
 func (d *DFA) States() int { return len(d.tags) }
 
-// Classes returns the number of classes of characters: no state tells two characters of a class apart.
+// Classes returns the number of character classes. No state distinguishes two characters of the same
+// class.
 func (d *DFA) Classes() int { return d.width }
 
 // Class returns the class of a character.
@@ -69,7 +69,7 @@ func (d *DFA) Match(text string) int32 {
 	return d.tags[state]
 }
 
-// Untagged returns an automaton of the same texts that all have tag 0.
+// Untagged returns an automaton that accepts the same texts, all with tag 0.
 func (d *DFA) Untagged() *DFA {
 	out := *d
 	out.tags = slices.Clone(d.tags)

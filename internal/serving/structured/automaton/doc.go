@@ -1,6 +1,7 @@
-// Package automaton holds deterministic finite automata over Unicode characters, and what makes one from another:
-// alternatives, sequences, repeats, intersection, difference, limits of length.
+// Package automaton implements deterministic finite automata over Unicode characters, and operations
+// on them: alternatives, sequences, repeats, intersection, difference and limits of length.
 //
-// An automaton is built at once, with all its states, so whether it accepts nothing is known. Every operation spends
-// from a [Budget], which stops automata that would be too large. Bytes, JSON and tokens are not its subject.
+// An automaton is built completely, with all its states, so it is known whether it accepts any text.
+// Every operation spends from a [Budget], which stops operations that would take too much work. This
+// package does not deal with bytes, JSON or tokens.
 package automaton

@@ -2,15 +2,17 @@ package automaton
 
 import "math"
 
-// Limited is the texts of an automaton whose length is in a range. Its states are those of the automaton with the number
-// of characters so far, and are not written out. Like those of a DFA, all of them can reach an accepting one.
+// Limited accepts the texts of an automaton whose length is in a range. A state of Limited is a state
+// of the automaton together with the number of characters read. These pairs are computed when needed,
+// not stored. Each of them can reach an accepting state.
 type Limited struct {
 	*DFA
 	least, most int
-	alive       []uint64 // a bit for each state: whether an accepting one can be reached
+	alive       []uint64 // one bit for each state: whether it can reach an accepting state
 }
 
-// Limit returns the texts of d of least to most characters, of any number if most is below 0.
+// Limit returns the texts of d with least to most characters. If most is below 0, there is no upper
+// limit.
 func Limit(d *DFA, least, most int, budget *Budget) (*Limited, error) {
 	last := most
 	if most < 0 {
@@ -50,7 +52,7 @@ func LimitWork(d *DFA, least, most int) int {
 	return (max(least, most) + 1) * (d.States()*d.width/limitedWork + 1)
 }
 
-// limitedWork is how many transitions of Limit take as long as one unit of a Budget.
+// limitedWork is the number of transitions in Limit that take as long as one unit of a Budget.
 const limitedWork = 8
 
 // targets returns the states that follow each state, each once.

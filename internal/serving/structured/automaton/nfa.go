@@ -29,7 +29,7 @@ func (b *Builder) State() int32 {
 // States returns the number of states.
 func (b *Builder) States() int { return len(b.edges) }
 
-// Edge leads from one state to another with any character of a set.
+// Edge adds a transition from one state to another for every character of a set.
 func (b *Builder) Edge(from int32, set Set, to int32) {
 	if len(set) > 0 {
 		b.edges[from] = append(b.edges[from], edge{b.setID(set), to})
@@ -39,13 +39,16 @@ func (b *Builder) Edge(from int32, set Set, to int32) {
 // Empty leads from one state to another without a character.
 func (b *Builder) Empty(from, to int32) { b.empties[from] = append(b.empties[from], to) }
 
-// Begin leads from one state to another without a character, but only before the first character of the text.
+// Begin adds a transition without a character that is possible only before the first character of the
+// text.
 func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{from, to}) }
 
-// End leads from one state to another without a character, but only after the last character of the text.
+// End adds a transition without a character that is possible only after the last character of the
+// text.
 func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
 
-// Embed adds the states of d, which are entered from one state and left to another where d accepts.
+// Embed adds the states of d. It connects the state from with the start of d, and each accepting state
+// of d with the state to.
 func (b *Builder) Embed(d *DFA, from, to int32) {
 	if d.Empty() {
 		return
@@ -76,7 +79,7 @@ func (b *Builder) Embed(d *DFA, from, to int32) {
 	}
 }
 
-// Accept lets a state accept with a tag of 0 or more.
+// Accept makes a state accept with the given tag, which is at least 0.
 func (b *Builder) Accept(state, tag int32) { b.tags[state] = tag }
 
 func (b *Builder) setID(set Set) int32 {
@@ -97,7 +100,8 @@ func (b *Builder) setID(set Set) int32 {
 	return id
 }
 
-// Build returns the automaton. A text that leads to accepting states of several tags has the smallest.
+// Build returns the deterministic automaton. If a text leads to accepting states with several tags, it
+// gets the smallest tag.
 func (b *Builder) Build(budget *Budget) (*DFA, error) {
 	d := &DFA{}
 	members, err := b.alphabet(d, budget)
@@ -120,7 +124,7 @@ func (b *Builder) Build(budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// alphabet cuts the characters into classes, and returns the classes of each set.
+// alphabet divides the characters into classes, and returns the classes of each set.
 func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	type event struct {
 		at  rune
@@ -169,7 +173,8 @@ func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	return members, budget.Spend(len(d.starts) * (1 + len(inside)/8))
 }
 
-// subsets makes a state of d from each reachable set of states of b.
+// subsets builds a DFA by the subset construction: each reachable set of states of b becomes a state
+// of d.
 type subsets struct {
 	b       *Builder
 	d       *DFA
@@ -184,7 +189,8 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start makes the first state, and resolves what holds only at the begin or the end of a text.
+// start makes the first state. It resolves the transitions that are possible only at the beginning or
+// the end of a text.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)
@@ -206,8 +212,8 @@ func (s *subsets) start() error {
 	return s.budget.Spend(len(b.begins) + len(b.edges))
 }
 
-// endTags returns the tag with which each state accepts if the text ends there: its own, or that of a state which is
-// reached without a character, by empties too.
+// endTags returns the tag with which each state accepts if the text ends there. This is its own tag,
+// or that of a state that it reaches without a character, also through the transitions in empties.
 func (s *subsets) endTags(empties [][2]int32) []int32 {
 	tags := slices.Clone(s.b.tags)
 	if len(empties) == 0 {
@@ -232,7 +238,8 @@ func (s *subsets) endTags(empties [][2]int32) []int32 {
 	return tags
 }
 
-// closeOver sets current to the states that are reached from some without a character, in ascending order.
+// closeOver sets current to the states that can be reached from the given states without a character,
+// in ascending order.
 func (s *subsets) closeOver(from []int32) {
 	s.round++
 	s.current = s.current[:0]

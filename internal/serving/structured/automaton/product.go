@@ -1,7 +1,7 @@
 package automaton
 
-// Combine returns the automaton that runs a and b at once. Its tag is what tag makes of theirs, each None if that one
-// does not accept or has no state left.
+// Combine returns the automaton that runs a and b in parallel. The function tag computes its tags from
+// those of a and b. The argument for an automaton is None if it does not accept or has no state left.
 func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error) {
 	d, pairs := joinClasses(a, b)
 	if err := budget.Spend(len(d.starts)); err != nil {
@@ -15,7 +15,7 @@ func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error
 	if !b.Empty() {
 		start.b = 0
 	}
-	// What can be accepted after a or b has no state left is known without looking.
+	// If a or b has no state left, the function tag shows whether any text can still be accepted.
 	deadA, deadB := tag(None, 0) == None, tag(0, None) == None
 	ids := map[pair]int32{start: 0}
 	states := []pair{start}
@@ -57,7 +57,8 @@ func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error
 	return d, nil
 }
 
-// joinClasses returns an automaton without states whose classes are pairs of a's and b's, and these pairs.
+// joinClasses returns an automaton without states, and the pairs of a class of a and a class of b that
+// are its classes.
 func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	d := &DFA{}
 	ids := map[[2]int32]int32{}
@@ -98,7 +99,8 @@ func Intersect(a, b *DFA, budget *Budget) (*DFA, error) {
 	}, budget)
 }
 
-// Subtract returns the texts that a accepts and b does not, with a's tags.
+// Subtract returns the automaton of the texts that a accepts and b does not. Texts keep their tags in
+// a.
 func Subtract(a, b *DFA, budget *Budget) (*DFA, error) {
 	return Combine(a, b, func(a, b int32) int32 {
 		if b != None {
@@ -108,7 +110,8 @@ func Subtract(a, b *DFA, budget *Budget) (*DFA, error) {
 	}, budget)
 }
 
-// Join returns the texts that a or b accepts, with a's tag if both do.
+// Join returns the automaton of the texts that a or b accepts. A text that both accept gets its tag in
+// a.
 func Join(a, b *DFA, budget *Budget) (*DFA, error) {
 	return Combine(a, b, func(a, b int32) int32 {
 		if a != None {

@@ -17,8 +17,8 @@ const (
 // Range is the characters from Lo to Hi, both included.
 type Range struct{ Lo, Hi rune }
 
-// Set is a set of characters: ranges in ascending order that neither overlap nor touch. Surrogates are no characters;
-// NewSet and Negate leave them out.
+// Set is a set of characters, stored as ranges in ascending order that neither overlap nor touch. It
+// contains no surrogates, which are not characters: NewSet and Negate leave them out.
 type Set []Range
 
 // Any is all characters.

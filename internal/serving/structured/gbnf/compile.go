@@ -71,10 +71,10 @@ func (b *builder) check(n *node) error {
 
 const (
 	tooLarge = maxLexeme + 1
-	open     = -1 // the size of a rule while it is found: a rule that contains itself is too large
+	open     = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
 )
 
-// size returns how many characters a part has if it is written out as one lexeme, or tooLarge.
+// size returns the number of characters that a part has when it is written as one lexeme, or tooLarge.
 func (b *builder) size(n *node) int {
 	switch n.kind {
 	case chars:
@@ -101,7 +101,7 @@ func (b *builder) size(n *node) int {
 	return min(total, tooLarge)
 }
 
-// add leads from a node to another with what a part derives.
+// add adds edges between two nodes for the texts that a part derives.
 func (b *builder) add(from, to grammar.Node, n *node) error {
 	if b.g.Size() > maxNodes {
 		return fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
@@ -199,7 +199,8 @@ func (b *builder) repeat(from, to grammar.Node, n *node) error {
 	return nil
 }
 
-// lexeme leads from a node to another with a part as one lexeme, unless its automaton is too large.
+// lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the
+// automaton would be too large.
 func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
 	before := work.Left()

@@ -1,8 +1,11 @@
-// Package gbnf makes grammars of their text: llama.cpp's GBNF, and the EBNF that vLLM takes, which is nearly the same.
+// Package gbnf compiles the text of a grammar, in llama.cpp's GBNF or in the EBNF that vLLM accepts,
+// which is nearly the same.
 //
-// A rule is name ::= alternatives. An alternative has literals in quotes, classes of characters in brackets, a dot for any
-// character, names of rules, groups in parentheses, and after each of them *, +, ?, {n}, {n,}, {,m} or {n,m}. A # begins a
-// comment. The answer is what the rule root derives. Rules may be recursive in any way.
+// A rule has the form name ::= alternatives. An alternative can contain literals in quotes, classes of
+// characters in brackets, a dot for any character, names of rules, and groups in parentheses. Each of
+// them can be followed by *, +, ?, {n}, {n,}, {,m} or {n,m}. A comment begins with #. The rule root
+// derives the answer. Rules may be recursive in any way.
 //
-// Parts that need no stack become one lexeme, so that what fits them is kept for all answers.
+// A part without recursion becomes one lexeme, so that the tokens that fit it are computed once for
+// all answers.
 package gbnf

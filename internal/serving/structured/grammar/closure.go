@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// frame is a call of a rule: where it may return to. It does not change once the closure that made it is done.
+// frame is a call of a rule, with the places to which the call may return. It does not change after
+// the closure that creates it is complete.
 type frame struct {
 	id      int32
 	rule    Node
 	returns []kernel
-	ended   bool // whether the rule can end where it begins; used while the closure is made
+	ended   bool // the rule can end where it begins; used while the closure is computed
 	fresh   bool // made by the closure under way
 }
 
@@ -112,8 +113,9 @@ func (r *Runner) visit(w *closing, k kernel) {
 	}
 }
 
-// call enters a rule. If nothing is left of the caller after it, the rule returns to where the caller would: the stack
-// of a list that is written as a right-recursive rule does not grow.
+// call enters a rule. If nothing follows the call in the calling rule, the rule returns directly to
+// the caller's own return places. Therefore a right-recursive rule for a list does not make the stack
+// grow.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {
@@ -143,8 +145,8 @@ func (w *closing) returnTo(f *frame, back kernel) {
 	}
 }
 
-// share replaces the new frames by equal ones that exist, so that equal texts lead to equal configs. Frames of calls
-// that contain themselves are left.
+// share replaces new frames by equal frames that exist already, so that equal texts lead to equal
+// configs. It does not replace frames of calls that contain themselves.
 func (r *Runner) share(w *closing) {
 	if len(w.fresh) == 0 {
 		return

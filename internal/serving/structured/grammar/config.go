@@ -17,7 +17,8 @@ type Item struct {
 	frame  *frame
 }
 
-// Config is what a text so far can be. It does not change, except for what it remembers.
+// Config holds every way in which the grammar can have read the text so far. It does not change,
+// except for its caches.
 type Config struct {
 	Items  []Item
 	Accept bool // whether the text may end here
@@ -62,7 +63,8 @@ func (c *Config) remember(b byte, to *Config) {
 	}
 }
 
-// maxConfigs is how many configs a runner remembers before it forgets all.
+// maxConfigs is the number of configs that a runner caches. When it is exceeded, the runner forgets
+// all of them.
 const maxConfigs = 20000
 
 // Runner runs a grammar. It is not safe for concurrent use.
@@ -80,14 +82,15 @@ type Runner struct {
 	closing  closing
 }
 
-// NewRunner returns a runner of a grammar, which must have been trimmed and not be empty.
+// NewRunner returns a runner of a grammar. The grammar must be trimmed and must not be empty.
 func NewRunner(g *Grammar) *Runner {
 	r := &Runner{grammar: g, root: &frame{}}
 	r.Forget()
 	return r
 }
 
-// Forget lets the runner forget all configs, so that those without another reference are freed.
+// Forget removes all configs from the runner's cache, so that configs without another reference are
+// freed.
 func (r *Runner) Forget() {
 	r.epoch++
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
@@ -99,7 +102,7 @@ func (r *Runner) Start() *Config {
 	return r.intern(r.items[:0])
 }
 
-// Step returns the config after a byte, or nil if it cannot come.
+// Step returns the config after a byte, or nil if the byte is not allowed.
 func (r *Runner) Step(c *Config, b byte) *Config {
 	to := c.known(b)
 	if to == nil || to.epoch != r.epoch && to != dead {
@@ -112,7 +115,8 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 	return to
 }
 
-// Current returns a config equal to c that the runner still remembers, so that c and what it leads to can be freed.
+// Current returns a config that equals c and is in the runner's cache, so that c and the configs after
+// it can be freed.
 func (r *Runner) Current(c *Config) *Config {
 	if c.epoch == r.epoch {
 		return c
@@ -146,13 +150,13 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// After returns the config after the lexeme of an item has ended with a tag.
+// After returns the config after the lexeme of an item has ended with the given tag.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
 	return r.intern(r.items[:0])
 }
 
-// intern returns the config of some items and of what follows r.kernels.
+// intern returns the config with the given items and with what follows the places in r.kernels.
 func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {
@@ -186,7 +190,7 @@ func compareItems(a, b Item) int {
 	return cmp.Or(cmp.Compare(a.edge, b.edge), cmp.Compare(a.State, b.State), cmp.Compare(a.frame.id, b.frame.id))
 }
 
-// Only returns the byte that must come next, if it is the only one.
+// Only returns the only byte that may come next. It returns false if there are several or none.
 func (c *Config) Only() (byte, bool) {
 	only, found := byte(0), false
 	for _, item := range c.Items {

@@ -1,7 +1,8 @@
-// Package grammar holds context-free grammars over lexemes, and runs them byte by byte.
+// Package grammar implements context-free grammars over lexemes, and runs them byte by byte.
 //
-// A grammar is a graph: an edge reads a lexeme, or calls the rule that begins at another node. A [Config] is all that
-// a text so far can be: the lexemes under way, each with the stack of the calls around it. Stacks share their frames,
-// as in a generalised LR parser, so that ambiguous and left-recursive grammars take polynomial time. Equal configs are
-// one, and remember what follows them. What tokens are is not known here.
+// A grammar is a graph. An edge reads a lexeme, or calls the rule that begins at another node. A
+// [Config] holds every way to read the text so far: the lexemes that have begun, each with its stack
+// of calls. Stacks share frames, as in a generalised LR parser, so that ambiguous and left-recursive
+// grammars take polynomial time. Equal configs are the same object, which caches the configs after it.
+// This package knows nothing about tokens.
 package grammar

@@ -2,7 +2,7 @@ package grammar
 
 import "llmmemory/internal/serving/structured/lexeme"
 
-// Node is a place in a rule. The rule is named by its first node.
+// Node is a place in a rule. The first node of a rule identifies the rule.
 type Node int32
 
 // Terminal is a lexeme, made when it is first needed.
@@ -12,7 +12,7 @@ type Terminal struct {
 	id     int32
 }
 
-// Grammar is a graph of nodes. Node 0 is where the text begins.
+// Grammar is a graph of nodes. Texts begin at node 0.
 type Grammar struct {
 	nodes     []node
 	edges     []edge
@@ -56,7 +56,7 @@ func (g *Grammar) add(from Node, e edge) {
 	g.edges = append(g.edges, e)
 }
 
-// Read leads from a node to another with a lexeme. A lexeme with several tags leads to a node for each tag.
+// Read adds an edge that reads a lexeme. A lexeme with several tags leads to one node for each tag.
 func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
 
 // Call leads from a node to another with a rule.
@@ -72,15 +72,17 @@ func (g *Grammar) Terminal(l *lexeme.Lexeme) *Terminal {
 	return t
 }
 
-// Lazy adds a lexeme that is made when it is first needed. Its make is told which of the tags lead to a node from
-// which the rule can end, of which there is at least one. A lexeme with several tags must be read by one edge only.
+// Lazy adds a lexeme that is created when it is first needed. The function make gets a function that
+// reports whether a tag leads to a node from which the rule can end; at least one tag does. Only one
+// edge may read a lexeme with several tags.
 func (g *Grammar) Lazy(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	t := &Terminal{make: make, id: int32(len(g.terminals))}
 	g.terminals = append(g.terminals, t)
 	return t
 }
 
-// Trim removes the edges after which a rule cannot end, and reports whether any text is left.
+// Trim removes the edges after which their rule cannot end, and reports whether the grammar still
+// derives a text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
 	from := make([]Node, len(g.edges))
@@ -143,7 +145,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop lets the terminal of an edge be made with the tags that lead to nodes alive.
+// drop makes the terminal of an edge lazy on the nodes that are alive: it will be created only with
+// the tags that lead to them.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

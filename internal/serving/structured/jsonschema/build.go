@@ -13,8 +13,9 @@ const (
 	maxCount = 20000 // counted elements or members
 )
 
-// arrays leads from a node to another with the arrays of an alternative. The state is how many elements there are, up
-// to where more make no difference, and which of some are met.
+// arrays adds edges between two nodes for the arrays of an alternative. A state is the number of
+// elements so far, up to the number from which it makes no difference, and which required elements
+// have occurred.
 func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 	if a.unique && a.max != 0 && a.max != 1 {
 		return refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1")
@@ -77,7 +78,7 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements leads from each state before element i to those after it.
+// elements adds the edges for element i, from each state before the element to the states after it.
 func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) error {
 	own := b.element(a, i)
 	for met := range element {
@@ -108,7 +109,7 @@ type members struct {
 	end      grammar.Node
 }
 
-// objects leads from a node to another with the objects of an alternative.
+// objects adds edges between two nodes for the objects of an alternative.
 func (b *builder) objects(from, to grammar.Node, o *objects) error {
 	m := &members{builder: b, o: o, listed: o.listed(), end: to}
 	for i, name := range m.listed {
@@ -150,7 +151,7 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 	return m.grow(first, least, top)
 }
 
-// close leads to the end of the object if no required name from place i on is missing.
+// close adds an edge to the end of the object, unless a required name from index i on is missing.
 func (m *members) close(from grammar.Node, i int) error {
 	if m.nextRequired(i) < len(m.listed) {
 		return nil
@@ -158,7 +159,8 @@ func (m *members) close(from grammar.Node, i int) error {
 	return m.read(from, m.end, "}")
 }
 
-// nextRequired returns the place of the first required name from i on, or the number of names.
+// nextRequired returns the index of the first required name from i on, or the number of names if there
+// is none.
 func (m *members) nextRequired(i int) int {
 	at, _ := slices.BinarySearch(m.required, i)
 	if at == len(m.required) {
@@ -167,12 +169,13 @@ func (m *members) nextRequired(i int) int {
 	return m.required[at]
 }
 
-// grow adds the members. There is a layer of nodes for each count of members up to top.
+// grow adds the nodes and edges of the members. There is a layer of nodes for each number of members
+// up to top.
 func (m *members) grow(first grammar.Node, least, top int) error {
 	n := len(m.listed)
 	kinds := len(m.rest.kinds)
-	// name[i] is where a name comes that is listed at i or later, value[i] where the value of name i comes; those of
-	// unlisted names are after them.
+	// A name with index i or higher may come at name[i]. The value of name i comes at value[i]. The
+	// values of unlisted names follow after these.
 	name := []grammar.Node{first}
 	for count := 0; ; count++ {
 		if m.o.max != unlimited && count == m.o.max {
@@ -215,8 +218,8 @@ func (m *members) grow(first grammar.Node, least, top int) error {
 	}
 }
 
-// names leads from a node to the values of the names that may come there: those listed from i to the first required
-// one, and the others if none is required.
+// names adds edges from a node to the values of the names that may come there: the listed names from i
+// to the first required one, and unlisted names if none is required.
 func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Compile returns the grammar of the JSON texts that a schema allows. Longest is the length of the longest token.
+// Compile returns the grammar of the JSON texts that a schema allows. The parameter longest is the
+// length of the longest token.
 func Compile(source []byte, longest int, budget *automaton.Budget) (*grammar.Grammar, error) {
 	root, err := read(source)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *compiler) build(root conjunction, longest int) (*grammar.Grammar, error
 	return b.g, nil
 }
 
-// value leads from a node to another with the values of a conjunction.
+// value adds edges between two nodes for the values that a conjunction allows.
 func (b *builder) value(from, to grammar.Node, all conjunction) error {
 	s, err := b.shape(all)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *builder) read(from, to grammar.Node, text string) error {
 	return err
 }
 
-// scalars leads from a node to another with the values of a shape that are neither arrays nor objects.
+// scalars adds edges between two nodes for the values of a shape that are neither arrays nor objects.
 func (b *builder) scalars(from, to grammar.Node, s *shape) error {
 	for _, word := range []struct {
 		allowed bool
@@ -181,7 +182,7 @@ func (n *numbers) key() string {
 	return string(key)
 }
 
-// key returns a name that only equal alternatives have, or "" if there is none.
+// key returns a name that only equal alternatives share, or "" if there is none.
 func (s *strings_) key() string {
 	key := fmt.Appendf(nil, "text %d %d", s.min, s.max)
 	for _, d := range s.dfas {
@@ -193,7 +194,8 @@ func (s *strings_) key() string {
 	return string(key)
 }
 
-// lexeme leads from a node to another with the texts of an automaton, unless there are none.
+// lexeme adds an edge between two nodes that reads the texts of an automaton. It adds none if there
+// are no texts.
 func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) error {
 	t, err := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()

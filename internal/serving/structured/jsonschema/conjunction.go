@@ -13,7 +13,8 @@ type term struct {
 	negated bool
 }
 
-// conjunction is the terms that hold for a value, each once. The empty one allows everything.
+// conjunction is the list of terms that a value must satisfy, each listed once. An empty conjunction
+// allows every value.
 type conjunction []term
 
 // compiler holds what is known of the schemas of a document.
@@ -66,7 +67,8 @@ func (c *compiler) and(all ...conjunction) conjunction {
 	return unique
 }
 
-// not returns the conjunctions one of which holds if some does not.
+// not returns the negation of a conjunction as alternatives: one for each term, with that term
+// negated.
 func (c *compiler) not(all conjunction) []conjunction {
 	var out []conjunction
 	for _, t := range all {
@@ -82,7 +84,7 @@ func toInt(b bool) int {
 	return 0
 }
 
-// key returns what only equal conjunctions have, in whatever order their terms are.
+// key returns a text that only equal conjunctions share, whatever the order of their terms.
 func (c *compiler) key(all conjunction) string {
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
@@ -151,7 +153,8 @@ func (c *compiler) termShape(t term) (*shape, error) {
 	return s, nil
 }
 
-// known reports whether a conjunction is known to allow nothing. It looks into required members and elements.
+// knownEmpty reports whether a conjunction is known to allow no value. It also checks required members
+// and elements.
 func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
 		return false, nil

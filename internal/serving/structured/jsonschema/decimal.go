@@ -46,7 +46,7 @@ const (
 	maxModulus   = 20000
 )
 
-// digits is what is known of a number whose digits are read from the left.
+// digits is the state after some digits of a number have been read from left to right.
 type digits struct {
 	phase  digitPhase
 	minus  bool
@@ -69,10 +69,10 @@ const (
 // comparison compares the digits read with those of a bound.
 type comparison struct {
 	order int8
-	place int16 // digits read, before the point or after it; beyond the bound's digits it stops
+	place int16 // digits read, before or after the point; it stops after the last digit of the bound
 }
 
-// rest is the remainder of a division, and how many decimals are read.
+// rest is the state of a division: the remainder, and the number of decimals read.
 type rest struct {
 	value  int32
 	places int16

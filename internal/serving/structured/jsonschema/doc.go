@@ -1,14 +1,17 @@
-// Package jsonschema makes grammars of JSON Schemas.
+// Package jsonschema compiles JSON Schemas to grammars.
 //
-// A place in an answer has a conjunction: the schemas that hold there, each as it is or negated. A conjunction becomes a
-// shape: which null, booleans, numbers, strings, arrays and objects it allows, as alternatives of each ([shape]). anyOf,
-// oneOf, not and if become alternatives, allOf and references more schemas of a conjunction. Each conjunction with arrays
-// or objects is one rule of the grammar, so recursive schemas are recursive rules.
+// Each place in an answer has a conjunction: the schemas that apply there, each as it is or negated. A
+// conjunction is evaluated to a [shape]: which null, booleans, numbers, strings, arrays and objects it
+// allows, as alternatives of each type. The keywords anyOf, oneOf, not and if produce alternatives.
+// The keyword allOf and references add schemas to a conjunction. Each conjunction with arrays or
+// objects becomes one rule of the grammar, so recursive schemas become recursive rules.
 //
-// How answers are written: white space may stand between any two lexemes, up to [lexeme.MaxSpace] characters. Listed
-// properties come in the order of the schema, others after them. Integers have neither fraction nor exponent, limited
-// numbers no exponent. Names and limited strings have escapes only where JSON needs them.
+// Answers are written as follows. White space may occur between any two lexemes, up to
+// [lexeme.MaxSpace] characters. Listed properties come in the order of the schema, and other
+// properties after them. Integers have neither fraction nor exponent. Limited numbers have no
+// exponent. Names and limited strings have escapes only where JSON requires them.
 //
-// A keyword that cannot be obeyed is an [Unsupported] error. Keywords that JSON Schema does not define, and those that
-// only describe, are ignored. So are formats that it does not define.
+// A keyword that is not supported causes an [Unsupported] error. Keywords that JSON Schema does not
+// define, and keywords that only describe, are ignored. Formats that JSON Schema does not define are
+// ignored, too.
 package jsonschema

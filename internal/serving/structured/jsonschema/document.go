@@ -14,7 +14,7 @@ type document struct {
 	named map[string]*value // by URI, with an anchor after #
 }
 
-// The keywords that hold schemas: one, a list, or a map of them.
+// The keywords whose value is a schema, a list of schemas, or a map of schemas.
 var (
 	holdsOne = set("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
 		"unevaluatedItems", "unevaluatedProperties", "contentSchema")

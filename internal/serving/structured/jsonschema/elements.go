@@ -68,7 +68,7 @@ func uniqueShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	return s, nil
 }
 
-// prefix returns the number of elements that may differ from all after them.
+// prefix returns the number of elements at the beginning that may have schemas of their own.
 func (a *arrays) prefix() int {
 	n := 0
 	for _, layer := range a.layers {

@@ -24,7 +24,7 @@ func (c *compiler) schemaShape(v *value) (*shape, error) {
 			return refShape(c, v, "$ref", ref)
 		}
 	}
-	// What limits the types comes first, so that there are few alternatives.
+	// Keywords that limit the types are evaluated first, so that fewer alternatives arise.
 	for _, typed := range []bool{true, false} {
 		for i, name := range v.names {
 			if typed != (name == "type" || name == "enum" || name == "const") {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// value is a JSON value of a schema, with its members in their order.
+// value is a JSON value of a schema. Objects keep the order of their members.
 type value struct {
 	kind   kind
 	text   string // of a string, or a number as written
@@ -119,7 +119,7 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-// path returns the place of v in the schema as a JSON pointer.
+// path returns the location of v in the schema as a JSON pointer.
 func (v *value) path() string {
 	if v.parent == nil {
 		return ""
@@ -127,7 +127,7 @@ func (v *value) path() string {
 	return v.parent.path() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v.key)
 }
 
-// integer returns a number without fraction from 0 to a million million.
+// integer returns a whole number from 0 to 10^12.
 func (v *value) integer() (int, bool) {
 	if v.kind != number {
 		return 0, false
@@ -139,7 +139,7 @@ func (v *value) integer() (int, bool) {
 	return int(f), true
 }
 
-// equal reports whether two values are equal as JSON Schema means it: 1 and 1.0 are.
+// equal reports whether two values are equal in JSON Schema, where 1 equals 1.0.
 func equal(a, b *value) bool {
 	if a.kind != b.kind || len(a.items) != len(b.items) {
 		return false

@@ -1,9 +1,10 @@
 package jsonschema
 
-// keyword returns the values that a keyword of a schema allows, or nil if it says nothing.
+// keyword returns the values that a keyword of a schema allows, or nil if the keyword restricts
+// nothing.
 type keyword func(c *compiler, schema *value, name string, v *value) (*shape, error)
 
-// keywordOf returns what a keyword means, or nil for one that is ignored.
+// keywordOf returns the function of a keyword, or nil if the keyword is ignored.
 func keywordOf(name string) keyword {
 	switch name {
 	case "type":

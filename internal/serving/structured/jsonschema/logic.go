@@ -90,7 +90,8 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return union(shapes...), nil
 }
 
-// typeBeside returns the type beside a keyword, which may keep its alternatives apart.
+// typeBeside returns the conjunction of the type or enum keyword in the same schema, so that
+// alternatives of other types are dropped early.
 func (c *compiler) typeBeside(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {
@@ -105,7 +106,7 @@ func notShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{v, true})
 }
 
-// ifShape makes two alternatives: if and then, or not if and else.
+// ifShape returns two alternatives: the schemas if and then hold, or if does not hold and else does.
 func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	then, otherwise := schema.get("then"), schema.get("else")
 	if then == nil && otherwise == nil || c.doc.draft < 7 {
@@ -129,8 +130,8 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	return union(a, b), nil
 }
 
-// dependentShape reads dependentRequired, dependentSchemas and dependencies: for each member, it is absent, or what
-// depends on it holds.
+// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. For each member there
+// are two alternatives: the member is absent, or its dependency holds.
 func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	if v.kind != object {
 		return nil, refuse(schema, name, "it is not an object")

@@ -125,7 +125,7 @@ func (c *compiler) member(o *objects, name string) conjunction {
 	return c.and(all...)
 }
 
-// listed returns the names that the schemas list, in the order of the schemas.
+// listed returns the names that the schemas list, in the order in which they occur.
 func (o *objects) listed() []string {
 	if len(o.layers) == 1 && len(o.required) == 0 {
 		return o.layers[0].names
@@ -152,7 +152,8 @@ func (o *objects) listed() []string {
 	return names
 }
 
-// unlisted is the names that are not listed, in kinds whose values are limited in the same way.
+// unlisted divides the names that no schema lists into kinds. The same schemas apply to all values of
+// a kind.
 type unlisted struct {
 	plain bool           // all names are of kind 0
 	dfa   *automaton.DFA // else: the kind of each name, as its tag
@@ -173,7 +174,7 @@ func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	if patterns > 20 {
 		return unlisted{}, refuse(o.source, "patternProperties", "more than 20 patterns in one place are not supported")
 	}
-	// A bit of the tag for each pattern that a name matches.
+	// The tag has one bit for each pattern that a name matches.
 	d := automaton.All()
 	var err error
 	bit := int32(1)

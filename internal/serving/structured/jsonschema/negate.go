@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// negate returns the values that are not in a shape: of each type, those that no alternative allows.
+// negate returns the values that are not in a shape: for each type, the values that no alternative
+// allows.
 func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
 	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
@@ -46,8 +47,8 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, nil
 }
 
-// meet intersects one type of out with an alternative's negation; the other types stay. Which type it is, is seen by
-// what of the negation is not nil.
+// meet intersects one type of out with the negation of an alternative. The other types do not change.
+// The field of one that is not nil determines the type.
 func (c *compiler) meet(out, one *shape) error {
 	full := everything()
 	switch {

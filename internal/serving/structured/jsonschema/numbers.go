@@ -33,7 +33,7 @@ const (
 	differs
 )
 
-// holds reports whether a comparison with the bound, as of big.Rat.Cmp, fits.
+// holds reports whether the result of big.Rat.Cmp with the bound satisfies the relation.
 func (r relation) holds(order int) bool {
 	switch r {
 	case atLeast:
@@ -48,7 +48,7 @@ func (r relation) holds(order int) bool {
 	return order != 0
 }
 
-// multiple says that a number is a multiple of step, or is none.
+// multiple requires that a number is a multiple of step, or that it is not.
 type multiple struct {
 	step    *big.Rat
 	negated bool
@@ -104,7 +104,7 @@ func (n numbers) and(o numbers) (numbers, bool) {
 	return n, !(n.whole && n.broken) && n.possible()
 }
 
-// tighten adds a limit, or replaces a weaker one of the same direction.
+// tighten adds a limit, or replaces a weaker limit of the same direction.
 func tighten(limits []limit, l limit) []limit {
 	for i, other := range limits {
 		order := l.bound.Cmp(other.bound)
@@ -141,7 +141,8 @@ const (
 	maxExponent = 400
 )
 
-// parseDecimal returns a JSON number. Those with very many digits or a very large exponent are refused.
+// parseDecimal returns a JSON number. It refuses numbers with very many digits or a very large
+// exponent.
 func parseDecimal(text string) (*big.Rat, error) {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if e, err := strconv.Atoi(exponent); exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
@@ -154,7 +155,8 @@ func parseDecimal(text string) (*big.Rat, error) {
 	return r, nil
 }
 
-// decimals returns a number as integer digits and decimals, without sign. Every number of a schema has finitely many.
+// decimals returns the integer digits and the decimals of a number, without its sign. The decimals are
+// finite for every number in a schema.
 func decimals(r *big.Rat) (whole, fraction string) {
 	abs := new(big.Rat).Abs(r)
 	places := 0

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// shape is a set of JSON values: a value is in it if one of the alternatives of its type allows it.
+// shape is a set of JSON values. A value is in the set if an alternative of its type allows it.
 type shape struct {
 	null, no, yes bool
 	numbers       []numbers
@@ -27,7 +27,7 @@ type strings_ struct {
 	list     []string
 }
 
-// form is what a text must match. Forms with the same name, if it is not empty, are equal.
+// form is what a text must match. Forms with the same nonempty name are equal.
 type form struct {
 	*automaton.DFA
 	name string
@@ -141,7 +141,8 @@ func (s *shape) joinLists() {
 	s.strings = kept
 }
 
-// intersect returns the values that are in both shapes. A budget unit is spent for each pair of alternatives.
+// intersect returns the values that are in both shapes. It spends one unit of the budget for each pair
+// of alternatives.
 func intersect(a, b *shape, budget *automaton.Budget) (*shape, error) {
 	out := &shape{null: a.null && b.null, no: a.no && b.no, yes: a.yes && b.yes}
 	pairs := len(a.numbers)*len(b.numbers) + len(a.strings)*len(b.strings) + len(a.arrays)*len(b.arrays) + len(a.objects)*len(b.objects)
@@ -268,7 +269,7 @@ type texts interface {
 	Empty() bool
 }
 
-// texts returns what automaton does, without writing out a state for each length.
+// texts returns the same texts as automaton, without a stored state for each length.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.min == 0 && s.max == unlimited {

@@ -2,8 +2,9 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// The code of a state says what is known of a character whose bytes or digits are not complete. Its highest four bits
-// are the kind. Characters that the automaton does not tell apart share a code, so that there are few states.
+// The code of a state describes a character of which only some bytes or digits have been read. The
+// highest four bits are the kind of the code. Characters that the automaton does not distinguish share
+// a code, so that there are few states.
 const (
 	utf8Code    = 1 << 28 // bytes of the character at 24, missing ones at 22, the bits so far
 	utf8Class   = 2 << 28 // missing bytes at 24, the class
@@ -47,7 +48,7 @@ func (t *text) bytes(s State, total, missing uint32, bits rune) (State, bool) {
 	return s, true
 }
 
-// partial reads the next byte of a character or of an escape.
+// partial reads the next byte of a character or of an escape that has begun.
 func (t *text) partial(s State, b byte) (State, bool) {
 	switch s.code & kindOfCode {
 	case utf8Code:
@@ -79,10 +80,10 @@ func (t *text) partial(s State, b byte) (State, bool) {
 
 var short = [256]rune{'"': '"', '\\': '\\', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// needsHex reports whether a character has no other escape and no form without one.
+// needsHex reports whether a character can only be written with a \u escape.
 func needsHex(r rune) bool { return r < 0x20 && !(r >= '\b' && r <= '\r' && r != '\v') }
 
-// canEscape reports whether a character that may come can be written with an escape.
+// canEscape reports whether some character that may come next can be written with an escape.
 func (t *text) canEscape(at int32) bool {
 	if t.form == Free {
 		return t.some(at, 0, automaton.MaxRune)

@@ -1,6 +1,7 @@
-// Package lexeme holds the terminal symbols of grammars as automata over bytes: texts as they are, JSON strings, names
-// of members, numbers and punctuation with the white space before them.
+// Package lexeme implements the terminal symbols of grammars as automata over bytes: plain texts, JSON
+// strings, names of members, numbers and punctuation, with the white space before them.
 //
-// The states of a lexeme are found as they are reached, and each can reach the end of the lexeme. Which lexeme may
-// follow which is decided in grammar, which tokens fit a state in structured.
+// The states of a lexeme are computed when they are first reached, and each can reach the end of the
+// lexeme. Package grammar decides which lexeme may follow, and package structured decides which tokens
+// fit a state.
 package lexeme

@@ -2,11 +2,12 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// None is the state after a byte that cannot come, and the tag of a state in which the lexeme has not ended.
+// None is the result of a byte that is not allowed, and the tag of a state in which the lexeme has not
+// ended.
 const None = automaton.None
 
-// State describes a state of a lexeme independently of the order in which states are reached: lexemes with the same
-// Key have the same States.
+// State describes a state of a lexeme without the number that the lexeme gives it. Lexemes with the
+// same Key have the same States.
 type State struct {
 	phase phase
 	space uint8  // characters of white space so far
@@ -24,7 +25,8 @@ const (
 	ended
 )
 
-// machine is what a lexeme consists of. Every state that step returns can reach one with a tag.
+// machine defines the transitions of a lexeme. Every state that step returns can reach a state with a
+// tag.
 type machine interface {
 	step(s State, b byte) (State, bool)
 	tag(s State) int32
@@ -47,7 +49,7 @@ type Row struct {
 	Tag   int32     // as of Lexeme.Tag
 	open  int8      // whether a byte can follow: 0 unknown, 1 yes, -1 no
 	loops bool      // whether Loops is known
-	Loop  [4]uint64 // the bytes after which the state is the same, once Loops was called
+	Loop  [4]uint64 // the bytes that do not change the state; set by Loops
 }
 
 const unknown = -2
@@ -82,7 +84,7 @@ func (l *Lexeme) Row(state int32) *Row {
 	return r
 }
 
-// Next returns the state after a byte, or None. State 0 is the start.
+// Next returns the state after a byte, or None. The start is state 0.
 func (l *Lexeme) Next(state int32, b byte) int32 {
 	r := l.rows[state]
 	if r == nil {
@@ -94,7 +96,7 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 	return l.find(r, state, b)
 }
 
-// Known returns the state after a byte if it is known, or a number below None.
+// Known returns the state after a byte if it has been computed, otherwise a number below None.
 func (r *Row) Known(b byte) int32 { return r.next[b] }
 
 func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
@@ -106,7 +108,7 @@ func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
 	return to
 }
 
-// Tag returns which of the lexeme's texts ends in a state, or None.
+// Tag returns the number of the lexeme's text that ends in a state, or None.
 func (l *Lexeme) Tag(state int32) int32 { return l.Row(state).Tag }
 
 // Loops returns the row of a state with its Loop.
@@ -138,7 +140,7 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// Identity is what the tokens that fit a state depend on. Key is empty for a lexeme that others do not share.
+// Identity determines which tokens fit a state. Key is empty if no other lexeme shares the state.
 type Identity struct {
 	Key   string
 	State State

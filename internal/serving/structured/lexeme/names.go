@@ -2,7 +2,7 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// Names returns the lexeme of the names of members, each with its tag.
+// Names returns the lexeme that accepts the given names of members, each with its tag.
 func Names(names []string, tags []int32) *Lexeme {
 	m := newMembers(None, true)
 	for i, name := range names {
@@ -11,7 +11,7 @@ func Names(names []string, tags []int32) *Lexeme {
 	return newLexeme("", m)
 }
 
-// Others returns the lexeme of the names of members that are not among some.
+// Others returns the lexeme that accepts all names of members except the given ones.
 func Others(names []string) *Lexeme {
 	m := newMembers(0, true)
 	for _, name := range names {
@@ -25,8 +25,8 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except returns, of a lexeme of other names, the state of AnyName that a state equals but for the names that are left
-// out. It returns false if the lexeme is not one of other names.
+// Except returns the state of AnyName that differs from a state of a lexeme of other names only in the
+// excluded names. It returns false if the lexeme is not a lexeme of other names.
 func (l *Lexeme) Except(state int32) (State, bool) {
 	if l.except == nil {
 		return State{}, false
@@ -34,7 +34,7 @@ func (l *Lexeme) Except(state int32) (State, bool) {
 	return l.except.any(l.states[state]), true
 }
 
-// Left reports whether a state of a lexeme of other names is one in which no left out name can come any more.
+// Left reports whether in this state of a lexeme of other names no excluded name can occur any more.
 func (l *Lexeme) Left(state int32) bool {
 	phase := l.states[state].phase
 	return phase != inside && phase != before
@@ -55,7 +55,7 @@ func (m *members) any(s State) State {
 // Find returns the number of a state.
 func (l *Lexeme) Find(s State) int32 { return l.intern(s) }
 
-// Strings returns the lexeme of some JSON strings, which are written as Quoted.
+// Strings returns the lexeme that accepts the given JSON strings, written as Quoted.
 func Strings(list []string) *Lexeme {
 	m := newMembers(None, false)
 	for _, text := range list {
@@ -70,7 +70,7 @@ func newMembers(additional int32, colon bool) *members {
 	return m
 }
 
-// members is a trie of the bytes of names, in which a name that is not listed leaves the trie.
+// members is a trie of the bytes of names. A name that is not listed leaves the trie.
 type members struct {
 	nodes      []node
 	additional int32
@@ -142,7 +142,7 @@ func (m *members) step(s State, b byte) (State, bool) {
 	return m.unlisted(n.extra, b)
 }
 
-// unlisted reads a byte of a name that is in no list.
+// unlisted reads a byte of a name that is not listed.
 func (m *members) unlisted(s State, b byte) (State, bool) {
 	s, ok := m.rest.step(s, b)
 	switch {

@@ -11,7 +11,7 @@ type Form int
 
 const (
 	Raw    Form = iota // as UTF-8
-	Quoted             // as a JSON string: an escape only where a character needs one, and its shortest
+	Quoted             // as a JSON string, with an escape only where a character needs one, in its shortest form
 	Free               // as a JSON string, with any escapes
 )
 
@@ -26,8 +26,8 @@ type Texts interface {
 	Segments(lo, hi rune, visit func(lo, hi rune, class int32) bool)
 }
 
-// Text returns the lexeme of the texts that d accepts. White space may stand before it if space is set. Lexemes with
-// the same key, if it is not empty, must be made of the same arguments.
+// Text returns the lexeme of the texts that d accepts. If space is set, white space may precede the
+// text. Lexemes with the same nonempty key must be created with the same arguments.
 func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	m := &text{dfa: d, form: form}
 	if space {
@@ -36,13 +36,15 @@ func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, m)
 }
 
-// Name returns the lexeme of names of members, which are written as Quoted and end with a colon.
+// Name returns the lexeme of names of members that d accepts. They are written as Quoted and end with
+// a colon.
 func Name(key string, d Texts) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: Quoted, space: MaxSpace, colon: true})
 }
 
-// Length returns the lexeme of JSON strings of least to most characters, of any number if most is below 0. A token
-// has at most longest characters: states that differ only in what is beyond share their identity.
+// Length returns the lexeme of JSON strings with least to most characters. If most is below 0, there
+// is no upper limit. The parameter longest is the largest number of characters of a token: states
+// share their identity if they differ only for longer texts.
 func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error) {
 	d, err := automaton.Lengths(least, most, budget)
 	if err != nil {
@@ -148,7 +150,7 @@ func (t *text) afterClass(s State, class int32) (State, bool) {
 	return s, s.at != None
 }
 
-// some reports whether a character from lo to hi, but no surrogate, can follow.
+// some reports whether a character from lo to hi that is not a surrogate can come next.
 func (t *text) some(at int32, lo, hi rune) bool {
 	found := false
 	t.dfa.Segments(lo, hi, func(lo, hi rune, class int32) bool {
@@ -158,7 +160,8 @@ func (t *text) some(at int32, lo, hi rune) bool {
 	return found
 }
 
-// uniform returns the class of all characters from lo to hi, if it is one.
+// uniform returns the class of the characters from lo to hi. It returns false if they have several
+// classes.
 func (t *text) uniform(lo, hi rune) (int32, bool) {
 	first, same := int32(None), true
 	t.dfa.Segments(lo, hi, func(_, _ rune, class int32) bool {

@@ -54,7 +54,7 @@ func (p *parser) class() (automaton.Set, error) {
 					return nil, p.problem("a range of characters whose end is before its begin")
 				}
 				low = ranges(low[0].Lo, high[0].Lo)
-			} else { // a class is no end of a range: the - is a character
+			} else { // a class cannot end a range, so the - is a character
 				low = automaton.Union(low, single('-'), high)
 			}
 		}
@@ -69,7 +69,8 @@ func (p *parser) class() (automaton.Set, error) {
 	return all, nil
 }
 
-// member reads one character or class between brackets, and reports whether it is one character.
+// member reads one character or class between brackets. It reports whether it has read a single
+// character.
 func (p *parser) member() (automaton.Set, bool, error) {
 	if p.accept("[:") {
 		end := strings.Index(p.text[p.at:], ":]")
@@ -151,7 +152,7 @@ func (p *parser) escape(inClass bool) (automaton.Set, error) {
 	}
 }
 
-// hex reads the digits of \x, \u or \U, and a second \u if they are a pair of surrogates.
+// hex reads the digits of \x, \u or \U, and the second \u of a pair of surrogates.
 func (p *parser) hex(escape rune) (rune, error) {
 	if p.accept("{") {
 		end := strings.IndexByte(p.text[p.at:], '}')
@@ -255,8 +256,8 @@ func fromTable(t *unicode.RangeTable) automaton.Set {
 	return automaton.NewSet(out...)
 }
 
-// folded returns s with the other cases of its characters, for sets of up to some thousand characters; of larger ones
-// only for the letters of ASCII.
+// folded returns s with the other cases of its characters. For a set of more than some thousand
+// characters, it adds only the other cases of ASCII letters.
 func folded(s automaton.Set) automaton.Set {
 	out := append([]automaton.Range(nil), s...)
 	for _, r := range s {

@@ -7,12 +7,13 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// Full returns the automaton of the texts that an expression matches from begin to end.
+// Full returns the automaton of the texts that an expression matches completely.
 func Full(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
 	return compile(pattern, false, budget)
 }
 
-// Search returns the automaton of the texts in which an expression matches somewhere, as JSON Schema's pattern means it.
+// Search returns the automaton of the texts that contain a match of an expression, as JSON Schema's
+// keyword pattern requires.
 func Search(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
 	return compile(pattern, true, budget)
 }
@@ -53,9 +54,12 @@ func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
 	return b.Build(c.budget)
 }
 
-// looking returns the texts of before, and then of after that also begin as the part of ahead does, or do not.
+// looking returns the texts that consist of a match of before and a match of after, where the part
+// after before also begins with a match of ahead. If ahead is negated, it must not begin with such a
+// match.
 func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automaton.DFA, error) {
-	// A begin in after or ahead is met only if before matches nothing, which is so for begins before them.
+	// A begin anchor in after or ahead can match only if before matches nothing, which is so if before
+	// has only begin anchors.
 	if !slices.ContainsFunc(before, func(n *node) bool { return n.kind != begin }) {
 		before = nil
 	} else if contains(ahead, begin) || slices.ContainsFunc(after, func(n *node) bool { return contains(n, begin) }) {
@@ -90,7 +94,7 @@ func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automat
 	return b.Build(c.budget)
 }
 
-// flat returns the parts of a sequence, and of the sequences in it.
+// flat returns the parts of a sequence. It replaces a nested sequence by its parts.
 func flat(n *node) []*node {
 	if n.kind != sequence {
 		return []*node{n}
@@ -106,7 +110,7 @@ func contains(n *node, k kind) bool {
 	return n.kind == k || slices.ContainsFunc(n.parts, func(part *node) bool { return contains(part, k) })
 }
 
-// add leads from one state of b to another with what n matches.
+// add adds transitions between two states of b for the texts that n matches.
 func (c *compiler) add(b *automaton.Builder, n *node, from, to int32) error {
 	if err := c.budget.Spend(1); err != nil {
 		return err

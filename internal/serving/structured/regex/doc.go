@@ -1,5 +1,7 @@
-// Package regex reads regular expressions and makes automata of them. The syntax is that of ECMA 262 with the u flag
-// off, which JSON Schema names, with what Python and Rust add: named groups by (?P<name>), flags i, s, m, x not, \A, \z.
+// Package regex compiles regular expressions to automata. The syntax is that of ECMA 262 without the u
+// flag, which JSON Schema recommends, and some syntax of Python and Rust: named groups with
+// (?P<name>), the flags i and s but not m and x, \A and \z.
 //
-// What a finite automaton cannot do, such as a reference to a group, is refused by name.
+// The package refuses what a finite automaton cannot do, such as a reference to a group, with an error
+// that names it.
 package regex

@@ -2,7 +2,7 @@ package regex
 
 import "strings"
 
-// group reads what follows an opening parenthesis. It returns nil for flags alone.
+// group reads what follows an opening parenthesis. It returns nil if the group contains only flags.
 func (p *parser) group() (*node, error) {
 	fold, dotAll := p.fold, p.dotAll
 	n := &node{kind: sequence}
@@ -43,8 +43,8 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// flags reads the flags of a group and what ends them, and reports whether they stand alone: for the rest of the
-// group around them.
+// flags reads the flags of a group and the character after them. It reports whether the group has only
+// flags, which then apply to the rest of the enclosing group.
 func (p *parser) flags() (alone bool, err error) {
 	on := true
 	for p.at < len(p.text) {

@@ -155,7 +155,7 @@ func (p *parser) quantified(part *node) (*node, error) {
 	return &node{kind: repeat, parts: []*node{part}, min: least, max: most}, nil
 }
 
-// braces reads {n}, {n,} or {n,m}. Braces around anything else are characters.
+// braces reads {n}, {n,} or {n,m}. Other braces are ordinary characters.
 func (p *parser) braces() (least, most int, ok bool, err error) {
 	start := p.at
 	if !p.accept("{") {
