@@ -20,9 +20,12 @@ type bench struct {
 	stream     *cuda.Stream
 	set        *kernels.Set
 	start, end *cuda.Event
-	memory     []interface{ Close() error } // of the case
+	memory     []closer // of the case
+	matrix     *matrix  // of the last product
 	rng        *rand.Rand
 }
+
+type closer interface{ Close() error }
 
 func newBench(library string, small bool) (*bench, error) {
 	driver, err := cuda.Open(library)
@@ -47,7 +50,7 @@ func newBench(library string, small bool) (*bench, error) {
 }
 
 func (b *bench) close() error {
-	return errors.Join(b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
+	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
 // broken reports whether a kernel has failed, after which the context is unusable.
@@ -67,11 +70,9 @@ type benchmark interface {
 type prepared struct {
 	bytes, flops float64 // moved and computed by a launch
 	launch       func() error
-	// check returns the largest error in the outputs, as a fraction of the allowed error. The outputs were set
-	// to NaN before the launch.
+	// check returns the largest error in the outputs, 1 being what is allowed. The outputs were NaN before a launch.
 	check func() (float64, error)
-	// alone reports whether some rows have the same bits when they are computed alone and in the batch. It may
-	// be nil.
+	// alone reports whether some rows have the same bits alone as in the batch. It may be nil.
 	alone func() (bool, error)
 }
 
@@ -116,8 +117,7 @@ func (b *bench) measure(c benchmark) (r result, err error) {
 	return r, err
 }
 
-// time returns the median time of a launch over several rounds. A round is as many launches in a row as take
-// about 3 ms.
+// time returns the median time of a launch, over rounds of as many launches as take some 3 ms, in 0.3 s or one round.
 func (b *bench) time(launch func() error) (float64, error) {
 	round := func(launches int) (float64, error) {
 		err := b.stream.Record(b.start)
@@ -139,6 +139,7 @@ func (b *bench) time(launch func() error) (float64, error) {
 			return 0, err
 		}
 		launches = max(1, min(200, int(3e-3/first)))
+		rounds = max(1, min(rounds, int(0.3/(first*float64(launches)))))
 	}
 	var times []float64
 	for range rounds {
@@ -190,8 +191,8 @@ func (b *bench) upload(contents []byte) (*cuda.Memory, error) {
 	return m, m.Write(0, contents)
 }
 
-// random returns n F16 numbers of about 1, in memory and on the GPU. Long arrays repeat the numbers after about
-// a million elements, at an odd distance.
+// random returns n elements of 16 bits (F16), which are about 1, as they are in memory and on the GPU. Long arrays repeat after some million
+// elements, at an odd distance.
 func (b *bench) random(n int) ([]byte, *cuda.Memory, error) {
 	const period = 1<<22 + 8
 	contents := make([]byte, 2*n)
@@ -219,8 +220,7 @@ func at(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units returns the difference of two numbers divided by the allowed error: one unit in the last place of F16,
-// plus the rounding error of float32.
+// units returns the difference of two numbers in units in the last place of F16, plus what float32 rounds.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

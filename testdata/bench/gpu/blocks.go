@@ -3,14 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swapped describes blocks that lie anywhere in one array. They are gathered into pinned memory, or scattered
-// from there.
+// swapped blocks lie anywhere in one array, and are gathered into pinned memory or spread from there.
 type swapped struct {
 	blocks, bytes int
 	in            bool
@@ -23,6 +23,8 @@ func (s swapped) name() string {
 	}
 	return fmt.Sprintf("swap_blocks_%s blocks=%d bytes=%d", way, s.blocks, s.bytes)
 }
+
+func (s swapped) goal() goal { return goal{45, ofBus} }
 
 func (s swapped) prepare(b *bench) (p prepared, err error) {
 	contents, array, err := b.random(2 * s.blocks * s.bytes / 2) // twice as many as are swapped
@@ -75,7 +77,7 @@ func (s swapped) prepare(b *bench) (p prepared, err error) {
 	return p, nil
 }
 
-// written describes keys and values that are written to slots in any order.
+// written are keys and values that go to slots in any order.
 type written struct {
 	tokens, heads, size int
 }
@@ -123,6 +125,60 @@ func (w written) prepare(b *bench) (p prepared, err error) {
 					if !bytes.Equal(got, rows[2*(token*width+head*w.size):][:2*w.size]) {
 						return 0, fmt.Errorf("token %d is not in its slot", token)
 					}
+				}
+			}
+		}
+		return 0, nil
+	}
+	return p, nil
+}
+
+// copied blocks lie anywhere in the upper half of each array, and their copies in the lower half.
+type copied struct{ pairs, arrays, bytes int }
+
+func (c copied) name() string {
+	return fmt.Sprintf("copy_blocks pairs=%d arrays=%d bytes=%d", c.pairs, c.arrays, c.bytes)
+}
+
+func (c copied) prepare(b *bench) (p prepared, err error) {
+	half := c.pairs * c.bytes
+	contents, array, err := b.random(c.arrays * 2 * half / 2)
+	if err != nil {
+		return p, err
+	}
+	var pointers []byte
+	for i := range c.arrays {
+		pointers = binary.LittleEndian.AppendUint64(pointers, uint64(array.Pointer())+uint64(i*2*half))
+		if err := errors.Join(b.stream.Fill(array, i*2*half, half, 0xff), b.stream.Synchronize()); err != nil {
+			return p, err
+		}
+	}
+	arrays, err := b.upload(pointers)
+	if err != nil {
+		return p, err
+	}
+	from, to := b.rng.Perm(c.pairs), b.rng.Perm(c.pairs)
+	var pairs []int32
+	for i := range c.pairs {
+		pairs = append(pairs, int32(c.pairs+from[i]), int32(to[i]))
+	}
+	mapping, err := b.int32s(pairs)
+	if err != nil {
+		return p, err
+	}
+	p.bytes = 2 * float64(c.arrays*half)
+	p.launch = func() error {
+		return kernels.CopyBlocks{Blocks: kernels.Blocks{Arrays: arrays.Pointer(), Count: c.arrays, BlockBytes: c.bytes}, Mapping: mapping.Pointer(), Pairs: c.pairs}.Launch(b.set, b.stream)
+	}
+	p.check = func() (float64, error) {
+		got := make([]byte, 2*half)
+		for i := range c.arrays {
+			if err := array.Read(i*2*half, got); err != nil {
+				return 0, err
+			}
+			for j := range c.pairs {
+				if !bytes.Equal(got[to[j]*c.bytes:][:c.bytes], contents[i*2*half+half+from[j]*c.bytes:][:c.bytes]) {
+					return 0, fmt.Errorf("block %d of array %d is not the one that was copied", to[j], i)
 				}
 			}
 		}

@@ -26,7 +26,7 @@ type kernel interface {
 
 func (r rowwise) name() string { return fmt.Sprintf("%s rows=%d n=%d", r.kernel, r.rows, r.n) }
 
-// checked returns the rows that are compared with float64 and computed alone.
+// checked are the rows that are compared with float64 and computed alone.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
 func (r rowwise) prepare(b *bench) (p prepared, err error) {
@@ -108,19 +108,102 @@ func rowwises(pick func(normal, small int) int) []benchmark {
 		}
 		return want
 	}
-	silu := rowwise{kernel: "silu_and_mul", rows: pick(2048, 3), n: pick(14336, 264)}
-	silu.inputs = 2 * silu.n
-	silu.launch = func(r rowwise, rows int, out, in, _ cuda.Pointer) kernel {
-		return kernels.Activation{Function: kernels.SiLUAndMul, Out: out, In: in, Rows: rows, N: r.n}
+	layer := rowwise{kernel: "layer_norm", rows: norm.rows, n: norm.n, inputs: norm.n, extra: 2 * norm.n}
+	layer.launch = func(r rowwise, rows int, out, in, extra cuda.Pointer) kernel {
+		return kernels.LayerNorm{Out: out, In: in, Weight: extra, Bias: extra + cuda.Pointer(2*r.n), Rows: rows, N: r.n, Epsilon: 1e-5}
 	}
-	silu.want = func(r rowwise, in, _ func(int) float64) []float64 {
-		want := make([]float64, r.n)
+	layer.want = func(r rowwise, in, extra func(int) float64) []float64 {
+		mean, variance, want := 0.0, 0.0, make([]float64, r.n)
+		for j := range r.n {
+			mean += in(j) / float64(r.n)
+		}
+		for j := range r.n {
+			variance += (in(j) - mean) * (in(j) - mean) / float64(r.n)
+		}
 		for j := range want {
-			want[j] = in(j) / (1 + math.Exp(-in(j))) * in(r.n+j)
+			want[j] = (in(j)-mean)/math.Sqrt(variance+float64(float32(1e-5)))*extra(j) + extra(r.n+j)
 		}
 		return want
 	}
-	return []benchmark{norm, silu}
+	return append([]benchmark{norm, layer}, activations(pick)...)
+}
+
+// activations are all functions between the products of an MLP.
+func activations(pick func(normal, small int) int) (all []benchmark) {
+	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+	gelu := func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }
+	for _, f := range []struct {
+		function kernels.Function
+		halves   int // of a row of inputs
+		want     func(x, up float64) float64
+	}{
+		{kernels.SiLUAndMul, 2, func(x, up float64) float64 { return x * sigmoid(x) * up }},
+		{kernels.GELUTanhAndMul, 2, func(x, up float64) float64 { return gelu(x) * up }},
+		{kernels.SwiGLUOAIAndMul, 2, func(x, up float64) float64 {
+			x, up = min(x, 7), max(-7, min(up, 7))
+			return x * sigmoid(float64(float32(1.702))*x) * (up + 1)
+		}},
+		{kernels.GELUNew, 1, func(x, _ float64) float64 { return gelu(x) }},
+		{kernels.ReLU, 1, func(x, _ float64) float64 { return max(x, 0) }},
+	} {
+		r := rowwise{kernel: string(f.function), rows: pick(2048, 3), n: pick(14336, 264)}
+		r.inputs = f.halves * r.n
+		r.launch = func(r rowwise, rows int, out, in, _ cuda.Pointer) kernel {
+			return kernels.Activation{Function: f.function, Out: out, In: in, Rows: rows, N: r.n}
+		}
+		r.want = func(r rowwise, in, _ func(int) float64) []float64 {
+			want := make([]float64, r.n)
+			for j := range want {
+				want[j] = f.want(in(j), in((f.halves-1)*r.n+j))
+			}
+			return want
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// embedded are the rows of tokens.
+type embedded struct{ rows, vocabulary, n int }
+
+func (e embedded) name() string {
+	return fmt.Sprintf("embedding rows=%d vocabulary=%d n=%d", e.rows, e.vocabulary, e.n)
+}
+
+func (e embedded) prepare(b *bench) (p prepared, err error) {
+	numbers, table, err := b.random(e.vocabulary * e.n)
+	if err != nil {
+		return p, err
+	}
+	tokens := make([]int32, e.rows)
+	for i := range tokens {
+		tokens[i] = int32(b.rng.IntN(e.vocabulary))
+	}
+	chosen, err := b.int32s(tokens)
+	if err != nil {
+		return p, err
+	}
+	out, err := b.alloc(2 * e.rows * e.n)
+	if err != nil {
+		return p, err
+	}
+	p.bytes = 2 * 2 * float64(e.rows*e.n)
+	p.launch = func() error {
+		return kernels.Embedding{Out: out.Pointer(), Table: table.Pointer(), Tokens: chosen.Pointer(), Rows: e.rows, N: e.n, Scale: 1}.Launch(b.set, b.stream)
+	}
+	p.check = func() (float64, error) {
+		got, err := contents(out)
+		if err != nil {
+			return 0, err
+		}
+		for i := range e.rows * e.n {
+			if want := at(numbers, int(tokens[i/e.n])*e.n+i%e.n); at(got, i) != want {
+				return 0, fmt.Errorf("element %d of row %d is %v, want %v", i%e.n, i/e.n, at(got, i), want)
+			}
+		}
+		return 0, nil
+	}
+	return p, nil
 }
 
 // argmax is the greedy choice of tokens.
@@ -170,8 +253,7 @@ func (a argmax) prepare(b *bench) (p prepared, err error) {
 	return p, nil
 }
 
-// rotated describes the queries and keys of tokens. They are rotated in place, and every launch rotates them
-// further, so only the first launch is checked.
+// rotated are the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
 type rotated struct{ tokens, heads int }
 
 func (r rotated) name() string {

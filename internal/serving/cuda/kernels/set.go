@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -71,6 +73,18 @@ func Load(c *cuda.Context) (*Set, error) {
 		}
 	}
 	return set, nil
+}
+
+// Names returns the names of all kernels, sorted.
+func (set *Set) Names() []string { return slices.Sorted(maps.Keys(set.files)) }
+
+// Needs returns what a kernel uses, which the driver compiles first.
+func (set *Set) Needs(name string) (cuda.Needs, error) {
+	k, err := set.kernel(name, 0)
+	if err != nil {
+		return cuda.Needs{}, err
+	}
+	return k.Needs()
 }
 
 // Close removes the kernels from the GPU.

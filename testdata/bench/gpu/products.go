@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/half"
+)
+
+// A product multiplies rows of inputs by weights.
+type product struct {
+	matrixShape
+	rows     int
+	required goal
+}
+
+type matrixShape struct {
+	format                kernels.WeightFormat
+	outputs, columns, all int // all: rows of inputs, of which products use the last ones
+}
+
+func (c product) name() string {
+	kernel := "product"
+	if c.format != kernels.Plain {
+		kernel = fmt.Sprintf("product_%v", c.format)
+	}
+	return fmt.Sprintf("%s outputs=%d columns=%d rows=%d", kernel, c.outputs, c.columns, c.rows)
+}
+
+func (c product) goal() goal { return c.required }
+
+func (c product) prepare(b *bench) (p prepared, err error) {
+	m, err := b.matrixOf(c.matrixShape)
+	if err != nil {
+		return p, err
+	}
+	first := c.all - c.rows
+	run, out, err := m.batch(b, first, c.rows)
+	if err != nil {
+		return p, err
+	}
+	p.bytes = float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs))
+	if c.rows > 32 {
+		p.flops = 2 * float64(c.rows) * float64(c.outputs) * float64(c.columns)
+	}
+	p.launch = func() error { return run.Launch(b.set, b.stream) }
+	p.check = func() (float64, error) {
+		got, err := contents(out)
+		if err != nil {
+			return 0, err
+		}
+		return m.worst(got, first)
+	}
+	p.alone = func() (bool, error) {
+		got, err := contents(out)
+		if err != nil || !bytes.Equal(got, m.results[2*first*c.outputs:]) {
+			return false, err
+		}
+		for _, i := range checked(c.rows) {
+			alone, err := m.compute(b, first+i, 1)
+			if err != nil || !bytes.Equal(alone, got[2*i*c.outputs:][:2*c.outputs]) {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	return p, nil
+}
+
+// A matrix is weights on the GPU, with rows of inputs and their results in one batch.
+type matrix struct {
+	matrixShape
+	kernels.Weights
+	file, in []byte // the weights as files have them, and inputs
+	inputs   *cuda.Memory
+	results  []byte
+	memory   []closer
+}
+
+// matrixOf returns the matrix of the last call if it has the same shape, or a new one in its place.
+func (b *bench) matrixOf(shape matrixShape) (*matrix, error) {
+	if b.matrix != nil && b.matrix.matrixShape == shape {
+		return b.matrix, nil
+	}
+	err := b.closeMatrix()
+	if err != nil {
+		return nil, err
+	}
+	m := &matrix{matrixShape: shape, Weights: kernels.Weights{Format: shape.format, Outputs: shape.outputs, Columns: shape.columns}}
+	packed, err := b.alloc(m.PackedBytes())
+	if err != nil {
+		return nil, err
+	}
+	if m.in, m.inputs, err = b.random(m.all * m.columns); err != nil {
+		return nil, err
+	}
+	m.Packed, m.memory, b.memory = packed.Pointer(), b.memory, nil
+	b.matrix = m
+	rows, err := m.makeFile(b)
+	if err == nil {
+		err = kernels.PackWeights{Weights: m.Weights, Rows: rows.Pointer()}.Launch(b.set, b.stream)
+	}
+	if err == nil {
+		m.results, err = m.compute(b, 0, m.all)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.closeMatrix())
+	}
+	return m, nil
+}
+
+func (b *bench) closeMatrix() error {
+	if b.matrix == nil {
+		return nil
+	}
+	var errs []error
+	for _, m := range b.matrix.memory {
+		errs = append(errs, m.Close())
+	}
+	b.matrix = nil
+	return errors.Join(errs...)
+}
+
+// batch returns the product of some rows of inputs, with memory for this case, and its outputs.
+func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory, err error) {
+	plan, err := m.Plan(b.context.Device(), rows)
+	if err != nil {
+		return p, nil, err
+	}
+	if out, err = b.alloc(2 * rows * m.outputs); err != nil {
+		return p, nil, err
+	}
+	p = kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: m.inputs.Pointer() + cuda.Pointer(2*first*m.columns), Rows: rows, Plan: plan}
+	for _, needed := range []struct {
+		bytes int
+		to    *cuda.Pointer
+	}{{plan.PartBytes, &p.Parts}, {plan.UnpackedBytes, &p.Unpacked}} {
+		if needed.bytes > 0 {
+			memory, err := b.alloc(needed.bytes)
+			if err != nil {
+				return p, nil, err
+			}
+			*needed.to = memory.Pointer()
+		}
+	}
+	if plan.Counters > 0 {
+		counters, err := b.upload(make([]byte, 4*plan.Counters))
+		if err != nil {
+			return p, nil, err
+		}
+		p.Arrived = counters.Pointer()
+	}
+	return p, out, nil
+}
+
+// compute returns the outputs of some rows.
+func (m *matrix) compute(b *bench, first, rows int) ([]byte, error) {
+	p, out, err := m.batch(b, first, rows)
+	if err == nil {
+		err = p.Launch(b.set, b.stream)
+	}
+	if err == nil {
+		err = b.stream.Synchronize()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return contents(out)
+}
+
+func contents(m *cuda.Memory) ([]byte, error) {
+	got := make([]byte, m.Size())
+	return got, m.Read(0, got)
+}
+
+// worst returns the largest error of some outputs in some rows, the first of which is a row of the inputs. It returns an error if
+// any output is NaN, as all were before.
+//
+// A unit in the last place is allowed, twice the error of a rounded float64 sum, and what float32 rounds in a long sum. The kernels
+// round weights of GGUF to F16. These errors are independent: 4 times F16's rounding error of the root of the sum of squares is allowed.
+func (m *matrix) worst(got []byte, first int) (float64, error) {
+	for i := 0; i < len(got); i += 2 {
+		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
+			return 0, fmt.Errorf("output %d of row %d is NaN", i/2%m.outputs, i/2/m.outputs)
+		}
+	}
+	worst := 0.0
+	const most = 97
+	for n := range min(m.outputs, most) {
+		output := n
+		if m.outputs > most {
+			output = n * (m.outputs - 1) / (most - 1)
+		}
+		weights := m.row(output)
+		for _, row := range checked(len(got) / 2 / m.outputs) {
+			want, squares, size := 0.0, 0.0, 0.0
+			for k, w := range weights {
+				x := w * at(m.in, (first+row)*m.columns+k)
+				want, squares, size = want+x, squares+x*x, size+math.Abs(x)
+			}
+			allowed := 0x1p-10*math.Abs(want) + 2e-6*size + 1e-7
+			if m.format != kernels.Plain {
+				allowed += 4 * 0x1p-11 * math.Sqrt(squares)
+			}
+			if e := math.Abs(at(got, row*m.outputs+output)-want) / allowed; !(e <= worst) {
+				worst = e
+			}
+		}
+	}
+	return worst, nil
+}
+
+// makeFile makes random weights, in memory of this case.
+func (m *matrix) makeFile(b *bench) (rows *cuda.Memory, err error) {
+	switch n := m.outputs * m.columns; m.format {
+	case kernels.Q8_0:
+		return m.makeBlocks(b, n/32, 34, 0)
+	case kernels.Q4_K:
+		return m.makeBlocks(b, n/256, 144, 0, 2)
+	default:
+		m.file, rows, err = b.random(n)
+	}
+	return rows, err
+}
+
+// makeBlocks makes random blocks, with numbers of 16 bits for scales. Long arrays repeat at an odd number of blocks.
+func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) (*cuda.Memory, error) {
+	const period = 1<<14 + 1
+	m.file = make([]byte, blocks*size)
+	for i := range min(blocks, period) {
+		block := m.file[i*size:][:size]
+		for j := range block {
+			block[j] = byte(b.rng.Uint32())
+		}
+		for _, at := range scales {
+			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(b.rng.NormFloat64()/32)))
+		}
+	}
+	for at := period * size; at < len(m.file); at += period * size {
+		copy(m.file[at:], m.file[:period*size])
+	}
+	return b.upload(m.file)
+}
+
+// row returns the weights of an output.
+func (m *matrix) row(output int) []float64 {
+	weights := make([]float64, m.columns)
+	for k := range weights {
+		i := output*m.columns + k
+		switch m.format {
+		case kernels.Q8_0:
+			block := m.file[i/32*34:]
+			weights[k] = at(block, 0) * float64(int8(block[2+i%32]))
+		case kernels.Q4_K:
+			weights[k] = q4k(m.file[i/256*144:], i%256)
+		default:
+			weights[k] = at(m.file, i)
+		}
+	}
+	return weights
+}
+
+// q4k returns a weight of a block of Q4_K: two numbers of 16 bits, 12 bytes with 8 scales and 8 minima of 6 bits, and
+// 256 integers of 4 bits.
+func q4k(block []byte, i int) float64 {
+	packed, group := block[4:16], i/32
+	scale, minimum := packed[group%4]&63, packed[group%4+4]&63
+	if group >= 4 {
+		scale = packed[group+4]&15 | packed[group-4]>>6<<4
+		minimum = packed[group+4]>>4 | packed[group]>>6<<4
+	}
+	q := block[16+i/64*32+i%32]
+	return at(block, 0)*float64(scale)*float64(q>>(group%2*4)&15) - at(block, 1)*float64(minimum)
+}
+
+// products are those of layers and of the output of a model with 8 billion parameters, or some as small as tests need.
+func products(small bool) (all []benchmark) {
+	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
+	if small {
+		shapes = [][2]int{{28, 256}, {8, 1024}, {12, 256}, {16, 256}, {130, 256}}
+	}
+	rows := []struct {
+		normal, small int
+		least         float64 // of cuBLAS's rate
+	}{{1, 1, 1}, {8, 2, 1}, {16, 8, 1}, {32, 32, 1}, {64, 33, 0.7}, {128, 34, 0.7}, {256, 35, 0.7}, {2048, 66, 0.6}}
+	for i := range rows {
+		if small {
+			rows[i].normal = rows[i].small
+		}
+	}
+	largest := rows[len(rows)-1].normal
+	for _, s := range shapes {
+		for _, r := range rows {
+			all = append(all, product{matrixShape{kernels.Plain, s[0], s[1], largest}, r.normal, goal{r.least, "cuBLAS"}})
+		}
+	}
+	for _, format := range []kernels.WeightFormat{kernels.Q8_0, kernels.Q4_K} {
+		for _, s := range shapes {
+			all = append(all, product{matrixShape{format, s[0], s[1], largest}, 1, goal{0.7, ofCopy}})
+		}
+	}
+	return all
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A goal is a rate that a kernel should reach: a multiple of another rate.
+type goal struct {
+	least float64
+	of    string // ofCopy, ofBus, or a way of compare.py
+}
+
+const (
+	ofCopy = "copy"
+	ofBus  = "GB/s"
+)
+
+// A rival is how long another library takes for a case.
+type rival struct {
+	way     string // the library or its kernel
+	seconds float64
+}
+
+// readRivals reads lines with the name of a case, the way and seconds, with tabs between. Lines that begin with # are printed.
+func readRivals(file string) (map[string][]rival, error) {
+	all := map[string][]rival{}
+	if file == "" {
+		return all, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		line := lines.Text()
+		if strings.HasPrefix(line, "#") {
+			fmt.Println(line)
+			continue
+		}
+		fields := strings.Split(line, "\t")
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("%s: the line %q: it must have a case, a way and seconds, with tabs between", file, line)
+		}
+		seconds, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil || !(seconds > 0) {
+			return nil, fmt.Errorf("%s: the line %q: the seconds must be a number above 0", file, line)
+		}
+		all[fields[0]] = append(all[fields[0]], rival{fields[1], seconds})
+	}
+	return all, nil
+}
+
+// reached returns the rate of a result as a multiple of what the goal names. It is 0 if that was not measured.
+func (g goal) reached(r result, copied float64, rivals []rival) float64 {
+	switch g.of {
+	case ofCopy:
+		return r.bytes / r.seconds / copied
+	case ofBus:
+		return r.bytes / r.seconds / 1e9
+	}
+	for _, other := range rivals {
+		if other.way == g.of {
+			return other.seconds / r.seconds
+		}
+	}
+	return 0
+}
+
+// A table is printed row by row.
+type table struct {
+	b                          *bench
+	copied                     float64 // bytes per second
+	rivals                     map[string][]rival
+	until                      time.Time // later rows are not measured, unless it is zero
+	goals, reached, unmeasured int
+	wrong                      []error
+}
+
+const rowFormat = "%-52s %10s %10s %7s  %-26s %7s %-9s %s\n"
+
+// table measures all cases. It returns an error if one was wrong or not measured, after all were measured.
+func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.Duration) error {
+	t := &table{b: b, rivals: rivals}
+	if within > 0 {
+		t.until = time.Now().Add(within)
+	}
+	var err error
+	if t.copied, err = b.copyRate(); err != nil {
+		return err
+	}
+	g := b.context.Device()
+	fmt.Printf("%s, compute capability %d.%d, %d multiprocessors, driver for CUDA %d.%d\ncopy inside the GPU: %.0f GB/s read and written\n\n",
+		g.Name, g.Major, g.Minor, g.Multiprocessors, b.version/1000, b.version%1000/10, t.copied/1e9)
+	fmt.Printf(rowFormat, "kernel", "us", "rate", "of copy", "against PyTorch", "error", "alone", "required")
+	for _, c := range list {
+		if err := t.row(c); err != nil {
+			t.wrong = append(t.wrong, fmt.Errorf("%s: %w", c.name(), err))
+			fmt.Printf("%-52s %v\n", c.name(), err)
+			if b.broken(err) {
+				return errors.Join(t.wrong...)
+			}
+		}
+	}
+	fmt.Println("\nagainst PyTorch: the time of cuBLAS, cuDNN and others there, divided by ours. error: the largest difference from float64, 1 being what" +
+		"\nis allowed: one unit in the last place and what float32 rounds, and for attention 2^-9 of the sum of |p v|. alone: whether rows have the same" +
+		"\nbits alone, in other batches and in other chunks. required: the least ratio, and whether it holds.")
+	fmt.Printf("%d of %d required ratios hold, %d could not be compared\n\n", t.reached, t.goals, t.unmeasured)
+	if err := b.resources(); err != nil {
+		t.wrong = append(t.wrong, err)
+	}
+	if t.wrong != nil {
+		return errors.Join(t.wrong...)
+	}
+	fmt.Println("all right")
+	return nil
+}
+
+// row measures a case and prints its row. It returns an error, without a row, if the case was not measured.
+func (t *table) row(c benchmark) error {
+	if !t.until.IsZero() && !time.Now().Before(t.until) {
+		return errors.New("not measured: the time is over")
+	}
+	r, err := t.b.measure(c)
+	if err != nil {
+		return err
+	}
+	rate, share := fmt.Sprintf("%.0f GB/s", r.bytes/r.seconds/1e9), fmt.Sprintf("%.2f", r.bytes/r.seconds/t.copied)
+	if r.flops > 0 {
+		rate, share = fmt.Sprintf("%.0f TF/s", r.flops/r.seconds/1e12), "-"
+	}
+	rivals := "-"
+	for i, other := range t.rivals[c.name()] {
+		if i == 0 {
+			rivals = ""
+		}
+		rivals += fmt.Sprintf("%s %.2f ", other.way, other.seconds/r.seconds)
+	}
+	fmt.Printf(rowFormat, c.name(), fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.alone, t.judge(c, r))
+	if !(r.error <= 1) || r.alone == different {
+		t.wrong = append(t.wrong, fmt.Errorf("%s: error %.3f, alone: %s", c.name(), r.error, r.alone))
+	}
+	return nil
+}
+
+// judge says what is required of a case and whether it holds, and counts it.
+func (t *table) judge(c benchmark, r result) string {
+	aimed, ok := c.(interface{ goal() goal })
+	if !ok {
+		return "-"
+	}
+	g := aimed.goal()
+	required := fmt.Sprintf("%.2f of %s", g.least, g.of)
+	if g.of == ofBus {
+		required = fmt.Sprintf("%.0f GB/s", g.least)
+	}
+	t.goals++
+	switch reached := g.reached(r, t.copied, t.rivals[c.name()]); {
+	case reached == 0:
+		t.unmeasured++
+		return required + ": not compared"
+	case reached < g.least:
+		return required + ": NO"
+	}
+	t.reached++
+	return required + ": yes"
+}
+
+// resources prints what the compiled kernels use.
+func (b *bench) resources() error {
+	fmt.Printf("%-36s %9s %6s %7s %8s\n", "compiled kernel", "registers", "local", "shared", "threads")
+	spilled := 0
+	for _, name := range b.set.Names() {
+		n, err := b.set.Needs(name)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%-36s %9d %6d %7d %8d\n", name, n.Registers, n.Local, n.Shared, n.MaxThreads)
+		if n.Local > 0 {
+			spilled++
+		}
+	}
+	fmt.Printf("%d kernels have local memory, for registers that did not fit\n", spilled)
+	return nil
+}
