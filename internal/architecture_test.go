@@ -66,7 +66,7 @@ var packages = map[string][]string{
 	"internal/serving/kvstore":    {"attention", "parallel"},
 	"internal/serving/kvoffload":  {},
 	"internal/serving/model":      {"assembly", "attention", "half", "kvstore", "parallel"},
-	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "model", "parallel"},
+	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "model", "parallel", "structured"},
 	"internal/serving/structured": {},
 
 	"internal/simulation/chart":      {},

@@ -102,6 +102,9 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	if !r.IgnoreEOS {
 		q.ends = append(q.ends, e.config.End...)
 	}
+	if r.Constraint != nil {
+		q.matcher = r.Constraint.NewMatcher()
+	}
 	s.answers = append(s.answers, q)
 	for i := 1; i < r.N; i++ {
 		s.answers = append(s.answers, q.fork(i))

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/structured"
 )
 
 // A Request asks for answers to a prompt.
@@ -22,6 +23,10 @@ type Request struct {
 
 	IncludeStop   bool // the text includes the stop string or token that ends it (vLLM's include_stop_str_in_output)
 	SpecialTokens bool // the text includes the names of special tokens (vLLM's skip_special_tokens is false)
+
+	// Constraint limits the answer to a form, unless it is nil. Its vocabulary is that of the engine's model: Piece of
+	// each token that is not special, and Config.End. An answer ends when the form allows nothing more.
+	Constraint *structured.Constraint
 
 	// CacheSalt limits prefix hits to requests with the same salt.
 	CacheSalt string

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/parallel"
 )
@@ -33,22 +35,25 @@ func (e *Engine) sample(s *step, o modelOutput) {
 func (j *sampleJob) Do(worker, i int) {
 	d, s := &j.draws[i], &j.samplers[worker]
 	r := &j.rows[d.row]
-	d.finite = true
+	d.err = nil
 	switch {
 	case d.place > 0:
 		q := r.q
 		t, logits := Token{ID: q.tokens[d.place]}, j.logits(d.from)
 		t.Rank = sampling.Rank(logits, t.ID)
-		t.Logprob, t.Top, d.finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs)
+		var finite bool
+		if t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs); !finite {
+			d.err = ErrNotFinite
+		}
 		q.stream.prompt[d.place] = t
 	case r.q.waiting > 0:
 		for _, a := range r.q.stream.answers {
-			t, ok := j.choose(a, a.tokens, s, d.from)
-			d.finite = d.finite && ok
+			t, err := j.choose(a, a.tokens, s, d.from)
+			d.err = cmp.Or(d.err, err)
 			r.tokens = append(r.tokens, t)
 		}
 	default:
-		d.finite = j.verify(r, s, d.from)
+		d.err = j.verify(r, s, d.from)
 		r.q.sampled = 0 // without a token the request fails, and the next step may compute anything
 		if n := len(r.tokens); n > 0 {
 			r.q.sampled = r.tokens[n-1].ID
@@ -56,40 +61,56 @@ func (j *sampleJob) Do(worker, i int) {
 	}
 }
 
-// verify samples tokens as long as they equal the drafts, and one more. If logits after a draft are not finite, it
-// leaves them to the next step, because the answer may have ended by then.
-func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) (finite bool) {
+// verify samples tokens as long as they equal the drafts, and one more. It leaves an error after a draft to the next
+// step, because the answer may have ended by then.
+func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
-		t, ok := j.choose(r.q, tokens, s, at+i)
-		if !ok {
-			return i > 0
+		t, err := j.choose(r.q, tokens, s, at+i)
+		switch {
+		case err != nil && i > 0:
+			return nil
+		case err != nil:
+			return err
 		}
 		r.tokens = append(r.tokens, t)
-		if i == len(r.drafts) || t.ID != r.drafts[i] {
+		if i == len(r.drafts) || t.ID != r.drafts[i] || r.q.isComplete(len(tokens)+1) {
 			break
 		}
 		// This may write behind the end of q.tokens. update appends the same tokens there.
 		tokens = append(tokens, t.ID)
 	}
-	return true
+	return nil
 }
 
 // logits returns the logits with index i in the step.
 func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 
-// choose samples the token of q that follows tokens, its prompt and answer so far, from logits i. finite is false if
-// they are not finite.
-func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) (t Token, finite bool) {
-	state, logits := q.state(tokens), j.logits(i)
+// choose samples the token of q that follows tokens, its prompt and answer so far, from logits i. The error is
+// ErrNotFinite or that of a constraint.
+func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) (t Token, err error) {
+	if q.isComplete(len(tokens)) { // this step was scheduled before the answer ended, and its token is discarded
+		return t, nil
+	}
+	logits := j.logits(i)
+	state, err := q.state(tokens)
+	if err != nil {
+		return t, err
+	}
 	if j.output.largest != nil && (j.output.largest[i-j.first] < 0 || q.params.TakesLargest(state)) {
 		t.ID = j.output.largest[i-j.first]
 	} else {
 		t.ID = s.Sample(&q.params, state, logits)
 	}
-	finite = t.ID >= 0
+	finite := t.ID >= 0
 	if finite && q.params.Logprobs >= 0 {
 		t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
 	}
-	return t, finite
+	switch {
+	case !finite:
+		return t, ErrNotFinite
+	case q.matcher != nil:
+		return t, q.follow(t.ID, len(tokens)+1)
+	}
+	return t, nil
 }

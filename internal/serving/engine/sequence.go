@@ -6,6 +6,7 @@ import (
 
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/structured"
 )
 
 // A sequence is an answer with its prompt.
@@ -22,6 +23,10 @@ type sequence struct {
 	text   text
 	done   bool
 
+	matcher  *structured.Matcher // follows the answer; nil without a constraint
+	mask     []uint64            // of the tokens that the constraint allows next
+	complete int                 // length of the sequence with which its constraint ends the answer; 0 if unknown
+
 	sampled int32 // the token sampled last; not in tokens until it is delivered
 
 	outside outside
@@ -37,12 +42,15 @@ type sequence struct {
 func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 
 // state returns the state for sampling the token after the given ones.
-func (q *sequence) state(tokens []int32) sampling.State {
-	st := sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
+func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
+	st = sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
 	if len(st.Output) < q.stream.request.MinTokens {
 		st.Forbidden = q.ends
 	}
-	return st
+	if q.matcher != nil {
+		return st, q.constrain(&st)
+	}
+	return st, nil
 }
 
 // appendToken appends a token and returns what outputAfter returns for it.
@@ -71,6 +79,8 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 			reason = id
 		}
 		return text + q.text.rest(), FinishStop, reason
+	case q.isComplete(tokens):
+		return text + q.text.rest(), FinishStop, nil
 	case n >= q.most || tokens >= e.config.MaxModelLen:
 		return text + q.text.rest(), FinishLength, nil
 	}
@@ -94,5 +104,8 @@ func (q *sequence) fork(index int) *sequence {
 		tables: make([][]int32, len(q.tables)), most: q.most, ends: q.ends, text: q.text.empty(), arrived: q.arrived, started: q.started,
 	}
 	f.params.Seed += uint64(index)
+	if q.matcher != nil {
+		f.matcher = q.matcher.Clone()
+	}
 	return f
 }

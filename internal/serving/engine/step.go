@@ -119,9 +119,9 @@ func (e *Engine) launch(s *step) {
 // probability of a token of its prompt.
 type draw struct {
 	row      int
-	from, to int // logits of the step
-	place    int // of the token in the prompt; 0 for the next token
-	finite   bool
+	from, to int   // logits of the step
+	place    int   // of the token in the prompt; 0 for the next token
+	err      error // why nothing could be taken
 }
 
 // maxLogits is how many logits are held at a time. A draw needs at most maxSpeculative+1. With 64, computing logits is

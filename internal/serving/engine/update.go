@@ -11,7 +11,7 @@ import (
 // update reports sampled tokens to the scheduler and delivers them. It discards those of sequences that were cancelled
 // while the model computed.
 func (e *Engine) update(s *step) {
-	e.failNotFinite(s)
+	e.failDraws(s)
 	now := time.Now()
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
@@ -37,11 +37,11 @@ func (e *Engine) update(s *step) {
 // ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
 var ErrNotFinite = errors.New("the model's logits are not finite numbers")
 
-// failNotFinite ends the requests whose logits are not finite.
-func (e *Engine) failNotFinite(s *step) {
+// failDraws ends the requests of which a token could not be sampled.
+func (e *Engine) failDraws(s *step) {
 	for _, d := range s.draws {
-		if !d.finite {
-			e.failAnswers(s.rows[d.row].q.stream, ErrNotFinite)
+		if d.err != nil {
+			e.failAnswers(s.rows[d.row].q.stream, d.err)
 		}
 	}
 }

@@ -59,7 +59,10 @@ func (p *part) score() float64 {
 }
 
 // do submits the prompts of a job and writes the answers.
-func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
+func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) (err error) {
+	if request.Constraint, err = s.constraint(r.Context(), c); err != nil {
+		return err
+	}
 	if c.UseBeamSearch {
 		return s.beams(w, r, c, request, j)
 	}

@@ -193,7 +193,6 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"top_logprobs": 5}`, "top_logprobs", "use logprobs"},
 		{texts, text + `"chat_template_kwargs": {"a": 1}}`, "chat_template_kwargs", "use /v1/chat/completions"},
 		{texts, text + `"reasoning_effort": "low"}`, "reasoning_effort", "use chat_template_kwargs"},
-		{texts, text + `"response_format": {"type": "json_object"}}`, "response_format", "ask for JSON in the prompt"},
 		{texts, text + `"mirostat": 2}`, "mirostat", "use top_p or min_p"},
 		{texts, text + `"mirostat_tau": 4}`, "mirostat_tau", "use top_p or min_p"},
 		{texts, text + `"mirostat": null, "mirostat_tau": 4}`, "mirostat_tau", "use top_p or min_p"},

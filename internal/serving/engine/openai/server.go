@@ -51,6 +51,8 @@ type Server struct {
 	mux     *http.ServeMux
 	turns   turns
 	bodies  *bodyMemory
+
+	constraints *constraints
 }
 
 // New makes a server.
@@ -59,7 +61,8 @@ func New(c Config) *Server {
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second) // HTML's standard advises it against proxies that end silent connections
 	c.Origins = cmp.Or(c.Origins, &Origins{})
 	c.WriteTimeout, c.IterationTimeout = cmp.Or(c.WriteTimeout, WriteTimeout), cmp.Or(c.IterationTimeout, time.Minute)
-	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody)}
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody),
+		constraints: newConstraints(c.Engine.Config())}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}

@@ -12,6 +12,7 @@ import (
 
 // common are the fields of both completions and chat completions. They are OpenAI's or vLLM's.
 type common struct {
+	formFields
 	Model             string             `json:"model"`
 	N                 *int               `json:"n"`
 	MaxTokens         *int               `json:"max_tokens"`

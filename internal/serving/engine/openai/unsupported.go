@@ -27,16 +27,14 @@ const (
 	useKwargs  = "use chat_template_kwargs with the names that the model's template has, such as enable_thinking"
 	useBias    = "use logit_bias"
 	useLora    = "merge the adapter into the model"
-	useSchema  = "answers cannot be held to a schema or a grammar; " +
-		"leave the field out, ask for JSON in the prompt, and check the answer"
+	useSchema  = "use response_format or structured_outputs"
 )
 
 var foreignFields = slices.Concat(
 	unserved("", "tools", "functions", "tool_choice", "function_call", "suffix", "audio", "images", "modalities",
 		"documents", "prompt_embeds", "logits_processors", "thinking_token_budget",
 		"verbosity", "web_search_options"),
-	unserved(useSchema, "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
-		"guided_grammar", "grammar", "json_schema", "format", "regex", "ebnf"),
+	unserved(useSchema, "grammar", "json_schema", "format", "regex", "ebnf"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
 	unserved(useKwargs, "think", "thinking", "enable_thinking", "reasoning", "reasoning_budget", "thinking_budget"),
 	unserved("the text has the model's reasoning as the model writes it", "reasoning_format", "separate_reasoning",
@@ -202,12 +200,6 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 		return true
 	case `"none"`, `"auto"`:
 		return f.name == "tool_choice" || f.name == "function_call"
-	}
-	var format struct {
-		Type string `json:"type"`
-	}
-	if f.name == "response_format" && json.Unmarshal(raw, &format) == nil && format.Type == "text" {
-		return true
 	}
 	number, err := strconv.ParseFloat(value, 64)
 	neutral, none := strconv.ParseFloat(f.neutral, 64)

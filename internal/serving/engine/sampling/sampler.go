@@ -24,10 +24,11 @@ type Sampler struct {
 	buckets *buckets
 }
 
-// A State is what sampling depends on besides Params: the tokens of a sequence, and the tokens that must not be next.
+// A State is what sampling depends on besides Params: the tokens of a sequence, and the tokens that may be next.
 type State struct {
 	Prompt, Output []int32
-	Forbidden      []int32 // end tokens, while the answer is shorter than its minimum
+	Forbidden      []int32  // end tokens, while the answer is shorter than its minimum
+	Allowed        []uint64 // the tokens that may be next: bit t%64 of word t/64 is token t; nil means all
 }
 
 // Sample chooses the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
@@ -85,6 +86,7 @@ type adjustment struct {
 var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
+	{func(_ *Params, st State) bool { return st.Allowed != nil }, (*Sampler).restrict},
 	{func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 }, (*Sampler).penalizeRepetition},
 	{func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
 	{func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
@@ -107,6 +109,15 @@ func (s *Sampler) bias(p *Params, _ State) {
 func (s *Sampler) forbid(_ *Params, st State) {
 	for _, id := range st.Forbidden {
 		s.logits[id] = float32(math.Inf(-1))
+	}
+}
+
+func (s *Sampler) restrict(_ *Params, st State) {
+	least := float32(math.Inf(-1))
+	for id := range s.logits {
+		if word := id >> 6; word >= len(st.Allowed) || st.Allowed[word]>>(id&63)&1 == 0 {
+			s.logits[id] = least
+		}
 	}
 }
 

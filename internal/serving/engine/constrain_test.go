@@ -1,0 +1,93 @@
+package engine_test
+
+import (
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/structured"
+)
+
+// byteConstraint returns the constraint of a form for tokens that are bytes, of which 1 to 3 are special and the given ones
+// end an answer.
+func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured.Constraint {
+	all := make([][]byte, 256)
+	for i := range all {
+		if i > 3 {
+			all[i] = []byte{byte(i)}
+		}
+	}
+	v, err := structured.NewVocabulary(all, ends)
+	require.NoError(t, err)
+	c, err := structured.Compile(v, form)
+	require.NoError(t, err)
+	return c
+}
+
+// Ensure that constrained answers have the form and are the same alone and beside others, where requests are preempted,
+// with one and two steps in flight, with drafts, several answers to a prompt, log probabilities and prefix hits.
+func TestConstrainedAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
+	const pattern = `([a-c]{2}[0-9]){4,9}(end|stop)`
+	counts := &counter{}
+	for _, setting := range []struct {
+		name   string
+		change func(*engine.Config)
+		drafts bool
+	}{
+		{"two steps in flight", nil, false},
+		{"one step at a time", func(c *engine.Config) { c.NoAsyncScheduling = true }, false},
+		{"speculating", func(c *engine.Config) { c.NumSpeculativeTokens = 4 }, true},
+	} {
+		t.Run(setting.name, func(t *testing.T) {
+			cramped := startWorkers(t, 1, func(c *engine.Config) {
+				c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 120, 17*8*2*2*4*8*4
+				c.MaxNumBatchedTokens, c.MaxNumSeqs = 30, 20
+				if setting.change != nil {
+					setting.change(c)
+				}
+			}, counts)
+			alone := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+			var ends []int
+			for _, id := range alone.Config().End {
+				ends = append(ends, int(id))
+			}
+			constraint := byteConstraint(t, structured.Form{Regex: pattern}, ends...)
+			var wait sync.WaitGroup
+			for i := range 16 {
+				r := request(story[:i%5*8+3], 60)
+				r.Constraint, r.Temperature, r.Seed, r.Logprobs, r.N = constraint, float64(i%3), uint64(i), i%3-1, 1+i%4/3
+				wait.Go(func() {
+					got, want := transcript(t, cramped, r), transcript(t, alone, r)
+					if got != want {
+						t.Errorf("request %d: %s, alone %s", i, got, want)
+					}
+				})
+			}
+			wait.Wait()
+			requireIdle(t, cramped)
+			for seed := range 4 {
+				r := request(story, 60)
+				r.Constraint, r.Temperature, r.Seed = constraint, 2*float64(seed%2), uint64(seed)
+				a := ask(t, cramped, r)[0]
+				require.Equal(t, engine.FinishStop, a.finish, fmt.Sprint(a))
+				require.Regexp(t, regexp.MustCompile(`^`+pattern+`$`), a.text)
+			}
+		})
+	}
+	require.Positive(t, counts.preempted.Load())
+}
+
+func TestAConstraintWithoutATokenToContinueEndsWithAnError(t *testing.T) {
+	e := startWorkers(t, 1, nil, nil)
+	r := request(story, 10)
+	r.Constraint = byteConstraint(t, structured.Form{Regex: "ab\x01"})
+	a := ask(t, e, r)[0]
+	require.ErrorIs(t, a.err, engine.ErrNoToken)
+	require.Equal(t, "ab", a.text)
+	requireIdle(t, e)
+	require.Equal(t, engine.FinishLength, ask(t, e, request(story, 3))[0].finish)
+}

@@ -1,0 +1,124 @@
+package openai
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/structured"
+)
+
+// maxConstraints is how many constraints are kept. One holds at most about 2,000 masks of a bit for each token of the
+// vocabulary, and most hold few.
+const maxConstraints = 32
+
+// constraints compiles the forms of answers, one at a time, and keeps those used last.
+type constraints struct {
+	config     engine.Config
+	turn       chan struct{} // has an element while a form is compiled
+	vocabulary *structured.Vocabulary
+
+	mutex sync.Mutex
+	kept  []keptConstraint // the first was used last
+}
+
+type keptConstraint struct {
+	key        [sha256.Size]byte
+	constraint *structured.Constraint
+}
+
+func newConstraints(c engine.Config) *constraints {
+	return &constraints{config: c, turn: make(chan struct{}, 1)}
+}
+
+// constraint returns the constraint that a request asks for, or nil.
+func (s *Server) constraint(ctx context.Context, c *common) (*structured.Constraint, error) {
+	field, form, err := c.form()
+	switch {
+	case err != nil || form == nil:
+		return nil, err
+	case c.UseBeamSearch:
+		return nil, invalid(field, "%s is not supported with use_beam_search.", field)
+	}
+	constraint, err := s.constraints.get(ctx, form)
+	if err != nil && ctx.Err() == nil {
+		return nil, invalid(field, "%s cannot be obeyed: %v.", field, err)
+	}
+	return constraint, err
+}
+
+// get returns the constraint of a form. If ctx ends while it waits for others, it returns errGone.
+func (c *constraints) get(ctx context.Context, form *structured.Form) (*structured.Constraint, error) {
+	text, err := json.Marshal(form)
+	if err != nil {
+		return nil, fmt.Errorf("the form: %w", err)
+	}
+	key := sha256.Sum256(text)
+	if known := c.find(key); known != nil {
+		return known, nil
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errGone
+	}
+	defer func() { <-c.turn }()
+	if known := c.find(key); known != nil {
+		return known, nil
+	}
+	if c.vocabulary == nil {
+		if c.vocabulary, err = newVocabulary(&c.config); err != nil {
+			return nil, fmt.Errorf("the model's vocabulary: %w", err)
+		}
+	}
+	constraint, err := structured.Compile(c.vocabulary, *form)
+	if err != nil {
+		return nil, err
+	}
+	c.keep(key, constraint)
+	return constraint, nil
+}
+
+func (c *constraints) find(key [sha256.Size]byte) *structured.Constraint {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	i := slices.IndexFunc(c.kept, func(k keptConstraint) bool { return k.key == key })
+	if i < 0 {
+		return nil
+	}
+	found := c.kept[i]
+	copy(c.kept[1:], c.kept[:i])
+	c.kept[0] = found
+	return found.constraint
+}
+
+func (c *constraints) keep(key [sha256.Size]byte, constraint *structured.Constraint) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.kept = slices.Insert(c.kept, 0, keptConstraint{key, constraint})
+	if len(c.kept) > maxConstraints {
+		c.kept = slices.Delete(c.kept, maxConstraints, len(c.kept))
+	}
+}
+
+// maxTokenBytes is the longest token in bytes that an answer with a form may have, a limit of structured.NewVocabulary.
+const maxTokenBytes = 1024
+
+// newVocabulary returns the vocabulary of an engine's model. Special tokens occur only as the end of an answer.
+func newVocabulary(c *engine.Config) (*structured.Vocabulary, error) {
+	tokens := make([][]byte, c.Model.VocabSize)
+	for i := range tokens {
+		if id := int32(i); !c.Tokenizer.Special(id) && len(c.Tokenizer.Piece(id)) <= maxTokenBytes {
+			tokens[i] = c.Tokenizer.Piece(id)
+		}
+	}
+	stop := make([]int, len(c.End))
+	for i, id := range c.End {
+		stop[i] = int(id)
+	}
+	return structured.NewVocabulary(tokens, stop)
+}

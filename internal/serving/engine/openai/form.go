@@ -1,0 +1,200 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/structured"
+)
+
+// formFields are the fields that give the form of an answer. At most one of them may be given.
+type formFields struct {
+	ResponseFormat    json.RawMessage `json:"response_format"`
+	StructuredOutputs json.RawMessage `json:"structured_outputs"` // vLLM's
+	GuidedJSON        json.RawMessage `json:"guided_json"`        // vLLM's before structured_outputs
+	GuidedRegex       json.RawMessage `json:"guided_regex"`
+	GuidedChoice      json.RawMessage `json:"guided_choice"`
+	GuidedGrammar     json.RawMessage `json:"guided_grammar"`
+}
+
+// form returns the form of an answer and the field that gives it, or nil if no field does.
+func (f *formFields) form() (field string, form *structured.Form, err error) {
+	for _, given := range []struct {
+		name  string
+		value json.RawMessage
+		read  func(name string, value json.RawMessage) (*structured.Form, error)
+	}{
+		{"response_format", f.ResponseFormat, responseFormat},
+		{"structured_outputs", f.StructuredOutputs, structuredOutputs},
+		{"guided_json", f.GuidedJSON, schemaForm},
+		{"guided_regex", f.GuidedRegex, regexForm},
+		{"guided_choice", f.GuidedChoice, choiceForm},
+		{"guided_grammar", f.GuidedGrammar, grammarForm},
+	} {
+		if isNull(given.value) {
+			continue
+		}
+		read, err := given.read(given.name, given.value)
+		switch {
+		case err != nil:
+			return given.name, nil, err
+		case read == nil:
+		case form != nil:
+			return given.name, nil, invalid(given.name, "%s and %s both give the form of the answer; give one of them.",
+				field, given.name)
+		default:
+			field, form = given.name, read
+		}
+	}
+	return field, form, nil
+}
+
+func isNull(value json.RawMessage) bool {
+	text := string(bytes.TrimSpace(value))
+	return text == "" || text == "null"
+}
+
+// object returns the fields of an object, which may only have the given names. Other fields may be null or false.
+func object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if isNull(value) {
+		return nil, invalid(field, "%s is missing.", name)
+	}
+	if json.Unmarshal(value, &fields) != nil {
+		return nil, invalid(field, "%s is not a JSON object.", name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if v := fields[key]; !slices.Contains(names, key) && !isNull(v) && string(v) != "false" {
+			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(names, ", "))
+		}
+	}
+	return fields, nil
+}
+
+// responseFormat reads OpenAI's response_format. The schema of a json_object is llama.cpp's.
+func responseFormat(field string, value json.RawMessage) (*structured.Form, error) {
+	fields, err := object(field, field, value, "type", "json_schema", "schema")
+	if err != nil {
+		return nil, err
+	}
+	var kind string
+	if json.Unmarshal(fields["type"], &kind) != nil {
+		return nil, invalid(field, "The type of response_format is missing; text, json_object and json_schema are known.")
+	}
+	schema := fields["schema"]
+	switch {
+	case kind != "json_object" && !isNull(schema):
+		return nil, invalid(field, "response_format has a schema, which only the type json_object may have.")
+	case kind != "json_schema" && !isNull(fields["json_schema"]):
+		return nil, invalid(field, "response_format has a json_schema, which only the type json_schema may have.")
+	}
+	switch kind {
+	case "text":
+		return nil, nil
+	case "json_object":
+		if isNull(schema) {
+			return &structured.Form{JSONObject: true}, nil
+		}
+		return schemaForm(field, schema)
+	case "json_schema":
+		inside, err := object(field, "response_format.json_schema", fields["json_schema"], "name", "description", "schema", "strict")
+		switch {
+		case err != nil:
+			return nil, err
+		case isNull(inside["schema"]):
+			return nil, invalid(field, "response_format.json_schema has no schema.")
+		}
+		return schemaForm(field, inside["schema"])
+	}
+	return nil, invalid(field, "The type of response_format is %q; text, json_object and json_schema are known.", kind)
+}
+
+// structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends.
+func structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
+	readers := map[string]func(string, json.RawMessage) (*structured.Form, error){
+		"json": schemaForm, "regex": regexForm, "choice": choiceForm, "grammar": grammarForm, "json_object": objectForm,
+	}
+	names := slices.Sorted(maps.Keys(readers))
+	fields, err := object(field, field, value, append(names, "disable_fallback")...)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if isNull(fields[name]) {
+			continue
+		}
+		read, err := readers[name](field, fields[name])
+		switch {
+		case err != nil:
+			return nil, err
+		case read != nil && form != nil:
+			return nil, invalid(field, "structured_outputs has more than one of %s; give one of them.", strings.Join(names, ", "))
+		case read != nil:
+			form = read
+		}
+	}
+	if form == nil {
+		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", strings.Join(names, ", "))
+	}
+	return form, nil
+}
+
+func objectForm(field string, value json.RawMessage) (*structured.Form, error) {
+	var yes bool
+	switch {
+	case json.Unmarshal(value, &yes) != nil:
+		return nil, invalid(field, "json_object must be true or false.")
+	case !yes:
+		return nil, nil
+	}
+	return &structured.Form{JSONObject: true}, nil
+}
+
+// schemaForm reads a schema, which may be JSON in a string.
+func schemaForm(field string, value json.RawMessage) (*structured.Form, error) {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		value = json.RawMessage(text)
+	}
+	if !json.Valid(value) {
+		return nil, invalid(field, "The schema in %s is not JSON.", field)
+	}
+	return &structured.Form{JSONSchema: value}, nil
+}
+
+func regexForm(field string, value json.RawMessage) (*structured.Form, error) {
+	text, err := formText(field, "regular expression", value)
+	if text == "" {
+		return nil, err
+	}
+	return &structured.Form{Regex: text}, nil
+}
+
+func grammarForm(field string, value json.RawMessage) (*structured.Form, error) {
+	text, err := formText(field, "grammar", value)
+	if text == "" {
+		return nil, err
+	}
+	return &structured.Form{Grammar: text}, nil
+}
+
+func formText(field, what string, value json.RawMessage) (text string, err error) {
+	if json.Unmarshal(value, &text) != nil {
+		return "", invalid(field, "The %s in %s is not a string.", what, field)
+	}
+	return text, nil
+}
+
+func choiceForm(field string, value json.RawMessage) (*structured.Form, error) {
+	var choices []string
+	switch {
+	case json.Unmarshal(value, &choices) != nil:
+		return nil, invalid(field, "The choices in %s are not a list of strings.", field)
+	case len(choices) == 0:
+		return nil, nil
+	}
+	return &structured.Form{Choice: choices}, nil
+}

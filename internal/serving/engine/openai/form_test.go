@@ -1,0 +1,208 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	client "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/shared"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+)
+
+const personSchema = `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer",
+	"minimum": 0, "maximum": 150}, "likes": {"type": "array", "items": {"enum": ["tea", "rain"]}, "maxItems": 3}},
+	"required": ["name", "age"], "additionalProperties": false}`
+
+// person requires a JSON object that personSchema allows.
+func person(t testing.TB, text string) {
+	t.Helper()
+	var p struct {
+		Name  *string
+		Age   *int
+		Likes []string
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&p), "%q", text)
+	require.False(t, d.More(), "%q", text)
+	require.NotNil(t, p.Name, "%q", text)
+	require.NotNil(t, p.Age, "%q", text)
+	require.LessOrEqual(t, len([]rune(*p.Name)), 12)
+	require.True(t, *p.Age >= 0 && *p.Age <= 150)
+	require.Subset(t, []string{"tea", "rain"}, p.Likes)
+	require.LessOrEqual(t, len(p.Likes), 3)
+}
+
+func matches(pattern string) func(t testing.TB, text string) {
+	return func(t testing.TB, text string) {
+		t.Helper()
+		require.Regexp(t, regexp.MustCompile(`\A(?:`+pattern+`)\z`), text)
+	}
+}
+
+func jsonObject(t testing.TB, text string) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), new(map[string]any)), "%q", text)
+}
+
+const numbered = `[0-9]{3}-[a-f]{2}`
+
+var forms = []struct {
+	name, fields string
+	check        func(t testing.TB, text string)
+}{
+	{"a schema", `"response_format": {"type": "json_schema", "json_schema": {"name": "p", "strict": true, "schema": ` +
+		personSchema + `}}`, person},
+	{"the schema of an object", `"response_format": {"type": "json_object", "schema": ` + personSchema + `}`, person},
+	{"vLLM's schema", `"structured_outputs": {"json": ` + personSchema + `}`, person},
+	{"the older schema", `"guided_json": ` + personSchema, person},
+	{"a schema in a string", `"guided_json": "{\"type\": \"boolean\"}"`, matches(`\s*(true|false)\s*`)},
+	{"a regular expression", `"structured_outputs": {"regex": "` + numbered + `"}`, matches(numbered)},
+	{"the older expression", `"guided_regex": "` + numbered + `"`, matches(numbered)},
+	{"choices", `"structured_outputs": {"choice": ["yes", "no", "perhaps"]}`, matches("yes|no|perhaps")},
+	{"the older choices", `"guided_choice": ["größer", "kleiner"]`, matches("größer|kleiner")},
+	{"a grammar", `"structured_outputs": {"grammar": "root ::= num (\"+\" num){2}\nnum ::= [0-9]{1,2}"}`,
+		matches(`\d{1,2}(\+\d{1,2}){2}`)},
+	{"the older grammar", `"guided_grammar": "root ::= \"a\" \"b\"{3}"`, matches("abbb")},
+}
+
+// noSpace keeps the model from repeating the space that JSON allows.
+const noSpace = `, "logit_bias": {"9": -100, "10": -100, "13": -100, "32": -100}, "max_tokens": 200`
+
+func TestAnswersHaveTheForm(t *testing.T) {
+	s := start(t, nil)
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			for i, how := range []string{`"temperature": 0`, `"seed": 1, "ignore_eos": true`, `"seed": 2, "n": 3, "logprobs": %s`,
+				`"seed": 3, "temperature": 2, "min_tokens": 3, "repetition_penalty": 1.2`} {
+				path, begin, logs := texts, text, "1"
+				if i%2 == 1 {
+					path, begin, logs = chats, talk, "true"
+				}
+				a := s.ask(t, path, begin+form.fields+noSpace+", "+strings.ReplaceAll(how, "%s", logs)+`}`)
+				require.Equal(t, 200, a.Status, a.Text)
+				for _, c := range a.Choices {
+					require.Equal(t, "stop", c.Finish, "%q", c.Text+c.Message.Content)
+					require.Nil(t, c.StopReason)
+					form.check(t, c.Text+c.Message.Content)
+				}
+			}
+		})
+	}
+	settle(t, s)
+}
+
+// The stream has the text of the whole answer, and 16 streams at once have those of the same requests alone.
+func TestStreamsWithFormsAreThoseOfTheSameRequestsAlone(t *testing.T) {
+	const n = 16
+	body := func(i int) string {
+		return text + forms[i%len(forms)].fields + noSpace + fmt.Sprintf(`, "seed": %d, "temperature": 1.5`, i)
+	}
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.BlockSize = 8 })
+	var alone [n]string
+	for i := range alone {
+		a := s.ask(t, texts, body(i)+"}")
+		require.Equal(t, 200, a.Status, a.Text)
+		alone[i] = a.Choices[0].Text + a.Choices[0].Finish
+	}
+	var wait sync.WaitGroup
+	var together [n]string
+	for i := range together {
+		wait.Go(func() {
+			for _, c := range s.ask(t, texts, body(i)+`, "stream": true}`).Choices {
+				together[i] += c.Text + c.Finish
+			}
+		})
+	}
+	wait.Wait()
+	require.Equal(t, alone, together)
+	settle(t, s)
+}
+
+func TestAnAnswerWithAFormIsCutByMaxTokensAndStopStrings(t *testing.T) {
+	s := start(t, nil)
+	const form = text + `"guided_regex": "ab{30}c", `
+	for _, test := range []struct{ name, fields, want, finish string }{
+		{"max_tokens", `"max_tokens": 5`, "abbbb", "length"},
+		{"the last token", `"max_tokens": 32`, "a" + strings.Repeat("b", 30) + "c", "stop"},
+		{"a stop string", `"max_tokens": 50, "stop": "bbb"`, "a", "stop"},
+		{"a token that ends it", `"max_tokens": 50, "stop_token_ids": [98], "include_stop_str_in_output": true`, "ab", "stop"},
+		{"a token that may not end it", `"max_tokens": 50, "stop_token_ids": [98], "min_tokens": 4`, "abb", "stop"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := s.ask(t, texts, form+test.fields+"}")
+			require.Equal(t, 200, a.Status, a.Text)
+			require.Equal(t, test.want, a.Choices[0].Text)
+			require.Equal(t, test.finish, a.Choices[0].Finish)
+		})
+	}
+}
+
+func TestOfficialClientGetsJSON(t *testing.T) {
+	s := start(t, nil)
+	c := s.official()
+	p := officialMessage("Who are you?")
+	p.Seed, p.Temperature, p.MaxCompletionTokens = client.Int(4), client.Float(1), client.Int(200)
+	p.LogitBias = map[string]int64{"9": -100, "10": -100, "13": -100, "32": -100}
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
+		Name: "person", Strict: client.Bool(true), Schema: json.RawMessage(personSchema), Description: client.String("a person"),
+	}}
+	got, err := c.Chat.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, "stop", got.Choices[0].FinishReason)
+	person(t, got.Choices[0].Message.Content)
+	stream, accumulated := c.Chat.Completions.NewStreaming(t.Context(), p), client.ChatCompletionAccumulator{}
+	for stream.Next() {
+		require.True(t, accumulated.AddChunk(stream.Current()))
+	}
+	require.NoError(t, stream.Err())
+	require.Equal(t, got.Choices[0].Message.Content, accumulated.Choices[0].Message.Content)
+}
+
+func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
+	s := start(t, nil)
+	for _, test := range []struct{ name, fields, param, says string }{
+		{"a keyword", `"guided_json": {"properties": {"a": {"type": "array", "uniqueItems": true}}}`, "guided_json",
+			"guided_json cannot be obeyed: JSON Schema, at /properties/a: uniqueItems: "},
+		{"a keyword in OpenAI's field", `"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema":
+			{"type": "object", "unevaluatedProperties": false}}}`, "response_format", "at /: unevaluatedProperties: "},
+		{"an expression", `"structured_outputs": {"regex": "("}`, "structured_outputs", "structured_outputs cannot be obeyed"},
+		{"a grammar", `"guided_grammar": "x ::= y"`, "guided_grammar", "guided_grammar cannot be obeyed"},
+		{"no answer", `"guided_json": false`, "guided_json", "no answer has this form"},
+		{"two forms", `"guided_json": {}, "guided_regex": "a"`, "guided_regex", "guided_json and guided_regex both give"},
+		{"two forms in one field", `"structured_outputs": {"json": {}, "regex": "a"}`, "structured_outputs", "more than one of"},
+		{"no form", `"structured_outputs": {"json_object": false}`, "structured_outputs", "gives no form"},
+		{"tags", `"structured_outputs": {"structural_tag": "x"}`, "structured_outputs", `has "structural_tag", which is not supported`},
+		{"another type", `"response_format": {"type": "structural_tag"}`, "response_format", `"structural_tag"`},
+		{"no type", `"response_format": {}`, "response_format", "The type of response_format is"},
+		{"no schema", `"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}`, "response_format", "has no schema"},
+		{"nothing inside", `"response_format": {"type": "json_schema"}`, "response_format", "response_format.json_schema is missing"},
+		{"a schema for a text", `"response_format": {"type": "text", "schema": {}}`, "response_format", "which only the type json_object"},
+		{"a text", `"response_format": "json"`, "response_format", "response_format is not a JSON object"},
+		{"a schema that is no JSON", `"guided_json": "{"`, "guided_json", "is not JSON"},
+		{"numbers", `"guided_choice": [1, 2]`, "guided_choice", "not a list of strings"},
+		{"beams", `"use_beam_search": true, "guided_choice": ["a"]`, "guided_choice", "not supported with use_beam_search"},
+		{"a field of llama.cpp", `"grammar": "root ::= \"a\""`, "grammar", "use response_format or structured_outputs"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for path, begin := range map[string]string{texts: text, chats: talk} {
+				a := s.ask(t, path, begin+test.fields+"}")
+				require.Equal(t, 400, a.Status, a.Text)
+				require.Equal(t, test.param, a.Error.Param, a.Text)
+				require.Contains(t, a.Error.Message, test.says)
+			}
+		})
+	}
+	for _, fields := range []string{`"response_format": null`, `"guided_regex": "", "guided_choice": []`, `"structured_outputs": null`,
+		`"structured_outputs": {"choice": ["a"], "json": null, "disable_fallback": true, "disable_any_whitespace": false}`} {
+		a := s.ask(t, texts, text+fields+"}")
+		require.Equal(t, 200, a.Status, a.Text)
+	}
+}
