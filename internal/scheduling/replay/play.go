@@ -58,8 +58,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely plays one operation. It turns a panic into an error: a recording can ask for what is not possible, such as
-// an operation on a request that does not exist.
+// safely plays one operation. It turns a panic into an error, because a recording can contain an
+// impossible operation, for example on a request that does not exist.
 func safely(p player, op *Op, r result) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

@@ -103,7 +103,7 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-// hashes sets the fields with the number of a request's hashes and the last one.
+// hashes sets two fields: the number of a request's hashes, and the last hash.
 func (r result) hashes(all []blockhash.Hash) {
 	r["nh"], r["lh"] = len(all), nil
 	if n := len(all); n > 0 {

@@ -33,8 +33,8 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// given are the fields that are arguments of operations. They are compared only if the
-// replay's result has them, too.
+// given lists the fields that are arguments of operations. Such a field is compared only if the
+// replay's result contains it, too.
 var given = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
@@ -50,8 +50,8 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields to compare with r. Unless the recording is V1's, these are the fields that are
-// not arguments, and those that r has.
+// answerTo returns the recorded fields to compare with r. For a recording of V1, these are all fields.
+// For the others, they are the fields that are not arguments, and the arguments that r contains.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
@@ -68,8 +68,8 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	return want
 }
 
-// An oldPlayer plays the operations of one flavour. play sets the fields of the operation's result.
-// free returns the numbers of free blocks, which all results have.
+// An oldPlayer plays the operations of one kind of recording. Its method play sets the fields of the
+// operation's result, and free returns the numbers of free blocks, which all results contain.
 type oldPlayer interface {
 	play(op *Op, r result) error
 	free() any

@@ -125,7 +125,7 @@ func tables(list []*v0Seq) map[int][]int32 {
 	return all
 }
 
-// tableOf returns a copy that is not nil, so that JSON shows a list.
+// tableOf returns a copy of a table that is never nil, so that JSON shows a list.
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 // playGroup plays an operation on the running or the swapped sequences of a group.

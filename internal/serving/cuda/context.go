@@ -8,12 +8,13 @@ import (
 	"unsafe"
 )
 
-// A Context is the use of one GPU. The driver binds a context to a thread: calls from another thread fail. So each
-// Context has a goroutine that is locked to a thread. The methods of a Context and of everything made from it send
-// their calls there and wait. They may be called from any goroutine. A caller that makes many calls runs them
-// inside Do, where each costs no change of threads.
+// A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from
+// another thread fail. Therefore each Context has a goroutine that is locked to a thread. The methods
+// of a Context, and of everything created from it, pass their calls to this goroutine and wait. They
+// may be called from any goroutine. A caller that makes many calls runs them inside Do, where a call
+// does not change the thread.
 //
-// Everything made from a context must be closed before the context.
+// Everything created from a context must be closed before the context.
 type Context struct {
 	driver *Driver
 	device Device
@@ -36,8 +37,9 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 	return c, nil
 }
 
-// Current returns the use of a GPU by a thread of another program, which has a context of its own. Calls are made on the thread that
-// makes them, and have the context that is current there. It must be the same one for all.
+// Current returns a Context for the driver context that another program has made current on the
+// calling thread. Calls through it run on the thread that makes them, where the same driver context
+// must be current.
 func (d *Driver) Current() (*Context, error) {
 	var handle int32
 	if err := d.call("find the thread's context", cuCtxGetDevice, uintptr(unsafe.Pointer(&handle))); err != nil {
@@ -62,7 +64,8 @@ func (d *Driver) Current() (*Context, error) {
 // here reports whether the calling thread can call the driver.
 func (c *Context) here() bool { return c.thread == 0 || syscall.Gettid() == c.thread }
 
-// run is the locked goroutine. The thread ends with it, so that no other goroutine finds the context there.
+// run is the locked goroutine. Its thread ends with it, so that no other goroutine gets a thread that
+// still has the driver's context.
 func (c *Context) run(ready chan<- error) {
 	runtime.LockOSThread()
 	c.thread = syscall.Gettid()
@@ -83,7 +86,8 @@ func (c *Context) run(ready chan<- error) {
 	}
 }
 
-// Close ends the use of the GPU. What was made from the context must be closed before. The context of another program stays.
+// Close ends the use of the GPU. Everything created from the context must be closed before. Close does
+// not end a context of another program.
 func (c *Context) Close() error {
 	if c.thread == 0 {
 		return nil

@@ -60,7 +60,7 @@ func (d *Driver) device(ordinal int) (Device, error) {
 	return g, nil
 }
 
-// find returns the GPU with a number, if the kernels run on it.
+// find returns the GPU with the given number, or an error if the kernels cannot run on it.
 func (d *Driver) find(ordinal int) (Device, error) {
 	devices, err := d.Devices()
 	if err != nil {

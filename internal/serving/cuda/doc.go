@@ -1,11 +1,12 @@
-// Package cuda calls NVIDIA's driver: GPUs, their memory, streams, events, graphs, and kernels as PTX. It needs no cgo and
-// no CUDA toolkit. The driver's library is opened at run time, so that a program with this package
-// runs on machines without one.
+// Package cuda calls NVIDIA's driver: GPUs, memory, streams, events, graphs, and kernels in PTX. It
+// needs neither cgo nor the CUDA toolkit. It opens the driver's library at run time, so a program with
+// this package also runs on machines without the library.
 //
-// Every call is checked. An error says what could not be done and has the driver's name and text for it; the errors
-// that a user can do something about wrap one of ErrNoDriver, ErrNoGPU, ErrOldGPU, ErrOldDriver and ErrOutOfMemory.
-// An error of a kernel comes from a later call that waits for it, and everything made from the context is
-// then unusable, as the driver's manual says.
+// Every call is checked. An error says which operation failed, and contains the driver's name and text
+// for the failure. If the user can fix the cause, the error wraps ErrNoDriver, ErrNoGPU, ErrOldGPU,
+// ErrOldDriver or ErrOutOfMemory. When a kernel fails, a later call that waits for it returns the
+// error. Then everything created from the context is unusable, as the driver's manual says.
 //
-// Package kernels has the kernels. Tests pass Open the library of package cudatest, which runs them on the host.
+// Package kernels has the kernels. Tests call Open with the library of package cudatest, which runs
+// kernels on the CPU.
 package cuda

@@ -11,7 +11,7 @@ import (
 // Library is the name of NVIDIA's driver on Linux.
 const Library = "libcuda.so.1"
 
-// What can be wrong with a machine. The error that wraps one of these says what to do.
+// Reasons why a machine cannot run the kernels. An error that wraps one of them says what to do.
 var (
 	ErrNoDriver    = errors.New("no NVIDIA driver")
 	ErrNoGPU       = errors.New("no GPU")

@@ -13,17 +13,18 @@ type Memory struct {
 	size    int
 }
 
-// A Pointer is an address in the GPU's memory, or of pinned memory as the GPU sees it.
+// A Pointer is an address in the GPU's memory, or the address at which the GPU sees pinned memory.
 type Pointer uintptr
 
-// MemoryLeft returns how much of the GPU's memory is free, and all of it, in bytes.
+// MemoryLeft returns the free bytes and the total bytes of the GPU's memory.
 func (c *Context) MemoryLeft() (free, total int, err error) {
 	var f, t uintptr
 	err = c.call("read how much GPU memory is free", cuMemGetInfo, uintptr(unsafe.Pointer(&f)), uintptr(unsafe.Pointer(&t)))
 	return int(f), int(t), err
 }
 
-// Alloc allocates GPU memory, whose contents are undefined. The error says how much was free if there is not enough.
+// Alloc allocates GPU memory. Its contents are undefined. If there is not enough, the error says how
+// much is free.
 func (c *Context) Alloc(size int) (*Memory, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("cannot allocate %d bytes of GPU memory: a size is positive", size)
@@ -60,7 +61,8 @@ func (m *Memory) within(offset, size int) error {
 	return nil
 }
 
-// Write copies data to the memory and returns when it is there. It does not wait for work in streams.
+// Write copies data to the memory and returns when the copy is complete. It does not wait for work in
+// streams.
 func (m *Memory) Write(offset int, data []byte) error {
 	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
 		return err
@@ -76,8 +78,8 @@ func (m *Memory) Read(offset int, data []byte) error {
 	return m.context.call("copy from the GPU", cuMemcpyDtoH, uintptr(unsafe.Pointer(&data[0])), uintptr(m.pointer)+uintptr(offset), uintptr(len(data)))
 }
 
-// Pinned is memory of the host that is never swapped out: streams copy from and to it while the host works, and kernels
-// access it at its Pointer.
+// Pinned is host memory that is never swapped out. Streams copy from and to it while the host
+// computes, and kernels access it at its Pointer.
 type Pinned struct {
 	context *Context
 	bytes   []byte

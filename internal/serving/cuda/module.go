@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A Module is PTX that the driver has compiled for the GPU. The first time this takes the driver up to a second; it
-// keeps the result in ~/.nv.
+// A Module is PTX that the driver has compiled for the GPU. The first compilation takes up to a
+// second. The driver caches the result in ~/.nv.
 type Module struct {
 	context *Context
 	handle  uintptr
@@ -66,7 +66,8 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Needs are resources that a thread or block of a kernel uses. Local is memory for registers that did not fit: 0 in a good kernel.
+// Needs lists the resources that a kernel uses for a thread or a block. Local counts bytes of
+// registers that were moved to memory, and is 0 in a good kernel.
 type Needs struct {
 	Registers, Local, Shared, MaxThreads int
 }
@@ -84,20 +85,22 @@ func (k *Kernel) Needs() (Needs, error) {
 	return n, nil
 }
 
-// AllowShared allows launches with so much dynamic shared memory, which more than 48 KiB need.
+// AllowShared allows launches with up to size bytes of dynamic shared memory. More than 48 KiB need
+// this call.
 func (k *Kernel) AllowShared(size int) error {
 	return k.context.call(fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size), cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size))
 }
 
-// A Shape says how many threads run a kernel: Threads for each of the blocks of a grid. A dimension of 0 is 1.
+// A Shape gives the number of blocks in each dimension, and the number of threads in each block. A
+// dimension of 0 counts as 1.
 type Shape struct {
 	X, Y, Z int // blocks
 	Threads int // of a block, a multiple of 32
 	Shared  int // bytes of dynamic shared memory of a block
 }
 
-// Launch puts a run of the kernel into a stream. Arguments are what the kernel's parameters are: Pointer, int32, uint32,
-// uint64 or float32, or structs of these. They are copied.
+// Launch adds a run of the kernel to a stream. Each argument has the type of the kernel's parameter:
+// Pointer, int32, uint32, uint64, float32, or a struct of these. The arguments are copied.
 func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 	values, err := k.pack(arguments)
 	if err != nil {
@@ -108,7 +111,8 @@ func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 		uintptr(shape.Threads), 1, 1, uintptr(shape.Shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(values))), 0)
 }
 
-// pack returns pointers to copies of the arguments, whose sizes it compares with the parameters.
+// pack copies the arguments and returns pointers to the copies. It compares their sizes with those of
+// the parameters.
 func (k *Kernel) pack(arguments []any) ([]unsafe.Pointer, error) {
 	if len(arguments) != len(k.parameters) {
 		return nil, fmt.Errorf("the kernel %s has %d parameters, not %d", k.name, len(k.parameters), len(arguments))

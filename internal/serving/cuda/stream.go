@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// A Stream is a queue of work for the GPU: copies and kernels run one after the other, and independently of other
+// A Stream is a queue of copies and kernels. The GPU executes them in order, independently of other
 // streams and of Memory.Write and Memory.Read.
 type Stream struct {
 	context *Context
@@ -22,7 +22,8 @@ func (c *Context) NewStream() (*Stream, error) {
 	return s, nil
 }
 
-// StreamOf returns a stream of another program: a CUstream, 0 for the default one. It must not be closed.
+// StreamOf returns a stream of another program from its CUstream. The handle 0 is the default stream.
+// The result must not be closed.
 func (c *Context) StreamOf(handle uintptr) *Stream { return &Stream{c, handle} }
 
 // Close removes the stream. Its work is still done.
@@ -33,7 +34,8 @@ func (s *Stream) Synchronize() error {
 	return s.context.call("wait for a stream", cuStreamSynchronize, s.handle)
 }
 
-// Upload begins a copy of bytes of pinned memory to the GPU. The bytes must not change before it is done.
+// Upload starts copying bytes of pinned memory to the GPU. The bytes must not change until the copy is
+// complete.
 func (s *Stream) Upload(to *Memory, offset int, from *Pinned, fromOffset, size int) error {
 	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
 		return err
@@ -57,7 +59,7 @@ func (s *Stream) Copy(to *Memory, offset int, from *Memory, fromOffset, size int
 	return s.context.call("copy inside the GPU", cuMemcpyDtoDAsync, uintptr(to.pointer)+uintptr(offset), uintptr(from.pointer)+uintptr(fromOffset), uintptr(size), s.handle)
 }
 
-// Fill begins to set bytes of the GPU's memory to a value.
+// Fill starts setting bytes of the GPU's memory to a value.
 func (s *Stream) Fill(to *Memory, offset, size int, value byte) error {
 	if err := to.within(offset, size); err != nil || size == 0 {
 		return err
@@ -78,7 +80,7 @@ type Event struct {
 	handle  uintptr
 }
 
-// NewEvent makes an event. timed makes Elapsed possible and the event slower.
+// NewEvent creates an event. If timed is true, the event supports Elapsed but is slower.
 func (c *Context) NewEvent(timed bool) (*Event, error) {
 	e := &Event{context: c}
 	flags := uintptr(eventDisableTiming)
@@ -99,7 +101,7 @@ func (s *Stream) Record(e *Event) error {
 	return s.context.call("record an event", cuEventRecord, e.handle, s.handle)
 }
 
-// Wait makes the stream's later work wait for the event. The host does not wait.
+// Wait makes later work in the stream wait for the event. The host does not wait.
 func (s *Stream) Wait(e *Event) error {
 	return s.context.call("make a stream wait for an event", cuStreamWaitEvent, s.handle, e.handle, 0)
 }

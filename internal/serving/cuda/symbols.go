@@ -54,8 +54,8 @@ const (
 	functions
 )
 
-// symbols are the names that the library exports. A function whose parameters changed has a version at the end; cuda.h
-// defines the plain name as the newest one.
+// symbols lists the names that the library exports. If the parameters of a function have changed, its
+// name ends in a version; in cuda.h, the plain name means the newest version.
 var symbols = [functions]string{
 	cuInit:                      "cuInit",
 	cuDriverGetVersion:          "cuDriverGetVersion",

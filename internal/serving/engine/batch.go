@@ -66,8 +66,9 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 	}
 }
 
-// commonPrefix returns how many computed tokens all rows have in the same blocks. Attention reads these once for all
-// rows. (vLLM's num_common_prefix_blocks considers all running requests, also those without a row in the step.)
+// commonPrefix returns how many computed tokens all rows share in the same blocks. Attention reads
+// these tokens once for all rows. (vLLM's num_common_prefix_blocks considers all running requests,
+// including those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
@@ -141,8 +142,9 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// requestLogits adds the draws of a row, whose n tokens are in the batch from index first on, and the logits they need.
-// Log probabilities of the prompt that are known from before a preemption are not computed again.
+// requestLogits adds the draws of a row, and the logits that they need. The row's n tokens begin at
+// index first of the batch. Log probabilities of the prompt that are known from before a preemption
+// are not computed again.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(from, to, place int) {

@@ -16,8 +16,8 @@ const (
 	shortestLookup = 2
 )
 
-// lookup returns at most n tokens that followed an earlier occurrence of the last tokens: the longest that occurs, at its
-// most recent place.
+// lookup finds the longest run of tokens at the end that also occurs earlier, at its most recent
+// earlier place. It returns at most n tokens that followed there.
 func lookup(tokens []int32, n int) []int32 {
 	for size := min(longestLookup, len(tokens)-1); size >= shortestLookup; size-- {
 		end := tokens[len(tokens)-size:]

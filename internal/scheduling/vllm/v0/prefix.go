@@ -38,8 +38,9 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns it: of the blocks at the head that were
-// accessed no later than the best one so far, the one with the longest prefix.
+// evict removes a block from the evictor and returns it. It starts with the block at the head, and
+// considers the following blocks as long as they were not accessed later than the best block so far.
+// Among these it takes the block with the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -141,8 +142,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether free blocks suffice for the copies of an append if promotions are
-// counted: one that finds the same prefix in a block in use frees a block.
+// promotionsHelp reports whether there are enough free blocks for the copies of an append if
+// promotions are counted. A promotion frees a block if another block in use holds the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size

@@ -8,17 +8,18 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// An AttentionPlan says which threads compute which rows of a batch. A row is a query head of a token, in its order among
-// those that share a key head. The rows of a sequence are either cut into tiles of 16, whose partitions of 256 keys are
-// computed side by side and merged (decoding), or into larger tiles that go through their keys one after the other
-// (prefill). The results are the same bit for bit.
+// An AttentionPlan assigns the rows of a batch to threads. A row is one query head of one token. The
+// rows of the heads that share a key head are adjacent. For decoding, the rows of a sequence are
+// divided into tiles of 16, whose partitions of 256 keys are computed in parallel and then merged. For
+// prefill they are divided into larger tiles, which read their keys in sequence. Both give the same
+// bits.
 type AttentionPlan struct {
 	Entries   []int32 // to be copied to the GPU
 	PartBytes int     // of PagedAttention.Parts, may be 0
 
 	shape                        AttentionShape
 	window                       int
-	splitTiles, splitRows, works int // tiles that are split, the most rows of one, partitions of all
+	splitTiles, splitRows, works int // tiles that are split, the largest number of rows of such a tile, partitions of all these tiles
 	wholeTiles, warps            int
 	wholeAt, workAt              int // where entries begin; those of split tiles come first
 }
@@ -45,7 +46,7 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 		return p, fmt.Errorf("attention with heads of %d elements needs %d bytes of shared memory: %s has %d", s.HeadSize,
 			max(s.prefillMemory(1), s.decodeMemory()), device.Name, device.SharedMemory)
 	}
-	// The longest come first: the last ones to run are then short.
+	// The longest sequences come first, so that the last ones to run are short.
 	slices.SortStableFunc(all, func(a, b sequence) int { return cmp.Compare(b.length, a.length) })
 	p.choose(all, most, device.Multiprocessors)
 	return p, nil
@@ -53,8 +54,9 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 
 type sequence struct{ number, queries, length int }
 
-// choose gives prefill as many warps a block as leave a block for each multiprocessor. What is too small for that is split, if
-// it has many keys.
+// choose selects the largest number of warps for a block of prefill that still gives every
+// multiprocessor a block. If there are too few blocks even with one warp, sequences with many keys are
+// split into partitions.
 func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
 	group := p.shape.group()
 	rows := func(warps int) int { return warps * p.shape.tiles() * attentionTile }

@@ -7,8 +7,9 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// ReshapeAndCache writes keys and values of tokens to their slots. device.h describes the layout of blocks. Slots are int64; a token with a negative
-// slot is not written. Two tokens must not have the same slot.
+// ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout
+// of blocks. A slot is an int64. A token with a negative slot is not written. Two tokens must not have
+// the same slot.
 type ReshapeAndCache struct {
 	KeyCache, ValueCache, Key, Value, Slots cuda.Pointer
 	Tokens                                  int
@@ -33,7 +34,8 @@ func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
 		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(a.KeyStride), uint64(a.ValueStride))
 }
 
-// Blocks are what CopyBlocks and SwapBlocks move: the arrays of keys and values of all layers.
+// Blocks describes the blocks that CopyBlocks and SwapBlocks move: the arrays of keys and values of
+// all layers.
 type Blocks struct {
 	Arrays     cuda.Pointer // a pointer (8 bytes) for each array
 	Count      int          // of arrays
@@ -52,7 +54,8 @@ func (b Blocks) check(kernel string) error {
 
 func (b Blocks) shape(pairs int) cuda.Shape { return cuda.Shape{X: pairs, Y: b.Count, Threads: 256} }
 
-// CopyBlocks copies blocks of the GPU. Mapping has Pairs pairs of int32, from and to. No block may be written twice, or both read and written.
+// CopyBlocks copies blocks inside the GPU. Mapping contains Pairs pairs of int32: the source and the
+// destination. A block must not be written twice, or be both read and written.
 type CopyBlocks struct {
 	Blocks
 	Mapping cuda.Pointer
@@ -67,8 +70,10 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
 }
 
-// SwapBlocks copies blocks between the GPU and pinned memory, Host. A block of the host has the block of each array, one behind the other. Mapping has Pairs
-// pairs of int32: from and to. A kernel gathers the blocks, because many small copies use a third of the bus.
+// SwapBlocks copies blocks between the GPU and the pinned memory Host. A block in Host contains the
+// blocks of all arrays, one after the other. Mapping contains Pairs pairs of int32: the source and the
+// destination. A kernel does the copying, because many small copies reach only a third of the bus's
+// rate.
 type SwapBlocks struct {
 	Blocks
 	Host    cuda.Pointer

@@ -9,7 +9,8 @@ import (
 // A Function is what an MLP computes between its products.
 type Function string
 
-// The functions, by vLLM's names. Those with _and_mul multiply the function of the first half of a row by the second half.
+// The activation functions, by vLLM's names. A function with _and_mul is applied to the first half of
+// a row, and the result is multiplied by the second half.
 const (
 	SiLUAndMul      Function = "silu_and_mul"
 	GELUTanhAndMul  Function = "gelu_tanh_and_mul"
@@ -18,7 +19,8 @@ const (
 	ReLU            Function = "relu"
 )
 
-// Activation applies a function to Rows rows: Out has N elements a row, In N or, for _and_mul, 2 N.
+// Activation applies a function to Rows rows. A row of Out has N elements. A row of In has N elements,
+// or 2 N for a function with _and_mul.
 type Activation struct {
 	Type     Type
 	Function Function
@@ -36,8 +38,9 @@ func (a Activation) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, string(a.Function)+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
 }
 
-// RotaryEmbedding rotates queries and keys in place. Table has float32 for each position: the cosines of the Rotated / 2 pairs of a head,
-// then their sines. Heads of a token are contiguous; strides are elements from a token to the next.
+// RotaryEmbedding rotates queries and keys in place. For each position, Table contains float32
+// numbers: the cosines of the Rotated / 2 pairs of a head, and then their sines. The heads of a token
+// are contiguous. Strides count elements from one token to the next.
 type RotaryEmbedding struct {
 	Type                   Type
 	Query, Key             cuda.Pointer
@@ -67,8 +70,8 @@ func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
 		uint64(a.QueryStride), uint64(a.KeyStride), interleaved)
 }
 
-// Embedding is Out = row of Table of each token, times Scale, plus the row of PositionTable of its position. Tokens must be
-// in the table.
+// Embedding computes, for each token, Out = the token's row of Table, times Scale, plus the row of
+// PositionTable for the token's position. Each token must be in the table.
 type Embedding struct {
 	Type                     Type
 	Out, Table, Tokens       cuda.Pointer // Tokens: int32
@@ -86,8 +89,8 @@ func (a Embedding) Launch(set *Set, s *cuda.Stream) error {
 		a.Out, a.Table, a.Tokens, a.PositionTable, a.Positions, int32(a.N), a.Scale)
 }
 
-// ArgMax finds the largest of N logits (float32) of each row: its index (int32; the first one of equal logits) and its
-// value. A row with NaN has index 0 and the value NaN.
+// ArgMax finds the largest of the N float32 logits of each row. It writes the index as int32, and the
+// value. Of equal logits, it takes the first. A row with a NaN gets index 0 and the value NaN.
 type ArgMax struct {
 	Indices, Values, Logits cuda.Pointer
 	Rows, N                 int

@@ -6,8 +6,9 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// RMSNorm is Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset), for each row of N elements. With a Residual,
-// Residual += In comes first, and its rows are normalized. Out may be In.
+// RMSNorm computes Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset) for each row
+// of N elements. If there is a Residual, RMSNorm first adds In to it, and normalizes its rows instead.
+// Out may be In.
 type RMSNorm struct {
 	Type                      Type
 	Out, In, Residual, Weight cuda.Pointer // Residual may be 0
@@ -36,8 +37,9 @@ func (a RMSNorm) Launch(set *Set, s *cuda.Stream) error {
 		a.Out, a.In, a.Residual, a.Weight, int32(heads), uint64(stride), int32(a.N), a.Epsilon, a.WeightOffset)
 }
 
-// LayerNorm is Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias, for each row of N elements. With a Residual,
-// Residual += In comes first, and its rows are normalized. Out may be In.
+// LayerNorm computes Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias for each row of N
+// elements. If there is a Residual, LayerNorm first adds In to it, and normalizes its rows instead.
+// Out may be In.
 type LayerNorm struct {
 	Type                            Type
 	Out, In, Residual, Weight, Bias cuda.Pointer // Residual may be 0
@@ -62,5 +64,6 @@ func (t Type) checkRow(kernel string, n int) error {
 	return nil
 }
 
-// rowThreads returns how many threads share a row. It depends on the row alone, so that a row has the same bits in every batch.
+// rowThreads returns the number of threads that share a row. It depends only on the size of the row,
+// so that a row has the same bits in every batch.
 func (t Type) rowThreads(n int) int { return min(1024, (n/t.in16()+31)/32*32) }

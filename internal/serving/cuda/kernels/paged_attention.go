@@ -8,24 +8,26 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// PagedAttention is attention of the queries of sequences over their keys and values in blocks, which lie as device.h
-// says: vLLM's paged_attention and its prefill in one. Each token attends to itself and to the tokens before it.
+// PagedAttention computes the attention of the queries of sequences over their keys and values, which
+// are in blocks with the layout of device.h. It does the work of vLLM's paged_attention and of its
+// prefill. Each token attends to itself and to the tokens before it.
 //
-// The bits of a token's output depend on its query and on the keys and values that it reaches, on nothing else: not on
-// the other sequences, on how many of its tokens are computed at a time, on the Plan, or on which blocks hold them.
+// The bits of a token's output depend only on its query and on the keys and values that it attends to.
+// They do not depend on the other sequences, on the number of tokens computed together, on the Plan,
+// or on which blocks are used.
 type PagedAttention struct {
 	AttentionShape
 	Out, Query             cuda.Pointer // [tokens][stride]; a token has Heads heads
 	OutStride, QueryStride int          // elements from token to token; 0 means without gaps
 	Keys, Values           cuda.Pointer
 
-	// The block of token t of sequence s is int32 number s*TableStride + t/BlockSize of Tables. Entries of tokens that no
-	// query reaches are not read.
+	// The block of token t of sequence s is int32 number s*TableStride + t/BlockSize of Tables.
+	// Entries of tokens that no query attends to are not read.
 	Tables      cuda.Pointer
 	TableStride int
 
-	// The numbers for which the Plan was made, as int32: SeqLens[s] is the number of tokens of a sequence; the last of them
-	// are its queries, which are tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
+	// The int32 arguments for which the Plan was made. Sequence s has SeqLens[s] tokens, and the last
+	// of them are its queries: tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
 	SeqLens, QueryStart cuda.Pointer
 
 	Plan    AttentionPlan
@@ -43,7 +45,7 @@ type PagedAttention struct {
 type AttentionShape struct {
 	Type           Type
 	HeadSize       int // 64, 80, 96, 128 or 256
-	Heads, KVHeads int // query heads; key heads, each of which serves 1 to 16 of them
+	Heads, KVHeads int // numbers of query heads and of key heads; each key head serves 1 to 16 query heads
 	BlockSize      int // tokens of a block, a multiple of 16
 }
 
@@ -57,7 +59,7 @@ const (
 
 func (s AttentionShape) group() int { return s.Heads / s.KVHeads }
 
-// tiles is how many tiles of queries a warp has in prefill.
+// tiles returns the number of tiles of queries that a warp computes in prefill.
 func (s AttentionShape) tiles() int {
 	if s.HeadSize == 256 {
 		return 1
@@ -65,7 +67,7 @@ func (s AttentionShape) tiles() int {
 	return 2
 }
 
-// rowBytes is the size of a row in shared memory (Rows in tile.h).
+// rowBytes returns the size of a row in shared memory (Rows in tile.h).
 func (s AttentionShape) rowBytes() int { return (s.HeadSize/8 + 3) / 4 * 4 * 16 }
 
 func (s AttentionShape) decodeMemory() int { return (attentionTile + 2*attentionStep) * s.rowBytes() }

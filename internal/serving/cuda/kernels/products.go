@@ -6,10 +6,11 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// Product is Out[row][output] = the sum over columns of In[row][column] * weight[output][column].
+// Product computes Out[row][output] = the sum over all columns of In[row][column] *
+// weight[output][column].
 //
-// The bits of a row's outputs depend on the row and on the weights, on nothing else: not on the number of rows, and
-// not on the GPU.
+// The bits of a row's outputs depend only on the row and on the weights, not on the number of rows or
+// on the GPU.
 type Product struct {
 	Weights
 	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type
@@ -22,8 +23,8 @@ type Product struct {
 	Unpacked cuda.Pointer // ProductPlan.UnpackedBytes bytes
 }
 
-// A ProductPlan says which kernels compute a product, and what memory they need besides operands. Products that run one
-// after the other can share that memory.
+// A ProductPlan selects the kernels of a product, and says how much memory they need besides the
+// operands. Products that run one after the other can share this memory.
 type ProductPlan struct {
 	PartBytes, Counters, UnpackedBytes int
 
@@ -69,8 +70,9 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many chooses the largest tiles of rows with which a block that adds all parts has a multiprocessor of its own, or none
-// is idle for long. Otherwise parts are computed apart.
+// many selects the largest tiles of rows for which there are at least as many blocks as
+// multiprocessors, with each block adding all parts of its sums. If there are no such tiles, separate
+// blocks compute the parts.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts) <= device.SharedMemory {
@@ -83,7 +85,7 @@ func (p *ProductPlan) many(device cuda.Device, parts int) {
 	}
 }
 
-// blocks is the number of tiles of 128 outputs and as many rows as threads.
+// blocks returns the number of tiles, each with 128 outputs and as many rows as a block has threads.
 func (p *ProductPlan) blocks(threads int) int { return ceil(p.rows, threads) * ceil(p.chunk, 128) }
 
 func (p *ProductPlan) fewMemory() int {
@@ -91,7 +93,8 @@ func (p *ProductPlan) fewMemory() int {
 	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
 }
 
-// manyMemory is for stages and, if a block adds several parts, for sums.
+// manyMemory returns the bytes of shared memory for the stages and, if a block adds several parts, for
+// the sums.
 func (p *ProductPlan) manyMemory(parts int) int {
 	stage := (128 + p.threads) * productColumns * 2
 	if parts == 1 || p.apart {

@@ -34,8 +34,8 @@ func (t Type) Bytes() int { return 2 }
 // in16 returns how many elements are 16 bytes.
 func (t Type) in16() int { return 16 / t.Bytes() }
 
-// A Set is all kernels for a context. A kernel's file is compiled by the driver when one of its kernels is launched first,
-// which must not happen while a stream is captured.
+// A Set contains all kernels for a context. The driver compiles a file when one of its kernels is
+// launched for the first time. This must not happen during the capture of a stream.
 type Set struct {
 	context *cuda.Context
 	files   map[string]string // of each kernel
@@ -51,7 +51,8 @@ type kernel struct {
 	shared int // bytes of dynamic shared memory that it may have
 }
 
-// unasked is how many bytes of dynamic shared memory a kernel has without asking for it.
+// unasked is the number of bytes of dynamic shared memory that a kernel may use without a call of
+// AllowShared.
 const unasked = 48 << 10
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
@@ -100,7 +101,7 @@ func (set *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// kernel returns a kernel, compiled, that may have so much shared memory.
+// kernel returns a compiled kernel that may use the given amount of shared memory.
 func (set *Set) kernel(name string, shared int) (*cuda.Kernel, error) {
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -23,7 +23,7 @@ const (
 // formats has the sizes of weights.h and pack_weights.cu.
 var formats = [...]struct {
 	name            string
-	slab, stages    int // bytes of 16 outputs and 128 columns when packed, slabs that few rows load ahead
+	slab, stages    int // slab: bytes of 16 outputs and 128 columns when packed; stages: slabs that the kernel for few rows loads ahead
 	elements, bytes int // of a block in a file
 }{
 	Plain: {"plain", 4096, 3, 8, 16},
@@ -47,7 +47,7 @@ type Weights struct {
 
 func ceil(n, by int) int { return (n + by - 1) / by }
 
-// tiles of 16 outputs, as many as whole blocks of 128 have.
+// tiles returns the number of tiles of 16 outputs, rounded up to whole blocks of 128 outputs.
 func (w Weights) tiles() int { return ceil(w.Outputs, 128) * 8 }
 
 func (w Weights) slabs() int { return ceil(w.Columns, 128) }
@@ -57,9 +57,9 @@ func (w Weights) shape() Weights { return Weights{w.Type, w.Format, w.Outputs, w
 // PackedBytes is the size of the packed matrix.
 func (w Weights) PackedBytes() int { return w.tiles() * w.slabs() * formats[w.Format].slab }
 
-// parts is the number of parts of a sum: as many as give some 2,048 warps work when there are few rows, but none of
-// less than 512 columns. It must depend on the shape of the weights alone, or rows would get other bits in another batch or on
-// another GPU.
+// parts returns the number of parts into which each sum is divided. With few rows they give about
+// 2,048 warps work, but no part has fewer than 512 columns. The number must depend only on the shape
+// of the weights. Otherwise a row would have other bits in another batch or on another GPU.
 func (w Weights) parts() int {
 	parts := 1
 	for 2*parts*ceil(w.Outputs, 16) <= 2048 && w.slabs()/(2*parts) >= 4 {
@@ -78,7 +78,7 @@ func (w Weights) check() error {
 	return nil
 }
 
-// PackWeights packs a matrix, whose rows of Columns weights lie as files have them, without gaps.
+// PackWeights packs a matrix. Its rows of Columns weights are in the format of the file, without gaps.
 type PackWeights struct {
 	Weights
 	Rows cuda.Pointer // a multiple of 16 for Plain

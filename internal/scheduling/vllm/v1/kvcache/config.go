@@ -65,8 +65,9 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval is the distance at which blocks of windows and states get keys; 0: they
-	// get keys at boundaries only; RetainAll: all that a hit can use do.
+	// RetentionInterval is the distance in tokens between blocks of windows and states that get keys.
+	// With 0, only blocks at boundaries get keys. With RetainAll, all blocks that a hit can use get
+	// keys.
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }

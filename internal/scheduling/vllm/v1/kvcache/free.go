@@ -59,8 +59,8 @@ func (c *Cache) free(r *Request, after uint64) {
 	c.deferFree(deferred, after)
 }
 
-// The memory of requests that have ended is used again: of so many requests, and of arrays up to
-// this length.
+// Limits of the memory that is reused after requests end: the number of requests, and the length of an
+// array.
 const (
 	mostSpare     = 256
 	longestSpared = 8192

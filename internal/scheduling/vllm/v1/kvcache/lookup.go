@@ -76,7 +76,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			s := &c.sets[i]
 			state := &c.hybrid[s.groups[0]]
 			if s.spec.Kind == Full && state.known {
-				// A prefix of a hit is a hit; it is trimmed below.
+				// A shorter prefix of a hit is also a hit. The blocks after it are trimmed below.
 				length = min(length, state.tokens)
 				continue
 			}

@@ -44,7 +44,7 @@ func (c *Cache) justStored(g *group, id int32) bool {
 	return ok && slices.Contains(g.justStored, key)
 }
 
-// planAligned plans what extendAligned does with a table that will have length blocks.
+// planAligned plans the work of extendAligned for a table that will have length blocks.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
 	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {

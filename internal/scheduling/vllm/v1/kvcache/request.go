@@ -102,7 +102,7 @@ func (r *Request) Reserve(tokens int) {
 
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// blank returns an empty request, perhaps with the memory of one that has ended.
+// blank returns an empty request. It reuses the memory of a request that has ended, if there is one.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {

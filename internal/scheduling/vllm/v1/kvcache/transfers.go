@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// This file has what a scheduler with a connector needs besides (vllm/v1/RULES.md §19, §21).
+// This file has the additional functions for a scheduler with a connector (vllm/v1/RULES.md §19, §21).
 
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {

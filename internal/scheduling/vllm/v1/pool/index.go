@@ -30,8 +30,8 @@ type slot struct {
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// many is set from the time when a key has two nodes until it has none. vLLM's map has a dict of
-// blocks then, which recordings show.
+// many is a bit that is set when a key gets a second node, and stays set until the key has none. In
+// this state vLLM's map holds a dict of blocks for the key, which recordings show.
 const many = 1 << 31
 
 // slotsFor leaves at least half of the slots empty when every block has a key.

@@ -87,8 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of the inputs can never be encoded, because it does not
-// fit into the cache or a step together with those before it that are needed at the same time.
+// checkInput returns an error if the last of the inputs can never be encoded: if it does not fit into
+// the cache or into a step, together with earlier inputs that are needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]

@@ -2,8 +2,8 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// An extension is a feature that has a say in what runs: the connector, Mamba states, the encoder,
-// adapters, zeroing. A Scheduler has those that its Config asks for.
+// An extension is a feature that influences which requests run: the connector, Mamba states, the
+// encoder, adapters and zeroing. A Scheduler has the extensions that its Config requires.
 type extension interface {
 	startPass()                            // a pass begins; a step can take several
 	startAdmission() bool                  // the running requests of a pass are scheduled; false: no request may be admitted

@@ -1,8 +1,8 @@
 package sched
 
-// This file has what vLLM does when loads have failed (Config.AsVLLM; vllm/v1/RULES.md §19). Blocks
-// keep their keys, what void rows write counts as good, and one request computes a shared block for
-// all.
+// This file implements vLLM's behaviour after failed loads (Config.AsVLLM; vllm/v1/RULES.md §19).
+// Blocks keep their keys, blocks that void rows write count as valid, and only one request computes a
+// shared block again.
 
 // findVoidRowsAsVLLM finds the rows that read missing blocks. A row of a request that was preempted
 // since is not void in vLLM: its tokens are delivered.

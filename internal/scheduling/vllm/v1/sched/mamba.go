@@ -57,9 +57,9 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns where a chunk from start must end if it goes further: at the end of the block in
-// which it begins, at the last end of a block in the sequence, at the last hash of the prompt, and
-// at the junction with another request's prefix. 0: does not apply.
+// stops returns the places at which a chunk that begins at start must end if it would go further: the
+// end of the block in which it begins, the last block boundary of the sequence, the last hash of the
+// prompt, and the junction with another request's prefix. A place of 0 does not apply.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

@@ -40,8 +40,8 @@ func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
 
-// search returns the place of the first request for which f is true. f must be true for all
-// requests after it.
+// search returns the index of the first request for which f is true. If f is true for a request, it
+// must be true for all requests after it.
 func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }

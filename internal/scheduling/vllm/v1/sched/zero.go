@@ -36,8 +36,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows, keeps those of other requests, and drops the others: they
-// are new again when a request gets them.
+// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and
+// drops all other open blocks: these count as new again when a request gets them.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
