@@ -14,9 +14,9 @@ import (
 
 const dotBF16 = "VDPBF16PS"
 
-// DotBF16 emits VDPBF16PS, which adds products of pairs of BF16 to 16 sums: first the products of the high halves of x
-// and w, then those of the low halves, each with one rounding. x is a register, or a pair in memory that is used for
-// all sums.
+// DotBF16 emits VDPBF16PS, which adds products of pairs of BF16 to 16 sums. It adds the products of
+// the high halves of x and w first, then those of the low halves, each with one rounding. The operand
+// x is a register, or a pair in memory that is used for all sums.
 func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
 	operands := []operand.Op{x, w, sum}
 	asm.Instruction(&ir.Instruction{Opcode: dotBF16, Operands: operands, Inputs: operands, Outputs: operands[2:],

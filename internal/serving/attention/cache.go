@@ -155,8 +155,9 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether the pieces of span bytes at i·a + j·b, with i < n and j < m, do not overlap. If pitch is not
-// 0, a piece consists of rows of row bytes, pitch bytes apart, between which pieces with other j may have their rows.
+// disjoint reports whether the pieces of span bytes at i·a + j·b, with i < n and j < m, do not
+// overlap. If pitch is not 0, a piece consists of rows of row bytes that are pitch bytes apart, and
+// the gaps between its rows may contain the rows of pieces with other j.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch

@@ -2,7 +2,8 @@ package attention
 
 import "unsafe"
 
-// kernels are the inner loops for one instruction set. A call is a worker's memory for arguments of assembly.
+// kernels is the interface of the inner loops for one instruction set. A call is the memory in which a
+// worker passes arguments to the assembly.
 type kernels interface {
 	String() string
 

@@ -26,7 +26,8 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly has the functions in which instruction sets differ. For the rest, its methods call AVX2's.
+// An assembly contains the functions that differ between instruction sets. Its methods use AVX2's
+// functions for everything else.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
@@ -300,7 +301,8 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 	return true
 }
 
-// scoreTiles is tileScores for the types that its functions read, on an even number of tiles.
+// scoreTiles implements tileScores for the types that its functions read, and for an even number of
+// tiles.
 func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size

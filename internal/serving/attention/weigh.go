@@ -78,7 +78,7 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut sets the scores of the tokens in a row's first and last tile that it does not reach.
+// leaveOut sets the scores of tokens in a row's first and last tile to which the row does not attend.
 func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	from, to := row.within(part)
 	fill(scores[from&^15:from], score)

@@ -59,8 +59,9 @@ func (q *sequence) appendToken(id int32) (text string, finish Finish, reason any
 	return q.outputAfter(id, len(q.tokens))
 }
 
-// outputAfter returns the text that a token completes, why the answer ends with it ("" if it does not), and the
-// Event.StopReason. tokens is the length of the sequence with the token.
+// outputAfter returns the text that a token completes, the reason if the answer ends with this token
+// or else "", and the Event.StopReason. The parameter tokens is the length of the sequence including
+// the token.
 func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish, reason any) {
 	r := q.stream.request
 	n := tokens - q.prompt

@@ -1,7 +1,7 @@
 package engine
 
-// A Series is a sequence of requests that make up one, such as the steps of a beam search. Once it has begun, its
-// requests are accepted even if the queue is full or the engine drains.
+// A Series is a sequence of requests that belong together, such as the steps of a beam search. After
+// it has begun, its requests are accepted even if the queue is full or the engine drains.
 type Series struct{ engine *Engine }
 
 // Series begins a series, which the caller must End. The error is ErrBusy or ErrClosed.
@@ -15,8 +15,8 @@ func (e *Engine) Series() (*Series, error) {
 	return &Series{e}, nil
 }
 
-// Submit adds the next request of the series. The error is one of Request.Check, or ErrClosed when the time to drain is
-// over.
+// Submit adds the next request of the series. The error is one of Request.Check, or ErrClosed if the
+// time limit for draining has passed.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
 // End ends the series.

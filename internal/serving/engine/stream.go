@@ -95,8 +95,8 @@ func (s *Stream) unfinished() int {
 	return n
 }
 
-// Times are when a request was first scheduled and when the first and the last token of its answers were sampled, or
-// zero.
+// Times has the time when a request was first scheduled, and the times when the first and the last
+// token of its answers were sampled. A time is zero if it has not come.
 type Times struct{ Started, First, Last time.Time }
 
 // Times returns the request's times so far.

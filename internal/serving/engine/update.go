@@ -59,7 +59,7 @@ func (e *Engine) failAnswers(s *Stream, err error) {
 	}
 }
 
-// appendSampled appends the tokens of a row that the scheduler learns of.
+// appendSampled appends the tokens of a row that are reported to the scheduler.
 func (r *row) appendSampled(to []int32) []int32 {
 	if r.q.waiting > 0 {
 		return append(to, r.first())
@@ -70,8 +70,9 @@ func (r *row) appendSampled(to []int32) []int32 {
 	return to
 }
 
-// first returns the first token of an answer that the other answers can be forked from: one that does not end with it.
-// If all answers end, it returns that of answer 0.
+// first returns the first token of the answer from which the other answers are forked: the first
+// answer that does not end with its first token. If all answers end with their first tokens, it
+// returns that of answer 0.
 func (r *row) first() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// A family describes a family of models: what they have in common, and how to read the rest from their files. A new
-// family is a new entry of families.
+// A family describes a family of models: the properties that its models share, and how to read the
+// other properties from their files. A new family is a new entry of families.
 type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations

@@ -104,7 +104,8 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 	return nil
 }
 
-// An mlpShape is the size of an MLP, and which expert it is of those stacked in a tensor.
+// An mlpShape is the size of an MLP. For an expert, it also has the expert's index in a stacked
+// tensor.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool

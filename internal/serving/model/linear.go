@@ -135,7 +135,8 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape describes what part of its tensors a linear has. The tensors have in inputs and outs outputs.
+// A shape describes the part of its tensors that a linear contains. The tensors have in inputs and
+// outs outputs; both are fields.
 type shape struct {
 	in     int
 	outs   []int

@@ -40,11 +40,12 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end of a
-// Run. Waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work between
-// them. The time is lessPatience where polling takes a processor from other work: if the pool has more workers than
-// there are processors, or as many in a program that also computes with other threads. In a pool that takes all of Go's
-// processors, workers that poll longer than lessPatience let other goroutines run.
+// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls
+// for the end of a Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of
+// a hundred Runs with little work between them. The time is lessPatience if polling takes a processor
+// from other work: if the pool has more workers than there are processors, or as many in a program
+// that also computes with other threads. In a pool that uses all of Go's processors, workers that poll
+// longer than lessPatience let other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -147,10 +148,11 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw takes back the calls of workers that have not begun, and returns their number: no task is left for them, and
-// a worker whose processor does other work may begin milliseconds later. Run waits for workers that are bound to
-// processors instead. Without that wait, they miss many short Runs whenever they were asleep or the caller is on their
-// processor (a step of one sequence took 1.3 ms instead of 0.8).
+// withdraw cancels the calls of workers that have not begun, and returns their number. No task is left
+// for these workers, and a worker whose processor does other work may begin milliseconds later. Run
+// waits for workers that are bound to processors instead. Without that wait, they would miss many
+// short Runs after a sleep, or while the caller is on their processor (a step of one sequence took 1.3
+// ms instead of 0.8).
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {

@@ -13,8 +13,8 @@ type dtype struct {
 }
 
 var (
-	// wholes are the types that are converted to float32 in one step, eights those that are converted to float16
-	// first.
+	// wholes lists the types that are converted to float32 in one step. eights lists the types that
+	// are converted to float16 first.
 	wholes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
 	eights = []dtype{{"E4M3", 1}, {"E5M2", 1}}
 	int8s  = dtype{"Int8", 1}

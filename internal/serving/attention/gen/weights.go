@@ -37,7 +37,8 @@ func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale generates the kernel that replaces products by logits, x·product + y·(z + index). in: products; n: tiles.
+// scale generates the kernel that replaces products by logits, x·product + y·(z + index). in:
+// products; n: number of tiles.
 func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -68,9 +69,10 @@ func (g *gen) counting(name string, n int) operand.Mem {
 	return m
 }
 
-// Coefficients of e^x on ±ln 2 / 2, after 1 + x, from that of x^6 to that of x^2. In exact arithmetic the relative
-// error would be 3e-9, a tenth of the error of rounding the sum. Adding 1.5·2^23 to a number rounds it to an integer,
-// which is then in the lowest bits.
+// Coefficients of the polynomial for e^x on ±ln 2 / 2, from that of x^6 to that of x^2; the first
+// terms are 1 + x. In exact arithmetic the relative error would be 3e-9, a tenth of the error of
+// rounding the sum. Adding 1.5·2^23 to a number rounds it to an integer, which is then in the lowest
+// bits.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest

@@ -11,8 +11,9 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Beam search works as in vLLM's server: in each step every beam is a request for one token and the log probabilities of
-// the most likely tokens. The prefix cache has the common tokens of beams.
+// Beam search works as in vLLM's server. In each step, every beam is a request for one token and the
+// log probabilities of the most likely tokens. The prefix cache holds the tokens that beams have in
+// common.
 
 // maxBeams is the largest width. A step needs the 2·width most likely tokens.
 const maxBeams = sampling.MaxLogprobs / 2
@@ -27,8 +28,8 @@ type beamField struct {
 	instead      string // what to do instead, or ""
 }
 
-// beamFields lists the fields that beam search does not support with all values. It ranks beams by the log probabilities
-// of the model: it draws nothing and adjusts no logits.
+// beamFields lists the fields of which beam search supports only some values. Beam search ranks beams
+// by the log probabilities of the model. It draws no random tokens and adjusts no logits.
 var beamFields = []beamField{
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
@@ -77,7 +78,8 @@ func (b *beam) answer(prompt []int32) []int32 {
 	return tokens
 }
 
-// score is vLLM's get_beam_search_score. The token that ends an answer does not count for its length.
+// score computes vLLM's get_beam_search_score. The length of an answer does not include the token that
+// ends it.
 func (b *beam) score(penalty float64) float64 {
 	n := b.length
 	if b.ended {
@@ -166,7 +168,7 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	return f.best(append(done, live...)), nil
 }
 
-// best returns the width best beams, the best first. The order of equal beams stays.
+// best returns the best beams, width of them at most, the best first. Equal beams keep their order.
 func (f *search) best(beams []*beam) []*beam {
 	slices.SortStableFunc(beams, func(a, b *beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
 	n := min(f.width, len(beams))

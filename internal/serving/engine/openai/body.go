@@ -10,14 +10,15 @@ import (
 	"os"
 )
 
-// The bodies of requests are limited in several ways. While they arrive, large bodies share a bodyMemory. A few complete
-// bodies at a time, which have a turn, are decoded and tokenized. Before a body is decoded its values are counted,
-// because a decoded value can take many times the memory of its JSON.
+// The bodies of requests are limited in several ways. Large bodies share a bodyMemory while they
+// arrive. Only a few complete bodies, which hold a turn, are decoded and tokenized at a time. The
+// values of a body are counted before it is decoded, because a decoded value can take many times the
+// memory of its JSON.
 
 // maxValues limits the values of a body, except those of prompt and tokens.
 const maxValues = 1 << 16
 
-// A hold is what a request occupies until its prompts are made.
+// A hold is the memory and the turn that a request occupies until its prompts are made.
 type hold struct {
 	memory *bodyMemory
 	share  share

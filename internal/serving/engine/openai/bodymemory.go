@@ -27,10 +27,11 @@ var (
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 
-// A bodyMemory limits the memory of large bodies, in pieces of shortBody bytes. A body takes a piece before it reads
-// into it, so a client that stops sending holds only the memory for what it has sent. The bodies of one client can take
-// at most half of the memory. When no piece is free, bodies wait, and those that arrive slowly are refused. One waiting
-// body may exceed the limit, so bodies never wait for each other forever.
+// A bodyMemory limits the memory of large bodies, in pieces of shortBody bytes. A body takes a piece
+// before the server reads into it, so a client that stops sending holds only the memory for the bytes
+// that it has sent. The bodies of one client can take at most half of the memory. When no piece is
+// free, bodies wait, and bodies that arrive slowly are refused. One waiting body may exceed the limit,
+// so bodies never wait for each other forever.
 type bodyMemory struct {
 	mu       sync.Mutex
 	most     int            // limit of used
@@ -49,7 +50,7 @@ type share struct {
 	by       time.Time       // the read deadline
 	pieces   int
 	since    time.Time     // when it took the last piece
-	granted  chan struct{} // closed when the piece is granted that it waits for, or nil
+	granted  chan struct{} // closed when the piece is granted for which the body waits; nil if it does not wait
 	waited   time.Duration
 	slow     bool // it was ended because it arrived slowly
 }

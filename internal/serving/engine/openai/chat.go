@@ -25,7 +25,7 @@ type chatRequest struct {
 	ToolChoice          json.RawMessage `json:"tool_choice"`
 }
 
-// chatFields are the fields of which the chat template makes a prompt.
+// chatFields are the fields from which the chat template makes a prompt.
 type chatFields struct {
 	Messages             []chatMessage     `json:"messages"`
 	Tools                []json.RawMessage `json:"tools"`
@@ -194,7 +194,7 @@ func (s *Server) chatSource(body *chatFields, special bool, most limit) (source,
 	}}, nil
 }
 
-// canChat returns an error for a chat that the template need not see to refuse it.
+// canChat returns an error for a chat that can be refused without rendering the template.
 func (s *Server) canChat(body *chatFields) error {
 	template := s.config.Template
 	switch {

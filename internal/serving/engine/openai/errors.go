@@ -59,7 +59,7 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// refused is like invalid with another status, and with a code unless that is "".
+// refused is like invalid, with another status and with the given code. The code "" means none.
 func refused(status int, code, format string, args ...any) *apiError {
 	e := invalid("", format, args...)
 	e.status = status
@@ -159,7 +159,7 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists are the fields of which an element can have the wrong type.
+// lists names the fields that are lists whose elements can have the wrong type.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.
@@ -197,8 +197,8 @@ func bodyTooLarge(limit int64) error {
 	return refused(http.StatusRequestEntityTooLarge, "", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
 }
 
-// How long the rest of a body that is too large is read after the answer (nginx's lingering_time and
-// lingering_timeout).
+// Limits for reading the rest of a body that is too large, after the answer (nginx's lingering_time
+// and lingering_timeout).
 const (
 	lingerTime    = 30 * time.Second // in all
 	lingerTimeout = 5 * time.Second  // without a byte

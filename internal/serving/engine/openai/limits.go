@@ -10,13 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what each API key may use in a minute, or all requests together if there are no keys. 0 means no limit.
+// Limits are what each API key may use in a minute. If there are no keys, they apply to all requests
+// together. 0 means no limit.
 type Limits struct {
 	Requests int
 	Tokens   int // of prompts, and of answers as long as max_tokens allows
 }
 
-// An allowance is what a key may still use. A minute's worth can be used at once, and comes back evenly.
+// An allowance is what a key may still use. The allowance of a minute can be used at once, and is
+// refilled evenly.
 type allowance struct{ requests, tokens limiter }
 
 type limiter struct {
@@ -34,7 +36,7 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{limit(l.Requests, "requests"), limit(l.Tokens, "tokens")}
 }
 
-// check refuses a request that take would refuse however few tokens it has.
+// check refuses a request if take would refuse it even with the smallest number of tokens.
 func (a *allowance) check(h http.Header, now time.Time) error {
 	defer a.report(h, now)
 	for _, l := range []limiter{a.requests, a.tokens} {
@@ -82,7 +84,7 @@ func (l limiter) take(h http.Header, now time.Time, n int) error {
 		fmt.Sprintf("The limit is %d %s in a minute; try again in %v.", l.Burst(), l.unit, wait.Round(time.Millisecond)))
 }
 
-// giveBack takes -n. The limiter then has n more, and never more than its burst.
+// giveBack increases the allowance by n, but not above its limit, by taking -n.
 func (l limiter) giveBack(now time.Time, n int) { l.AllowN(now, -n) }
 
 func (a *allowance) report(h http.Header, now time.Time) {

@@ -74,7 +74,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		l.Tokens = append(l.Tokens, name)
 		l.TextOffsets = append(l.TextOffsets, p.place.pass(inText))
 		if !known {
-			// The official client takes null in place of a map for the end of the list.
+			// The official client requires null for an empty map at the end of the list.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}

@@ -67,9 +67,9 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit returns the limit of each prompt of a request. Without truncate_prompt_tokens it is promptLimit. With it, longer
-// prompts are accepted and their last tokens are kept: as many as truncate says or, with -1, as fit before maxTokens
-// tokens of an answer.
+// limit returns the limit of each prompt of a request. Without truncate_prompt_tokens it is
+// promptLimit. With it, longer prompts are accepted, and their last tokens are kept. The number of
+// kept tokens is truncate or, if that is -1, as many as fit before maxTokens tokens of an answer.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil
@@ -86,13 +86,15 @@ func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	return l, nil
 }
 
-// promptLimit returns the limit of a prompt. One token of an answer must fit after it.
+// promptLimit returns the limit of a prompt. At least one token of an answer must fit after the
+// prompt.
 func (s *Server) promptLimit() limit {
 	most := s.config.Engine.Config().MaxModelLen
 	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
 }
 
-// maxCounted is the limit of /tokenize and /detokenize, unless the model has longer sequences.
+// maxCounted is the limit of /tokenize and /detokenize. It is higher if the model has longer
+// sequences.
 const maxCounted = 1 << 17
 
 // countable returns the limit of /tokenize and /detokenize.
@@ -105,7 +107,8 @@ func (s *Server) encode(ctx context.Context, text string, special bool, most lim
 	return most.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens))
 }
 
-// kept returns the tokens to keep, or the request's error for an error of the tokenizer.
+// kept returns the tokens to keep. If the tokenizer returned an error, kept returns the error of the
+// request.
 func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	switch {
 	case errors.Is(err, tokenizer.ErrTooMany):

@@ -16,8 +16,8 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf returns the timings of a job that has generated made tokens, or nil if the client did not ask for them. They
-// are those of all prompts together.
+// timingsOf returns the timings of a job after the parameter made tokens have been generated, or nil
+// if the client did not ask for them. They cover all prompts of the job together.
 func (j *job) timingsOf(made int) *timings {
 	if !j.timings {
 		return nil

@@ -43,8 +43,8 @@ func (m *Memory) Close() error {
 	return unix.Munmap(mapped)
 }
 
-// An Arena allocates matrices in shared huge pages, of which a matrix smaller than a huge page would get none. The zero
-// Arena is ready for use. One goroutine may use it at a time.
+// An Arena allocates matrices in shared huge pages. Without it, a matrix smaller than a huge page
+// would get no huge page. The zero Arena is ready for use. One goroutine may use it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte

@@ -61,7 +61,8 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical parses operands of "and" or "or". The value is the first operand whose truth is decides, or else the last.
+// logical parses operands of "and" or "or". The value is the first operand whose truth value equals
+// the parameter decides, or the last operand if there is none.
 func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {
