@@ -13,9 +13,9 @@ import (
 
 var columns = []string{"batch", "context", "prompt", "seconds"}
 
-// parseCSV reads iterations: sequences that decode, tokens that each of them attends to, computed prompt tokens,
-// seconds. Columns are separated by commas, or, as spreadsheets write them, by semicolons or tabs, with decimal commas.
-// Rows without any value are skipped.
+// parseCSV reads iterations. The columns are the sequences that decode, the tokens that each of them attends
+// to, the computed prompt tokens, and seconds. They are separated by commas or, as spreadsheets write them, by
+// semicolons or tabs with decimal commas. Rows without any value are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
 	c := csv.NewReader(bytes.NewReader(text))
 	c.Comma = separator(text)
@@ -90,9 +90,9 @@ func number(text string, separator rune) (float64, error) {
 // leastTrace is the least number of iterations in a trace of a server. A file with fewer is a table.
 const leastTrace = 200
 
-// merge combines iterations of a trace with about the same work into one point: the same number of sequences, and
-// numbers of context tokens and prompt tokens within a factor of √2. Otherwise the thousands of small batches in a
-// trace would determine the line.
+// merge combines iterations of a trace with about the same work into one point. They have the same number of
+// sequences, and their numbers of context tokens and of prompt tokens differ by at most a factor of √2.
+// Otherwise the thousands of small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

@@ -26,11 +26,12 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// mostParts limits the number of parts into which the points are divided. Each part is left out of a fit once.
+// mostParts limits the number of parts into which the points are divided. Each part is left out of one fit, to
+// measure the errors on it.
 const mostParts = 40
 
-// Fit returns the line with the least relative errors and without negative coefficients. Its stated errors are those of
-// points that were left out of a fit. The error wraps ErrInput.
+// Fit returns the line with the least relative errors and without negative coefficients. The stated errors are
+// those on points that were left out of a fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -129,9 +130,9 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve finds the line with the least squares of errors relative to the line. With errors relative to the measured
-// times, times that are too long would count for less than times that are too short, and the line would be too low.
-// Each round uses the line of the round before for the relative errors.
+// solve finds the line with the least squares of errors relative to the line. If errors were relative to the
+// measured times, measurements that are too long would count less than measurements that are too short, and the
+// line would be too low. Each round takes the relative errors from the line of the previous round.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -150,9 +151,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // Four rounds give three correct digits.
 const rounds = 4
 
-// nearest fits every subset of the four coefficients that has the base, and returns the line without negative
-// coefficients that has the least squares of errors relative to scaled. This is exact, and faster than an active-set
-// method.
+// nearest fits each subset of the four coefficients that contains the base. It returns the line without
+// negative coefficients that has the least squares of errors relative to scaled. This is exact, and faster than
+// an active-set method.
 func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -178,7 +179,7 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations of the errors relative to scaled for some parts.
+// leastSquares solves the normal equations for the coefficients in parts. Errors are relative to scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Lengths has the settings that the JSON of vllm bench latency does not contain.
+// Lengths has the settings of vllm bench latency that its JSON does not contain.
 type Lengths struct{ Batch, Prompt, Output int }
 
 // Read reads the points of a file, which may be gzipped; "-" is standard input. The first character and the fields
@@ -73,7 +73,7 @@ func unpack(text []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// A record has the fields of a benchmark's result that are read.
+// A record has the fields that are read of a benchmark's result.
 type record struct {
 	// llama-batched-bench -o jsonl
 	PP     *float64 `json:"pp"` // prompt tokens
@@ -146,8 +146,8 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		"(mean_tpot_ms)")
 }
 
-// llama returns two points, of the prompts and of the tokens, which are timed separately. The last prompt token of a
-// sequence generates its first one.
+// llama returns two points, because prompts and tokens are timed separately. The last prompt token of a
+// sequence generates its first token.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
 		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP,
@@ -163,9 +163,9 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. By Little's law it has as many sequences as the server;
-// prompt tokens are in proportion to generated tokens. If requests hardly overlap, the first token is a second point;
-// otherwise its time includes waiting.
+// serve returns the mean iteration of a server under load. By Little's law, it has as many sequences as the
+// server; the number of prompt tokens is in proportion to the generated tokens. If requests hardly overlap, the
+// time to the first token is a second point. Otherwise this time includes waiting and is not used.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

@@ -11,7 +11,8 @@ const (
 	leastSame = 8  // least number of measurements of the same work for which their mean is used
 )
 
-// spread returns how much measurements of the same work differ from their mean, regardless of the line.
+// spread returns by how much measurements of the same work differ from their mean. The error of the line has no
+// influence.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
@@ -36,8 +37,8 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means divides the sorted factors into parts of equal size and returns their means, divided by the mean of these. It
-// returns nil if there are too few factors.
+// means divides the sorted factors into parts of equal size. It returns the means of the parts, scaled so that
+// their own mean is 1. It returns nil if there are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {
 		return nil
@@ -46,7 +47,7 @@ func means(all []float64) (parts []float64) {
 	for i := range factors {
 		parts = append(parts, mean(all[len(all)*i/factors:len(all)*(i+1)/factors]))
 	}
-	total := mean(parts) // not that of all: a part may have one factor more than another
+	total := mean(parts) // not the mean of all factors, because one part may have one factor more than another
 	for i := range parts {
 		parts[i] /= total
 	}

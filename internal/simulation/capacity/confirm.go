@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// Rates of the grid differ by the factor confirmStep; lasting lowers the rate by the factor fineStep.
+// Neighbouring rates of the grid differ by the factor confirmStep. lasting lowers the rate by the factor
+// fineStep at a time.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -16,21 +17,21 @@ const (
 	maxDown     = 40
 )
 
-// confirmRequests is the number of requests that should arrive in an hour under all seeds together, with at least
-// leastOthers and at most mostOthers seeds in addition to the search's. The fewer requests arrive in an hour, the more
-// seeds differ, and the more of them are needed for the median.
+// confirmRequests is the number of requests that should arrive in an hour under all seeds together. To reach
+// it, seeds are added to those of the search: at least leastOthers and at most mostOthers. The fewer requests
+// arrive in an hour, the more the seeds differ, and the more seeds the median needs.
 const (
 	confirmRequests = 30_000
 	leastOthers     = 4
 	mostOthers      = 16
 )
 
-// Confirm replaces the rate of c, a result of Find, by one that lasts for the horizon h (default DefaultHorizon), or
-// for the scenario's Duration or Requests if that is longer.
+// Confirm replaces the rate of c, a result of Find, by one that lasts for the horizon h (default
+// DefaultHorizon), or for the scenario's Duration or Requests if that is longer.
 //
-// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others. From a step
-// below it lowers the rate until all seeds hold, except at most one in 16. The more seeds differ, for example because
-// of bursts, the lower the rate is.
+// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others.
+// Starting one step below this rate, it lowers the rate until all seeds hold, except at most one in 16. The
+// more seeds differ, for example because of bursts, the lower the final rate is.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -63,8 +64,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
-// rates, and one that failed is not run at higher rates.
+// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run again
+// at lower rates. A seed that failed is not run again at higher rates.
 type confirmation struct {
 	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -77,8 +78,8 @@ func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error
 	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting returns the first rate, in steps down from begin, that lasts under nearly all seeds, and the runs at this
-// rate under the seeds of the search.
+// lasting lowers the rate in steps, starting at begin, until it lasts under nearly all seeds. It returns this
+// rate and the runs at it under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -96,8 +97,8 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported returns runs at a rate under the seeds of the search, and whether all hold. A seed that held
-// at a higher rate may fail here; the earlier result is discarded then.
+// reported returns the runs at a rate under the seeds of the search, and whether all of them hold. If a seed
+// that held at a higher rate fails here, its earlier result is discarded.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
@@ -122,8 +123,8 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. The given rate comes from shorter runs,
-// and longer runs rarely hold a higher one, so the grid begins a step below it.
+// threshold returns the highest rate of the grid that lasts under most seeds. The given rate comes from shorter
+// runs. Longer runs rarely hold a higher rate, so the grid begins one step below the given rate.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -175,8 +176,8 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. The seeds of the search, whose runs are
-// reported, must all hold.
+// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. All seeds of the search must
+// hold, because their runs are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)

@@ -19,8 +19,9 @@ type estimated struct {
 	count           int
 }
 
-// leastRequests returns the least number of values for which all objectives have intervals. For a quantile q it is the
-// least n for which at least one value exceeds the quantile with a probability of 97.5 %, which is 1 - qⁿ.
+// leastRequests returns the least number of values with which every objective has an interval. For a quantile
+// q, it is the least n for which at least one of n values exceeds the quantile with a probability of 97.5 %;
+// this probability is 1 - qⁿ.
 func (s SLO) leastRequests() int {
 	n := 100
 	for _, o := range s {
@@ -39,13 +40,13 @@ func leastOf(level float64) int {
 	return int(math.Ceil(math.Log(0.025) / math.Log(level)))
 }
 
-// estimateOf returns the mean (level 0) or a quantile of values, which are in the order of time and correlated with
-// their neighbours.
+// estimateOf returns the mean (level 0) or a quantile of values. The values are in the order of time, and
+// neighbours are correlated.
 //
-// The interval of a quantile is the confidence interval of the fraction of values above it, converted back to values
-// (Woodruff, Confidence intervals for medians and other position measures, JASA 47, 1952). It is centred on the
-// quantile of all values, because quantiles of parts of a run are biased. The tests count how often it contains the
-// true value.
+// To find the interval of a quantile, it computes the confidence interval of the fraction of values above the
+// quantile, and converts its ends back to values (Woodruff, Confidence intervals for medians and other position
+// measures, JASA 47, 1952). The centre is the quantile of all values, because quantiles of parts of a run are
+// biased. The tests count how often the interval contains the true value.
 func estimateOf(values []float64, level float64) estimated {
 	n := len(values)
 	if n == 0 {
@@ -82,26 +83,27 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval that is not rough has at least leastIndependent independent values, and leastAbove of them on the side of
-// the quantile with fewer values. With these numbers, at most 5 % of all runs have an interval that is not rough and
-// does not contain the true value.
+// An interval that is not rough is computed from at least leastIndependent independent values. At least
+// leastAbove of them are on each side of the quantile. With these numbers, at most 5 % of all runs have an
+// interval that is not rough and does not contain the true value.
 const (
 	leastIndependent = 40
 	leastAbove       = 5
 	leastOfMean      = 200 // independent values for a mean, which a few large values affect
 )
 
-// batchings are numbers of batches, and the 97.5 % quantiles of Student's t with one degree of freedom less. Long
-// batches are less correlated, more batches give a better estimate of the variance. The widest interval is used; that
-// choice has no source.
+// batchings has numbers of batches, each with the 97.5 % quantile of Student's t for one degree of freedom
+// less. Long batches are less correlated; more batches give a better estimate of the variance. The widest of
+// the resulting intervals is used. No source gives this choice.
 var batchings = []struct {
 	n       int
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
-// halfWidth returns half the width of the confidence interval of the mean, by batch means. The variance is multiplied
-// by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson, Skart, IIE Transactions 43,
-// 2011). The result is rough if the values are worth fewer than least independent ones.
+// halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It
+// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and
+// Wilson, Skart, IIE Transactions 43, 2011). The result is rough if the values are equivalent to fewer than
+// least independent ones.
 func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true
@@ -120,7 +122,8 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	return half, n*single < least*largest
 }
 
-// batchVariance estimates the variance of the mean, which is centre, from the means of n batches.
+// batchVariance estimates the variance of the mean from the means of n batches. centre is the mean of all
+// values.
 func batchVariance(values []float64, centre float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {

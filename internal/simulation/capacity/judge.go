@@ -73,8 +73,8 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether a quantile is certain to end above its limit: more requests are already above the limit than the
-// quantile allows at the end.
+// lost reports whether a quantile is certain to be above its limit at the end: more requests are already above
+// the limit than the quantile allows.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -90,8 +90,8 @@ func (w *run) lost(o Objective, from, to int) bool {
 	return above > may
 }
 
-// overloaded reports whether more requests wait than chance explains. The standard deviation of the number of
-// independent arrivals is its square root; bursts vary more.
+// overloaded reports whether more requests wait than can be explained by chance. If arrivals are independent,
+// the standard deviation of their number is its square root; with bursts it is larger.
 func (w *run) overloaded() bool {
 	if !w.set.steady() || w.fixed() {
 		return false
@@ -136,9 +136,9 @@ func (w *run) judge(p *Point) {
 	}
 }
 
-// tooShort says how many requests a run has and about how many it needs. Of the requests after the warm-up, measured
-// have values. By Little's law, 16 times as many requests arrive in 16 answer times as are in the system at once. The
-// upper estimate assumes a full server.
+// tooShort says how many requests a run has, and about how many it needs. Of the requests after the warm-up, as
+// many as measured says have values. By Little's law, 16 times as many requests arrive in 16 answer times as
+// are in the system at once. The upper estimate assumes a full server.
 func (w *run) tooShort(end, answer float64, measured, after int) string {
 	least := w.slo.leastRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
@@ -167,7 +167,8 @@ func rounded(n float64) float64 {
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit estimates how many sequences can run at once. A sequence counts with its prompt and half of its answer.
+// fit estimates how many sequences can run at once. Each sequence counts with its prompt and half of its
+// answer.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -186,7 +187,7 @@ type sample struct {
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows for as long as requests arrive: from begin to end, its trend is
+// queueGrows reports whether the queue grows during the whole time of arrivals: the trend from begin to end is
 // significant, and the growth is more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
@@ -218,11 +219,11 @@ func (w *run) grows(end float64) bool {
 	return queueGrows(w.queue, begin, end, arrived)
 }
 
-// growsFor is how many consecutive calls of judgeEarly must see the queue grow.
+// growsFor is the number of consecutive calls of judgeEarly in which the queue must grow.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of an extended run still grows. Such a run would not end before maxSeconds,
-// because its latencies keep rising.
+// keepsGrowing reports whether the queue of an extended run still grows. Such a run would continue until
+// maxSeconds, because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

@@ -53,9 +53,9 @@ const firstDrawn = 2000
 // MostSeeds limits the seeds of a search, because each keeps its requests in memory.
 const MostSeeds = 100
 
-// NewLoad returns the load of a plan, with the given number of seeds starting at the scenario's. Requests of a workload
-// are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests, and has one seed.
-// Plans with the same requests can share a load.
+// NewLoad returns the load of a plan. It has the given number of seeds, starting at the scenario's. Requests of
+// a workload are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests,
+// and has only one seed. Plans with the same requests can share a load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
 	// If requests wait for answers, the server determines the rate.

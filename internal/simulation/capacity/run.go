@@ -21,8 +21,9 @@ type Point struct {
 	Holds bool    `json:"holds"`
 	Grows bool    `json:"grows,omitempty"` // the queue grows, so the rate does not hold
 
-	// Cut means that the run ended as soon as its outcome was clear, Stuck that a request waits forever. Both have no
-	// Result. Short means that there are too few requests to show whether the rate lasts.
+	// Cut means that the run ended early because its outcome was clear. Stuck means that a request waits
+	// forever. In both cases there is no Result. Short means that there are too few requests to show whether
+	// the rate lasts.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
 	Short  bool   `json:"short,omitempty"`
@@ -31,13 +32,14 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values has the value of each objective of the SLO, over all requests after the warm-up. Refused requests do not
-	// count if they are at most 1 %. A value is +Inf, -1 in JSON, if a request that counts had no answer.
+	// Values has the value of each objective of the SLO, over all requests after the warm-up. Refused requests
+	// are ignored if they are at most 1 %. If a request that counts has no answer, the value is +Inf, or -1 in
+	// JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
 
-// Seconds is a time that may be infinite, which JSON has no number for.
+// Seconds is a time that may be infinite. JSON has no number for infinity.
 type Seconds float64
 
 // MarshalJSON writes -1 for infinity.
@@ -65,9 +67,9 @@ type Horizon struct {
 	Requests int     // after the warm-up
 }
 
-// SearchHorizon is for Find if Confirm follows, DefaultHorizon for Confirm. CompareHorizon is for capacities that are
-// only compared with each other. With an overload of 1 %, requests wait for 36 s after an hour, for 6 s after ten
-// minutes.
+// SearchHorizon is used by Find if Confirm follows, DefaultHorizon by Confirm, and CompareHorizon if capacities
+// are only compared with each other. With an overload of 1 %, requests wait for 36 s after an hour and for 6 s
+// after ten minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -125,7 +127,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 		Effort    effort
 	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
 	return runs.Do(r.runs, key, func() (Point, error) {
-		// Simulating ample memory takes much less time, so it is tried first.
+		// A simulation that assumes ample memory is much faster, so it is tried first.
 		point, err := r.newRun(rate, e).simulate(ctx, true)
 		if errors.Is(err, sim.ErrAmple) {
 			return r.newRun(rate, e).simulate(ctx, false)
@@ -134,7 +136,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
-// A run is one run at a rate. It is the source of its requests, and decides when it ends.
+// A run is the simulation of one rate. It provides the requests and decides when it ends.
 type run struct {
 	*runner
 	rate   float64
@@ -170,7 +172,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// simulate runs the rate. If ample is set and memory turns out not to be ample, the error is sim.ErrAmple.
+// simulate simulates the rate. If ample is set and memory is short, the error is sim.ErrAmple.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -245,9 +247,9 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether enough requests have arrived for the horizon and for confidence intervals. It raises w.until
-// if answers take longer than before. The number is checked too, because fewer requests may arrive than the rate
-// predicts.
+// enough reports whether enough requests have arrived for the horizon and for the confidence intervals. It
+// raises w.until if answers take longer than before. It also checks the number of requests, because by chance
+// fewer may arrive than the rate predicts.
 func (w *run) enough(arrival float64) bool {
 	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.atLeast())))
 	count := w.next
@@ -286,8 +288,8 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer returns the mean time of answers in seconds: that of the finished ones or, by Little's law, the mean time that
-// requests stay in the system, whichever is longer.
+// answer returns the mean time of an answer in seconds. It is the longer of two times: the mean of the finished
+// answers and, by Little's law, the mean time that requests stay in the system.
 func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
@@ -311,8 +313,8 @@ func (w *run) warm(end float64) int {
 	return w.next
 }
 
-// value returns the value of an objective over the requests [from, to). If more than 1 % are refused, the value is
-// +Inf. Otherwise refused requests, which are too long for the system, do not count.
+// value returns the value of an objective over the requests [from, to). Refused requests (those too long for
+// the system) are ignored if they are at most 1 %. Otherwise the value is +Inf.
 func (w *run) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -331,8 +333,8 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency returns a latency of a request that was not refused in seconds, +Inf if it is not finished. It reports
-// whether the request has this latency: an answer of one token has no TPOT.
+// latency returns a latency, in seconds, of a request that was not refused, or +Inf if the request is not
+// finished. counts is false if the request does not have this latency: an answer of one token has no TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
 	arrival := r.Arrival / w.rate
@@ -347,7 +349,7 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns an error for a point that does not hold because the requests are too few.
+// tooShort returns the error for a point that fails only because there are too few requests.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

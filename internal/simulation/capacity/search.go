@@ -32,8 +32,8 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate if it was not run before. If the effort is not brief, it also repeats a run that was cut, unless the
-// run failed and has a horizon.
+// try runs a rate that has not been run. Unless the effort is brief, it also repeats a run that was cut, except
+// a run that failed and has a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -51,8 +51,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// bracket returns as high the lowest rate that failed, +Inf if none did, and as low the highest rate below it, 0 if
-// there is none.
+// bracket returns two rates. high is the lowest rate that failed, or +Inf if none did. low is the highest rate
+// below it that was run, or 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -69,7 +69,8 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// alone returns a rate at which requests do not overlap, except those that arrive at once in a trace.
+// alone returns a rate that is so low that requests do not overlap, except requests of a trace that arrive at
+// the same time.
 func (s *search) alone() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate ended before its horizon.
@@ -77,8 +78,8 @@ func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
 }
 
-// short returns an error if the rate above the capacity failed only because there are too few requests. With more
-// requests it might hold.
+// short returns an error if the rate above the capacity failed only because there are too few requests. With
+// more requests, it might hold.
 func (s *search) short(high float64) error {
 	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
 	if i < 0 {
@@ -87,8 +88,9 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket to the precision. If no rate was run, it begins at start and multiplies or divides the
-// rate by step, which is squared each time, up to 2. The capacity is 0 if the objective fails at the rate of alone.
+// settle narrows the bracket to the precision. If no rate was run yet, it begins at start and multiplies or
+// divides the rate by step. The step is squared each time, up to 2. If the objective fails at the rate of
+// alone, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	alone, limit := s.alone(), s.estimate*1e5
 	for range 200 {

@@ -154,8 +154,8 @@ func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT, if every answer
-// has one token.
+// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT has none
+// if every answer has one token.
 func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil

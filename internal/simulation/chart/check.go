@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Check is a comparison with the paper. The texts have units; those that do not apply are empty.
+// A Check is a comparison with the paper. Its texts contain units. A text that does not apply is empty.
 type Check struct {
 	Item       string // "Fig. 13, ShareGPT, vLLM"
 	Paper      string
@@ -16,7 +16,7 @@ type Check struct {
 	Tolerance  string
 	OK         bool
 	Kind       Kind
-	Reference  string // of the value in Paper, if it is not the paper's: "measured"
+	Reference  string // what the value in Paper comes from, if not from the paper: "measured"
 }
 
 // Result returns "ok" or "MISS".
@@ -32,7 +32,8 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// WriteTable writes the checks in two lines each, and how many of each kind are within their tolerance.
+// WriteTable writes each check in two lines, and then, for each kind, how many checks are within their
+// tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
 	var b strings.Builder
 	for _, c := range checks {

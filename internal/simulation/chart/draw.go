@@ -156,8 +156,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns the number of the colour, dashes and marker of a name. It is the same in all panels of a figure, and for
-// a Fixed name in all figures.
+// look returns the number that determines the colour, dashes and marker of a name. A name has the same number
+// in all panels of a figure, and a Fixed name has it in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -231,7 +231,7 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 // barShare is the fraction of a group's width that bars fill.
 const barShare = 0.8
 
-// draw adds the bars of each group and the paper's beside them. A group is 1 wide on the x axis.
+// draw adds the bars of each group, with the paper's bars beside them. A group is 1 wide on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0

@@ -49,7 +49,7 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning returns Meaning for a comparison with another reference than the paper.
+// meaning returns Meaning, changed for a comparison with another reference than the paper.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
@@ -66,7 +66,8 @@ type Panel struct {
 	Data  Data // Lines, Bars or Stacks
 }
 
-// A YAxis begins at 0, at the least negative value, or, if Log, at a power of ten below the least value.
+// A YAxis begins at 0, or at the least negative value. If Log is set, it begins at a power of ten below the
+// least value.
 type YAxis struct {
 	Title string // with its unit
 	Log   bool

@@ -51,15 +51,15 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline sets the times of m, each as bytes over bandwidth or operations over FLOPS. All workers do the same work at
-// the same time, each for its share of the heads.
+// roofline sets the times of m. Each is bytes divided by the bandwidth, or operations divided by the FLOPS. All
+// workers do the same work at the same time, each for its share of the heads.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
-	// Linear layers: all weights are read once. Each weight takes a multiplication and an addition for every token; a
-	// weight of the head takes them only for generated tokens. Reading an untied embedding takes no time here, because
-	// only a few of its rows are read.
+	// Linear layers: all weights are read once. For each token, a weight takes a multiplication and an
+	// addition; a weight of the head does so only for generated tokens. Reading an embedding that is not tied
+	// to the head takes no time here, because only a few of its rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	reading := bandwidth * e.Weights
 	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
@@ -90,10 +90,11 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers add their parts of each token's
-// state twice in a layer, after attention and after the feed-forward part, or once if these are parallel. In a ring of
-// w workers each sends 2(w-1)/w of the state. Workers that cannot access each other's memory send it through the CPU's
-// memory and share the link: two workers have its full rate each, w workers 2/w of it.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, each layer adds up the workers' parts
+// of each token's state twice: after attention and after the feed-forward part. If these two are parallel, it
+// does so once. In a ring of w workers, each worker sends 2(w-1)/w of the state. Workers that cannot access
+// each other's memory send it through the CPU's memory and share the link: each of two workers has the full
+// rate, each of w workers has 2/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return

@@ -1,7 +1,7 @@
 package cost
 
-// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peaks; an Engine says which fraction of them is
-// reached.
+// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peak rates; an Engine has the fractions
+// of them that it reaches.
 type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted

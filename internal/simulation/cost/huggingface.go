@@ -42,7 +42,7 @@ type architecture struct {
 	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures are those whose layers are all equal and keep the keys and values of all tokens.
+// architectures has the architectures whose layers are all equal and keep the keys and values of all tokens.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An LLM is a decoder-only transformer with equal layers. The numbers are those of the whole model, not of one worker.
-// With the greatest dimensions, products do not overflow.
+// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model, not one worker.
+// The limits of the dimensions are such that products do not overflow.
 type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
@@ -55,8 +55,8 @@ func (l LLM) kvBytes(workers, tokens int) int64 {
 // heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// splits returns an error if the heads cannot be divided evenly. A worker has whole heads, and it has the keys and
-// values that they read.
+// splits returns an error if the heads cannot be divided evenly. Each worker must have whole query heads, with
+// the KV heads that they read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
@@ -75,7 +75,8 @@ func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns one worker's parameters in the matrices of layers that every token is multiplied by.
+// sharedMatrices returns one worker's parameters in those matrices of the layers with which every token is
+// multiplied. Matrices of experts are left out.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -112,8 +113,9 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations returns how many elements of a token's states one worker writes and reads in all layers if each is in
-// memory once: input, norm and sum of both parts of a layer, and the states between the feed-forward matrices.
+// activations returns how many elements of a token's states one worker writes and reads in all layers, if each
+// element is written to memory once. These are the input, the norm and the sum of both parts of a layer, and
+// the states between the feed-forward matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
@@ -127,8 +129,8 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// weightBytes returns the bytes of one worker's parameters. Matrices are divided among workers; each worker has a copy
-// of the other parameters, as in the paper's artifact.
+// weightBytes returns the bytes of one worker's parameters. Matrices are divided among the workers. Each worker
+// has a copy of the other parameters, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))

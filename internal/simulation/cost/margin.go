@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// A Margin is the range of prediction errors on servers of publishers whose points were not used in the fit.
+// A Margin is the range of prediction errors on servers of other publishers, whose points were not used in the
+// fit.
 type Margin struct {
 	// Least and Most bound the measured time of iterations, as a multiple of the simulated time.
 	Least float64 `json:"least"`
@@ -20,8 +21,8 @@ type Margin struct {
 	gpu   string     // "" if the margin is that of all GPUs, because there are too few points on this one
 }
 
-// FirstToken is the part of the time to the first token that is outside iterations, in ms: HTTP, tokenizing, and
-// sending the token to the client. It differs more between servers than between GPUs.
+// FirstToken is the part of the time to the first token that is spent outside iterations, in ms: HTTP,
+// tokenization, and sending the token to the client. It depends more on the server than on the GPU.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`
@@ -45,8 +46,8 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns the range of prediction errors for the setup. It returns nil if times are measured or chosen by hand,
-// for which the range is not known.
+// Margin returns the range of prediction errors for the setup. It returns nil if the times are measured or
+// chosen by hand, because the range is then not known.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil

@@ -11,8 +11,8 @@ type Fit struct {
 	Range    *Range  `json:"range,omitempty"` // nil if not known
 }
 
-// A Range says how large the measured iterations were. Sequences and contexts (tokens of each sequence) are those of
-// iterations with decodes, and 0 if there were none.
+// A Range says how large the measured iterations were. The ranges of sequences and of contexts (tokens of each
+// sequence) cover iterations with decodes; they are 0 if there were none.
 type Range struct {
 	LeastSeqs    float64 `json:"least_sequences"`
 	MostSeqs     float64 `json:"most_sequences"`
@@ -40,10 +40,10 @@ func (r *Range) String() string {
 	return text
 }
 
-// minVariation is the factor by which a quantity must vary for its time to be separable from other times.
+// minVariation is the factor by which a quantity must vary so that its time can be told apart from other times.
 const minVariation = 2
 
-// doubts returns what the measurements cannot show, even if the errors are small.
+// doubts returns what cannot be concluded from the measurements, even if the errors are small.
 func (r *Range) doubts() (all []string) {
 	if r.MostSeqs < minVariation*r.LeastSeqs {
 		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
@@ -57,7 +57,7 @@ func (r *Range) doubts() (all []string) {
 	return all
 }
 
-// LeastPoints is the least number of points for which errors on other points are stated.
+// LeastPoints is the least number of points from which errors on other points are computed.
 const LeastPoints = 8
 
 func (f Fit) String() string {

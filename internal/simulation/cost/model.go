@@ -27,7 +27,7 @@ type Work struct {
 type Model struct {
 	describe, constants string
 
-	// All in seconds, for an iteration or for one unit of work.
+	// All times are in seconds, for an iteration or for one unit of work.
 	base, seq, context, prompt float64
 	launches                   float64 // of an iteration with prompts; they overlap the GPU's work
 	reduce, state              float64 // all-reduces of an iteration; all-reduces and memory traffic of a token's states
@@ -71,9 +71,9 @@ func (m *Model) unscaled(w Work) float64 {
 	return t + gpu
 }
 
-// larger returns how long two simultaneous activities take: as long as the longer one if m.rounded is 0. If it is 1,
-// the time is the fourth root of the sum of their fourth powers. That is at most 19 % more, if both take equally long,
-// when neither reaches its peak.
+// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of the two
+// times. If m.rounded is 1, it is the fourth root of the sum of their fourth powers: at most 19 % more, when
+// both take equally long. The engine then reaches the peak of neither.
 func (m *Model) larger(a, b float64) float64 {
 	more, less := max(a, b), min(a, b)
 	if m.rounded == 0 || more == 0 {

@@ -128,7 +128,7 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// suggestion returns a question that names the known names with the prefix name, or else the most similar one.
+// suggestion returns a question that names the known names that begin with name, or else the most similar one.
 func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string

@@ -28,7 +28,7 @@ func (s Setup) checkParallel() error {
 	return checkRange("swap_gb_s", s.SwapGigabytes, "0", "1e9")
 }
 
-// unmeasured names the properties of the setup that no built-in measurement has.
+// unmeasured names the properties of the setup that no built-in measurement covers.
 func (s Setup) unmeasured() string {
 	var all []string
 	if s.stages() > 1 {
@@ -67,8 +67,8 @@ func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights returns the bytes of weights on the fullest GPU. With several stages, no GPU has both the embedding,
-// which is on the first stage, and the head, which is on the last.
+// stageWeights returns the bytes of weights on the GPU that has the most. With several stages, no GPU has both
+// the embedding (on the first stage) and the head (on the last).
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
 	if n == 1 {
@@ -128,10 +128,11 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 	return x
 }
 
-// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens choose all
-// experts with the same probability and independently, so the probability that an expert is read is 1 - unused^n. With
-// expert parallelism, all workers wait for the one with the most tokens. If n tokens are divided among w workers at
-// random, it has about n/w + √(2 n/w ln w) of them (Raab and Steger, "Balls into bins", 1998).
+// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens
+// are assumed to choose their experts independently and with equal probabilities, so an expert is read with the
+// probability 1 - unused^n. With expert parallelism, all workers wait for the one with the most tokens. If n
+// tokens are divided among w workers at random, this worker has about n/w + √(2 n/w ln w) of them (Raab and
+// Steger, "Balls into bins", 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
 	read = x.all * (1 - math.Pow(x.unused, batch))

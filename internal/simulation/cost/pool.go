@@ -60,8 +60,8 @@ func (s Setup) paperBlocks() (gpu, cpu int) {
 	return max(0, int(math.Floor(free/float64(bytes)))), int(s.Memory.Swap / bytes)
 }
 
-// used returns the bytes of each GPU that a profiling run finds in use without blocks: the weights, activations and the
-// workspace of libraries.
+// used returns how many bytes of each GPU are in use without blocks, as a profiling run measures: the weights,
+// the activations and the workspace of libraries.
 func (s Setup) used() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
@@ -86,8 +86,8 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// leastWorkers returns the least number of workers, more than the setup's, whose memory holds a block and a sequence of
-// the model's greatest length. It returns 0 if there is none.
+// leastWorkers returns the least number of workers, greater than the setup's, whose memory holds one block and
+// a sequence of the model's greatest length. It returns 0 if there is none.
 func (s Setup) leastWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// gpuPoints has the points of vLLM V1 on a GPU that were held out of the fit, and their predictions.
+// gpuPoints has the points of vLLM V1 on a GPU that were held out of the fit, with their predictions.
 // TestHeldOutPointsHaveTheirPredictions writes the file.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`

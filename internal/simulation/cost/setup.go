@@ -60,18 +60,20 @@ type Engine struct {
 	// launches of a layer that computes prompts, without CUDA graphs; they overlap the GPU's work
 	PromptLayer float64 `json:"prompt_layer_ms" range:"0 1e9"`
 	Seq         float64 `json:"per_seq_ms" range:"0 1e9"` // scheduling, sampling, detokenizing
-	// if 0, two simultaneous activities take as long as the longer one; if 1, up to 19 % more (see Model.larger)
+	// If 0, two simultaneous activities take as long as the longer one. If 1, they take up to 19 % more (see
+	// Model.larger).
 	Rounded float64 `json:"rounded" range:"0 1"`
 	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine has constants for vLLM of 2023 and all models, chosen by hand. They are compared with times of OPT-13B
-// on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs), and of OPT-13B and
-// OPT-66B with 80 GB (the profiles of vLLM and of DistServe's engine that DistServe publishes). README.md has the
-// errors.
+// DefaultEngine has constants for vLLM of 2023 and all models. They were chosen by hand and compared with times
+// of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs),
+// and of OPT-13B and OPT-66B with 80 GB (DistServe's published profiles of vLLM and of its own engine).
+// README.md has the errors.
 //
-// Layer and Seq are between sources that contradict each other: the time of a sequence is 0.30 ms in the calibrated
-// line, 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are assumptions.
+// The sources contradict each other for Layer and Seq, so the values are in between: the time of a sequence is
+// 0.30 ms in the calibrated line and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base
+// and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,

@@ -42,13 +42,13 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss records a value that is outside any tolerance, with the cause. It does not count as a pass. The value
-// must be between low and high, because another one would have another cause.
+// checkKnownMiss records a value that is outside any tolerance, with the known cause. It does not count as a
+// pass. The value must be between low and high; outside, the cause would be another one.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkOrder records whether values have the paper's order. The text ours has the values.
+// checkOrder records whether values have the same order as in the paper. The text in ours lists the values.
 func (b *bench) checkOrder(item, paper, ours string, ok bool) {
 	b.check(chart.OrderOnly, item, paper, ours, "", "order", ok)
 }
@@ -59,7 +59,7 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
-// compareWith says what the last comparison is with, if not with the paper.
+// compareWith records what the last check compares with, if not with the paper.
 func (b *bench) compareWith(reference string) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = reference
 }

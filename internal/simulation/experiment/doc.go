@@ -1,7 +1,8 @@
-// Package experiment repeats the experiments of the PagedAttention paper (SOSP '23). It returns figures to draw, and a
-// comparison with each of the paper's values. A comparison says whether the value is within its tolerance, which was
-// set after a first trial in Python (simulation/PAPER.md §4), and whether it was predicted, fitted, or compared by
-// order only.
+// Package experiment repeats the experiments of the PagedAttention paper (SOSP '23). It returns figures, and a
+// check for each of the paper's values. A check says whether the value is within its tolerance, and whether the
+// value was predicted, fitted, or only compared by order. The tolerances were set after a first trial in Python
+// (simulation/PAPER.md §4).
 //
-// The paper's figures are in targets.json. Package sim runs, package chart draws.
+// The paper's values are in targets.json. Package sim runs the experiments, and package chart draws the
+// figures.
 package experiment

@@ -10,11 +10,12 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// threshold is the normalized latency, in s/token, at which rates are compared. The paper gives none; at this one, its
-// curves agree with the ratios in its text (simulation/PAPER.md §2).
+// threshold is the normalized latency, in s/token, at which rates are compared. The paper does not say which
+// one it uses. At this one, the ratios in the paper's curves agree with those in its text (simulation/PAPER.md
+// §2).
 const threshold = 0.5
 
-// A curve is the normalized latency of a system against the rate.
+// A curve has the normalized latencies of a system at several rates.
 type curve struct {
 	system string
 	line   chart.Line
@@ -24,8 +25,8 @@ type curve struct {
 // curveParts are the fractions of the capacity at which a curve has points.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves returns the curve of each system around the rate at which it crosses the threshold. All systems and rates share
-// the requests of a seed, which take tens of megabytes at high rates.
+// curves returns the curve of each system around the rate at which it crosses the threshold. All systems and
+// rates use the same requests of a seed, because at high rates these take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
@@ -81,7 +82,7 @@ func latencyPanel(title string, all []curve) chart.Panel {
 		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines}
 }
 
-// ratio returns the rate that one system sustains divided by that of another, seed by seed.
+// ratio returns the rate that system a sustains divided by that of system b, averaged over the seeds.
 func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	var values []float64
 	for i := range a.each {

@@ -64,7 +64,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
-// versions is the same for later versions of vLLM, which the paper does not have.
+// versions draws the same figure for later versions of vLLM, which the paper does not have.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
@@ -111,8 +111,8 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
-			// Much memory and short sequences: Oracle batches as many as it can compute
-			// (paper's text on Fig. 12f).
+			// With much memory and short sequences, Oracle can batch as many requests as the GPU can compute
+			// (the paper's text on Fig. 12f).
 			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours,
 				withinFactorTwo(oracle.Mean, 1) && others)
 		} else {

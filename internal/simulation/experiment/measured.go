@@ -89,7 +89,7 @@ func (b *bench) paged() error {
 	return nil
 }
 
-// swapMeasured is Fig. 19a on this machine, where both pools are in its memory.
+// swapMeasured is Fig. 19a, measured on this machine, where both pools are in main memory.
 func (b *bench) swapMeasured() {
 	var sizes []string
 	var swap []chart.Value

@@ -82,7 +82,7 @@ func (b *bench) sampling() error {
 	return nil
 }
 
-// saved returns the memory that sharing saves, in percent of the blocks.
+// saved returns how much memory sharing saves, in percent of the blocks.
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{
@@ -163,8 +163,8 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// savingOfShareGPT compares the savings of ShareGPT in §6.3 of the paper, which gives no rate: the least is of two samples
-// or beams, the most of six.
+// savingOfShareGPT compares the savings for ShareGPT with §6.3 of the paper, which states no rate. The least
+// saving is that of two samples or beams, the greatest that of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

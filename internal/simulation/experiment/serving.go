@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Served has the measurements of llmserve by testdata/bench/simulated.sh on one machine: runs under several loads, and the
-// times of steps, which llmsim calibrate has fitted to runs under other loads.
+// Served has the measurements of llmserve on one machine (testdata/bench/simulated.sh). They are runs under
+// several loads, and the times of steps. llmsim calibrate has fitted these times to runs under other loads.
 type Served struct {
 	Machine string        `json:"machine"`
 	Date    string        `json:"date"`
@@ -24,7 +24,8 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is a run of llmserve bench: its requests, and its measurements under the names of vllm bench serve.
+// A ServedRun is one run of llmserve bench, with its requests and its measurements. The measurements have the
+// names of vllm bench serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens
@@ -46,7 +47,8 @@ var servingJSON []byte
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
-// servedMetrics are the compared quantities, with the greatest error of the simulation in percent.
+// servedMetrics are the compared quantities, each with the greatest permitted error of the simulation in
+// percent.
 var servedMetrics = []struct {
 	name, unit string
 	percent    float64
@@ -64,13 +66,14 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput counts from the beginning of the measurement. A simulation begins with the first request.
+// throughput returns tokens per second from the beginning of the measurement. A simulation begins only with the
+// first request.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }
 
-// served simulates the runs of llmserve, which were not used for fitting, with the same scheduler and arrival times. It
-// compares medians over the runs of each load.
+// served simulates the runs of llmserve with the same scheduler and arrival times. These runs were not used for
+// fitting. It compares medians over the runs of each load.
 func (b *bench) served() error {
 	var s Served
 	embedded(servingJSON, &s)
@@ -112,7 +115,7 @@ func (b *bench) served() error {
 	return nil
 }
 
-// simulate runs a scenario for each run. Scenarios read requests and times from files.
+// simulate runs a scenario for each run. The scenarios read the requests and the times from files.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// table1 compares the slots that fit with the paper's Table 1, exactly for OPT-13B and within 1 % for the others.
+// table1 compares the number of slots with the paper's Table 1: exactly for OPT-13B, and within 1 % for the
+// others.
 func (b *bench) table1() error {
 	const blockSize = 16
 	t := targets.Model

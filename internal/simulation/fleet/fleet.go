@@ -96,7 +96,8 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances to the next event: the arrival of a request, or the end of an iteration if requests depend on answers.
+// step advances to the next event. This is the arrival of a request or, if requests depend on answers, the end
+// of an iteration.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {
@@ -118,7 +119,7 @@ func (f *fleet) step() (more bool, err error) {
 	if err := f.advance(at); err != nil {
 		return false, err
 	}
-	// Answers may have started turns that come before at, or let a client send again.
+	// The answers may have started new turns that are due before at, or may let a client send again.
 	for !f.clients.Done() && !f.clients.Full(f.live) && f.clients.Arrival() <= f.now {
 		var q workload.Request
 		ofSource := f.clients.Take(&q)

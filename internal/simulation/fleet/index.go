@@ -24,7 +24,8 @@ type event struct {
 	kind pool.EventKind
 }
 
-// short returns a part of a hash. Among a billion blocks, two have the same part with a probability of 3 %.
+// short returns the first 64 bits of a hash. Among a billion blocks, the probability that two have the same
+// ones is 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
@@ -80,7 +81,7 @@ func (x *index) drop(hash, bit uint64) {
 	}
 }
 
-// matches returns how many hashes, from the first on, a replica has.
+// matches returns how many of the hashes, counted from the first without a gap, a replica has.
 func (x *index) matches(hashes []uint64, replica int) int {
 	bit := uint64(1) << replica
 	for i, h := range hashes {

@@ -84,8 +84,9 @@ func (r *router) least(replicas []*replica) int {
 	return best
 }
 
-// prefix returns the replica with the least work: the blocks of the prompt that it has not cached plus the prompt
-// blocks of its unanswered requests. NVIDIA Dynamo's KV router adds the same two numbers.
+// prefix returns the replica with the least work. Work is the number of blocks of the prompt that the replica
+// has not cached, plus the prompt blocks of its unanswered requests. NVIDIA Dynamo's KV router adds the same
+// two numbers.
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++
@@ -100,8 +101,8 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash computes the hashes of the whole blocks that other requests may share, with the hash function of the prefix
-// caches.
+// hash computes the hashes of the whole blocks that other requests may share. It uses the hash function of the
+// prefix caches.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

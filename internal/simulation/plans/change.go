@@ -101,7 +101,7 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// Equivalent to twice the limits and, for each rate found, twice the rate.
+	// Twice the speed is simulated as twice the limits; each rate that is found is then doubled.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
 	return all
 }
@@ -112,15 +112,15 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the change with the greatest gain among those that gain more than precision under every
-// seed, or -1.
+// limiting returns the index of the change with the greatest gain, among those that gain more than precision
+// under every seed. It returns -1 if there is none.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// changes finds the capacities of trials concurrently. The rates are those of shorter runs; see scale.
+// changes finds the capacities of trials concurrently. The rates come from shorter runs; scale converts them.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -134,7 +134,7 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// change finds the capacity of one trial. If the trial is impossible, it sets Trouble and returns no error.
+// change finds the capacity of one trial. If the trial is impossible, change sets Trouble and returns no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.near
@@ -174,7 +174,7 @@ func doesNotFit(err error) bool {
 	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
 }
 
-// unanswered reports whether a search found no rate because there are too few requests.
+// unanswered reports whether a search found no rate only because there are too few requests.
 func unanswered(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }

@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range bounds the capacity if the errors of the times are those of a cost.Margin. Rates are requests/s.
+// A Range has bounds of the capacity, assuming that the errors of the times are within a cost.Margin. Rates are
+// requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"` // 0 if not known, because a trace is too short
@@ -15,7 +16,7 @@ type Range struct {
 	margin *cost.Margin
 }
 
-// bounds returns trials with the slowest and the fastest iterations of the margin, if one is known.
+// bounds returns trials with the slowest and the fastest iterations within the margin, if a margin is known.
 func (s *sizer) bounds() []trial {
 	m := s.plan.Setup.Margin()
 	if m == nil {

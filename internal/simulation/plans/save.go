@@ -82,7 +82,7 @@ func (r *Report) over(average string) string {
 	return average + " of the seeds"
 }
 
-// latency returns the figure of the curve, with a panel for each metric.
+// latency returns the figure of latency against rate, with a panel for each metric.
 func (r *Report) latency() chart.Figure {
 	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
 		Seeds: r.runs()}
@@ -90,7 +90,8 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			// The median, as in the table: near the highest rate one seed may differ much from the others.
+			// The median is used, as in the table: near the highest rate, one seed may differ much from the
+			// others.
 			if v := median(s, c.value); !math.IsInf(v, 0) {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}

@@ -53,8 +53,9 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds the capacity and then, concurrently, confirms it and finds the gains of all changes and the capacities
-// of other servers. The changes are those of limits, blockSizes, systems and bounds, in this order and not scaled.
+// searches finds the capacity. Then it concurrently confirms the capacity, and finds the gains of all changes
+// and the capacities of other servers. It returns the changes of limits, blockSizes, systems and bounds, in
+// this order and not scaled.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
@@ -113,7 +114,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns the options of a search that begins near the given rates, if there are any.
+// options returns the options of a search. If there are rates in near, the search begins near them.
 func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }

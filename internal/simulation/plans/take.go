@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is the recommended block size and system. They differ from vLLM's defaults only if every seed gains.
+// Take is the recommended block size and system. They differ from vLLM's defaults only if the change gains
+// under every seed.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags
@@ -43,8 +44,8 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy and block size and the same bytes of memory. Settings that the
-// user did not choose get the defaults of that system.
+// with returns the scenario's server with another policy and block size, and with the same bytes of memory.
+// Settings that the user did not choose get the defaults of the new system.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
@@ -72,7 +73,7 @@ func (s *sizer) blockSizes() []trial {
 	return all
 }
 
-// insert adds a size to sorted ones, unless it is among them.
+// insert adds a size to a sorted list, unless the list has it.
 func insert(sizes []int, size int) []int {
 	i, found := slices.BinarySearch(sizes, size)
 	if found {
@@ -108,8 +109,9 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, rates differ by up to 5 % for changes without effect, because a percentile near the highest
-// rate depends on a few requests. With three seeds, such a change does not gain under every seed.
+// With one or two seeds, even a change without effect may change the rate by up to 5 %, because a percentile
+// near the highest rate depends on a few requests. With three seeds, such a change does not gain under every
+// seed.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07
@@ -123,8 +125,9 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the change with the greatest median gain over the default, among those that gain under every seed, or
-// the default if there is none. If the default has no rate, it returns the change with the greatest rate.
+// choose returns the change with the greatest median gain over the default, among those that gain under every
+// seed. If there is none, it returns the default. If the default has no rate, it returns the change with the
+// greatest rate.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

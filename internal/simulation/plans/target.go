@@ -17,9 +17,11 @@ type Target struct {
 	Rate  float64 `json:"rate"`
 	Holds bool    `json:"holds"` // with the unchanged server
 
-	// Blocks is the smallest number of blocks with which all seeds hold, to 2 %. It is 0 if MostBlocks are not enough, if
-	// more memory does not help, or if Near is set. It comes from shorter runs without confirmation, at the target scaled
-	// by the ratio of their capacity to the report's, and assumes that more blocks are never worse.
+	// Blocks is the smallest number of blocks with which all seeds hold, to 2 %. It is 0 if MostBlocks are not
+	// enough, if more memory does not help, or if Near is set.
+	//
+	// It comes from shorter runs without confirmation. The target of these runs is scaled by the ratio of their
+	// capacity to the report's. The search assumes that more blocks are never worse.
 	Blocks     int   `json:"blocks"`
 	Bytes      int64 `json:"bytes"`
 	MostBlocks int   `json:"mostBlocks"`
@@ -30,7 +32,7 @@ type Target struct {
 	Note    string   `json:"note,omitempty"`
 }
 
-// A Server is a server with a number of GPUs, and how many of them the target needs.
+// A Server is a server with a certain number of GPUs, and the number of such servers that the target needs.
 type Server struct {
 	Workers   int     `json:"workers"`
 	Rate      float64 `json:"rate"`      // capacity of one server
@@ -105,8 +107,8 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers returns the servers that fit and hold the objective at some rate in shorter runs, up to the first that
-// holds it at the target.
+// otherServers returns the servers that fit the model and hold the objective at some rate in shorter runs. It
+// tries them in order and stops after the first that holds the target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
@@ -141,8 +143,8 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest adds the other servers to the target. It confirms the one that needs the fewest GPUs, until the one that needs
-// the fewest is confirmed.
+// fewest adds the other servers to the target. It confirms the server that needs the fewest GPUs, and repeats
+// this until the server that needs the fewest is a confirmed one.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
@@ -180,8 +182,8 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds reports whether a number of blocks is enough for the target in shorter runs. They hold at higher rates than
-// runs of an hour, so the target is scaled by the ratio of the two capacities.
+// holds reports whether a number of blocks is enough for the target in shorter runs. These hold at higher rates
+// than runs of an hour, so the target is scaled by the ratio of the two capacities.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
@@ -195,8 +197,8 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
-// blocks returns Target.Blocks. It bisects between the blocks that the longest request needs and the server's blocks,
-// or between these and MostBlocks if the target does not hold.
+// blocks computes Target.Blocks by bisection. The range is from the blocks that the longest request needs to
+// the server's blocks or, if the target does not hold with these, from the server's blocks to MostBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -38,7 +38,7 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives if requests do not overlap, or "" if some have no answer.
+// Alone returns the values of the objectives for requests that do not overlap, or "" if some have no answer.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -59,7 +59,7 @@ func (f facts) TimesTrace() float64 {
 	return f.Capacity.Rate / f.Load.Own
 }
 
-// Limiting returns the change that names the limit, or nil if there is none.
+// Limiting returns the change that shows what limits the capacity, or nil if there is none.
 func (f facts) Limiting() *Change {
 	if i := slices.IndexFunc(f.Limits, func(c Change) bool { return c.Name == f.Limit }); i >= 0 {
 		return &f.Limits[i]
@@ -90,7 +90,7 @@ func (f facts) Settings() (all []Change) {
 	return all
 }
 
-// A value is that of an objective at the capacity, with its confidence interval, in s.
+// A value is the value of an objective at the capacity, with its confidence interval, in s.
 type value struct {
 	Name             string
 	Value, Low, High float64
@@ -124,7 +124,7 @@ func (f facts) Tries() (n int) {
 	return n
 }
 
-// AboveFailed returns the number of seeds under which a rate above a failed one held.
+// AboveFailed returns under how many seeds a rate held that is above a failed one.
 func (f facts) AboveFailed() (n int) {
 	for _, s := range f.Capacity.Seeds {
 		if !s.Monotone {

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the report for a terminal: the answer first. If verbose, it includes the constants of the times.
+// Write writes the report for a terminal, with the answer first. If verbose is set, the report includes the
+// constants of the cost model.
 func (r *Report) Write(out io.Writer, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	r.writeAnswer(w)

@@ -103,7 +103,7 @@ func (s *Store) read() error {
 	return nil
 }
 
-// Close unlocks the folder, also if a process that is being started still has the file.
+// Close unlocks the folder, even if a process that is just being started still has the file open.
 func (s *Store) Close() error {
 	if s == nil {
 		return nil
@@ -111,8 +111,9 @@ func (s *Store) Close() error {
 	return errors.Join(syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN), s.file.Close())
 }
 
-// Do returns the result that the store has for a key, or otherwise runs and stores it. The key, which is compared as
-// JSON, must have everything that the result depends on besides the program and the trace.
+// Do returns the result that the store has for a key. If there is none, it calls run and stores the result.
+// Keys are compared as JSON. A key must contain everything that the result depends on, except the program and
+// the trace.
 func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	if s == nil {
 		return run()
@@ -143,7 +144,7 @@ func (s *Store) take(name string) json.RawMessage {
 	return s.known[name]
 }
 
-// add appends a line. After an error the file is as before.
+// add appends a line. If it fails, the file is as before.
 func (s *Store) add(name string, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {

@@ -6,16 +6,17 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Clients describes when clients wait for answers, with the settings of vLLM's "bench serve". Each turn of a
+// Clients says when clients wait for answers. The settings are those of vLLM's "bench serve". Each turn of a
 // conversation counts as one request in the number and the rate of a load.
 type Clients struct {
 	// MaxConcurrency limits the requests that are sent and not yet answered. If 0, there is no limit.
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
-	// Turns is the mean number of turns of a conversation. If 0, there are no conversations. With a trace, any value
-	// of 1 or more takes the conversations from the hashes of the trace.
+	// Turns is the mean number of turns of a conversation. If 0, there are no conversations. With a trace,
+	// every value of at least 1 has the same effect: the conversations are those that the hashes in the trace
+	// show.
 	Turns float64 `json:"turns,omitempty"`
-	// Think is the mean time from an answer to the next turn, in seconds. With a trace it is the least time.
+	// Think is the mean time from an answer to the next turn, in seconds. With a trace it is the minimum time.
 	Think float64 `json:"think,omitempty"`
 
 	Goodput sim.Goodput `json:"goodput,omitzero"`

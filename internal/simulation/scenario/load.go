@@ -14,7 +14,8 @@ type Load struct {
 	Trace    string `json:"trace,omitempty"`    // a file
 
 	// InputLen and OutputLen are in tokens. If one of the three fields is set, the others have their defaults:
-	// DefaultInputLen, DefaultOutputLen, and 0, which gives all requests the same lengths (see workload.Random).
+	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, with which all requests have the same lengths
+	// (see workload.Random).
 	InputLen   int     `json:"inputLen,omitempty"`
 	OutputLen  int     `json:"outputLen,omitempty"`
 	RangeRatio float64 `json:"rangeRatio,omitempty"`

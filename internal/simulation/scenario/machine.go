@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine is a model on GPUs, with the times of iterations. It is a named setup, or Model on GPU with the fields that
-// follow. Names are those that llmsim list shows, or files.
+// A Machine is a model on GPUs, and says how the times of iterations are computed. It is a named setup, or
+// Model on GPU with the fields after it. Names are those that llmsim list prints, or files.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`
@@ -95,7 +95,8 @@ func (p *Plan) chooseEngine() error {
 // paper's artifact does.
 const DefaultMemoryUtilization = 0.9
 
-// PoolShare returns the memory utilization by which the number of blocks was computed, or 0 if that number was given.
+// PoolShare returns the memory utilization from which the number of blocks was computed. It returns 0 if the
+// number was given.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server
 	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
@@ -104,8 +105,8 @@ func (p *Plan) PoolShare() float64 {
 	return p.Setup.Memory.Utilization
 }
 
-// SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It returns
-// 0 if the number of blocks was given or if sorting does not reduce it.
+// SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It
+// returns 0 if the number of blocks was given, or if sorting does not reduce it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -119,7 +120,7 @@ func (p *Plan) SortingPool() int {
 	return 0
 }
 
-// largeGPU is the GPU memory at or above which vllm serve has larger limits, except on an A100
+// largeGPU is the GPU memory from which on vllm serve has larger limits, except on an A100
 // (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 

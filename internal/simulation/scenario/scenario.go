@@ -23,7 +23,7 @@ import (
 // a workload or a model.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario describes one run. Open replaces zero fields by the defaults that their comments name.
+// A Scenario describes one run. Open replaces fields that are zero by the defaults in their comments.
 type Scenario struct {
 	Load
 	Clients
@@ -228,8 +228,8 @@ var staticBatches = map[string][2]int{
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// staticBatch returns FasterTransformer's largest batch: that of the artifact on the paper's GPUs, otherwise the number of
-// sequences of the greatest length that fit.
+// staticBatch returns FasterTransformer's largest batch. On the paper's GPUs it is that of the artifact;
+// otherwise it is the number of sequences of the greatest length that fit.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
@@ -293,8 +293,8 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns the plan with iteration times multiplied by factor, and with first seconds added to the time to the
-// first token. The ends of a cost.Margin are such values.
+// Within returns the plan with changed times: iteration times are multiplied by factor, and first seconds are
+// added to the time to the first token. The two ends of a cost.Margin are such values.
 func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, first)

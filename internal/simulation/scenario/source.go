@@ -29,7 +29,7 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
-	// Sessions begin at the rate of requests divided by the turns of each.
+	// The number and the rate of sessions are those of the requests, divided by the turns of a session.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
 	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {

@@ -12,7 +12,7 @@ import (
 // ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory creates the scheduler for Config.Ample, or returns an error if the run cannot use it.
+// countOnMemory creates the scheduler for Config.Ample. It returns an error if the run cannot use it.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {

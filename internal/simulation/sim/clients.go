@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Clients send the requests of a source and the next turns of its sessions, with a limit on unanswered requests, as the
-// clients of vLLM's "bench serve" do. Latency counts from when a request is sent.
+// Clients send the requests of a source and the next turns of its sessions, with a limit on the number of
+// unanswered requests, as the clients of vLLM's "bench serve" do. Latency counts from the time at which a
+// request is sent.
 type Clients struct {
 	source   workload.Source
 	sessions workload.Sessions // nil if requests are independent
@@ -41,7 +42,8 @@ func (c *Clients) Pull() error {
 	return nil
 }
 
-// Done reports whether every client is waiting for an answer or has no more requests.
+// Done reports whether there is no request to send unless another answer starts a turn: the source has ended,
+// and no turn is waiting to be sent.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.

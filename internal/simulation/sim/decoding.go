@@ -12,13 +12,15 @@ type Decoding struct {
 	// 1.
 	Samples int `json:"samples"`
 
-	// Beam makes the samples a beam: after each token, each of them is replaced by a copy of a surviving one with the
-	// probability Replace. It is a parameter, because there is no model whose probabilities decide which beams survive.
+	// Beam makes the samples a beam. After each token, each sample is replaced by a copy of a surviving one
+	// with the probability Replace. This probability is a setting, because the simulator has no model whose
+	// probabilities decide which beams survive.
 	Beam    bool    `json:"beam,omitempty"`
 	Replace float64 `json:"replace,omitempty"`
 
-	// Drafts is the number of draft tokens for each decode (speculative decoding), at most 1,024. The first is right with
-	// the probability Accept, and so is each further one if the one before is right. See System.Drafts.
+	// Drafts is the number of draft tokens for each decode (speculative decoding), at most 1,024. The first
+	// draft is right with the probability Accept. If a draft is right, the next one is right with the same
+	// probability. See System.Drafts.
 	Drafts    int     `json:"drafts,omitempty"`
 	Accept    float64 `json:"accept,omitempty"`
 	DraftTime float64 `json:"draftTime,omitempty"` // s; time to draft, added to an iteration
@@ -46,7 +48,7 @@ func (d Decoding) String() string {
 // 37.56 %). No other width was fitted.
 const DefaultReplace = 0.075
 
-// maxSamples limits answers and drafts, because run.tokens distinguishes answers by ten bits.
+// maxSamples limits answers and drafts, because run.tokens uses ten bits for the number of an answer.
 const maxSamples = 1 << 10
 
 // Check returns the error that Run would return for the decoding with a system. The error wraps ErrConfig.

@@ -155,8 +155,9 @@ func (r *run) generate() error {
 	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
 }
 
-// advance returns an error if requests preempt each other forever, as V0's chunked prompts do if each takes all blocks
-// and needs one more (scheduling/vllm/v0/RULES.md §8). The limit allows for a prompt that is computed token by token.
+// advance returns an error if requests preempt each other forever. V0's chunked prompts do so if each takes all
+// blocks and needs one more (scheduling/vllm/v0/RULES.md §8). The limit is high enough for a prompt that is
+// computed token by token.
 func (r *run) advance(further bool) error {
 	if r.stepsWithoutToken++; further {
 		r.stepsWithoutToken = 0
@@ -169,7 +170,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted returns how many drafts of a decode are right, up to the answer's end.
+// accepted returns how many drafts of a decode are right, at most as many as the answer still needs.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0
@@ -199,7 +200,8 @@ func (r *run) token(id, n int) {
 	}
 }
 
-// finish passes the complete requests to the scheduler and the observer, and removes those that it answers.
+// finish passes the complete requests to the scheduler and the observer, and removes the requests that the
+// scheduler reports as answered.
 func (r *run) finish() error {
 	if len(r.done) == 0 {
 		return nil
@@ -217,7 +219,8 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer removes the request at index i, which has left the scheduler, and measures it if it was the last of its group.
+// answer removes the request at index i, which has left the scheduler. If it was the last of its group, answer
+// records the latency.
 func (r *run) answer(i int32) {
 	q := r.requests.all[i]
 	dropped := r.requests.all[q.group].dropped
@@ -247,11 +250,11 @@ func (r *run) notify(session int64) {
 	}
 }
 
-// delivered returns when clients receive the tokens of the iteration that ends now. The time outside iterations delays
-// all tokens of an answer equally.
+// delivered returns when clients receive the tokens of the iteration that has just ended. The time outside
+// iterations delays all tokens of an answer by the same amount.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
-// drop removes the request at index i, which the scheduler will never run.
+// drop removes the request at index i, because the scheduler will never run it.
 func (r *run) drop(i int32) {
 	r.requests.all[r.requests.all[i].group].dropped = true
 	q := r.requests.all[i]

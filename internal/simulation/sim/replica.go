@@ -14,7 +14,7 @@ type Replica struct {
 	end     float64 // s; of the current iteration
 }
 
-// NewReplica returns a replica. It ignores the fields of config for windows and clients, and Ample.
+// NewReplica returns a replica. It ignores Ample and the fields of config about windows and clients.
 func NewReplica(config Config) (*Replica, error) {
 	config.From, config.Until, config.Stop, config.MaxConcurrency, config.Ample = 0, 0, false, 0, false
 	r, err := newRun(config, nil)
@@ -38,7 +38,7 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance runs all iterations that end by the given time. It begins none at that time.
+// Advance runs all iterations that end at the given time or before. It begins no iteration at that time.
 func (p *Replica) Advance(until float64) error {
 	for p.running && p.end <= until {
 		p.running, p.r.now = false, p.end
@@ -65,8 +65,9 @@ func (p *Replica) Next() float64 {
 // Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
-// Add adds a request at the time now, up to which the replica was advanced. The scheduler sees it after the current
-// iteration. Latency counts from r.Arrival. The Index of a request in Departures is its number in the order of Add.
+// Add adds a request at the time now; the replica must have been advanced to this time. The scheduler sees the
+// request after the current iteration. Latency counts from r.Arrival. Index in a Departure is the number of the
+// request in the order of the calls of Add.
 func (p *Replica) Add(r *workload.Request, now float64) error {
 	if !p.running && p.r.requests.live == 0 {
 		p.r.now = now

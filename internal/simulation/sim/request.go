@@ -5,8 +5,8 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A request has arrived and is not answered. If the scheduler takes one sequence at a time, there is a request for each
-// answer to a prompt, and these form a group. Entries of the table are reused.
+// A request has arrived and is not yet answered. If the scheduler takes one sequence at a time, each answer to
+// a prompt has its own request, and these requests form a group. Entries of the table are reused.
 type request struct {
 	prompt, output int
 	seqs           int   // of this request
@@ -63,8 +63,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// remove removes a request, and reports whether it was the last of its group. The entry of the group's first request is
-// freed with the last.
+// remove removes a request, and reports whether it was the last of its group. The entry of the group's first
+// request is freed together with the last one.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)
@@ -115,7 +115,7 @@ func (l *requestTable) setLength(q *request, length int) {
 	q.length = length
 }
 
-// empty returns the number of empty slots in the last block of a sequence.
+// empty returns the number of empty slots in the last block of a sequence of the given length.
 func (l *requestTable) empty(length int) int {
 	b := l.server.BlockSize
 	if over := length % b; over > 0 {

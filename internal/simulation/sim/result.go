@@ -47,7 +47,8 @@ type Goodput struct {
 	E2E  float64 `json:"whole,omitempty"`
 }
 
-// keeps reports whether an answer with these latencies is within all limits.
+// keeps reports whether an answer with these latencies is within all limits. The parameters are the time to the
+// first token, between tokens, and of the whole answer.
 func (g Goodput) keeps(first, between, whole float64) bool {
 	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
@@ -70,8 +71,9 @@ type Window struct {
 	Waiting    float64 `json:"waiting"`      // requests
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
-	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens, slots reserved for future tokens,
-	// slots that a sequence has but never uses, and the rest, which is free or lost to rounding.
+	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens; slots reserved for future
+	// tokens; slots that belong to a sequence and are never used; and the rest, which is free or lost to
+	// rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`

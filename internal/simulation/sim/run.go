@@ -21,8 +21,9 @@ type Config struct {
 	Cost     *cost.Model
 	Seed     uint64 // of beams and drafts
 
-	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. With Stop the run ends
-	// at Until, even if requests are not answered; otherwise it ends when all requests are.
+	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. If Stop is
+	// set, the run ends at Until, even if requests are not answered. Otherwise it ends when all requests are
+	// answered.
 	From, Until float64
 	Stop        bool
 
@@ -32,9 +33,9 @@ type Config struct {
 
 	Goodput Goodput
 
-	// Ample assumes that memory is never short and that requests share no blocks. The run is then many times as fast,
-	// with the same results. If the assumption turns out wrong, Run returns ErrAmple; all results are invalid then, and
-	// the caller has to run again without Ample.
+	// Ample assumes that memory is never short and that requests share no blocks. The run is then many times as
+	// fast and has the same results. If the assumption turns out to be wrong, Run returns ErrAmple. Its results
+	// are then invalid, and the caller must run again without Ample.
 	Ample bool
 
 	// Each of these functions may be nil. Observe is called with the scheduler before the first request.
@@ -272,7 +273,8 @@ func (r *run) add() error {
 	return nil
 }
 
-// tokens returns the tokens of a prompt and one of its answers. The answers to a prompt differ from the first token.
+// tokens returns the tokens of a prompt and one of its answers. Different answers to a prompt differ from their
+// first token on.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {

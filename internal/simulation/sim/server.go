@@ -55,7 +55,7 @@ func (s Server) Complete() Server {
 	return s
 }
 
-// watermark returns the watermark for a block manager, for which 0 means none.
+// watermark returns the watermark in the form of the block managers, in which 0 means no watermark.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
 // readsTokens reports whether the scheduler needs the tokens of requests.

@@ -92,7 +92,7 @@ func orca(name, label, about string, policy paper.Policy) System {
 // Systems returns the names of all systems, from the oldest idea to the newest.
 func Systems() []string { return SystemsThat(func(*System) bool { return true }) }
 
-// SystemsThat returns the names of the systems for which can returns true.
+// SystemsThat returns the names of the systems for which the function can returns true.
 func SystemsThat(can func(*System) bool) []string {
 	var names []string
 	for i := range systems {

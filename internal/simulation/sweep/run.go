@@ -24,7 +24,8 @@ type Outcome struct {
 // measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// results of the fastest and the slowest server within the margin of the times, for a concurrency; may be empty
+	// The results of the fastest and the slowest server within the margin of the times. Only jobs with a
+	// concurrency have them.
 	Range []*sim.Result
 }
 
@@ -34,9 +35,9 @@ type State struct {
 	Outcomes []*Outcome
 }
 
-// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0: one for each
-// processor). It calls done for each outcome, from one goroutine at a time. A failed job is an outcome. The error is
-// that of the context, or of a result that cannot be kept.
+// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0 means one
+// for each processor). It calls done for each outcome, from one goroutine at a time. A job that fails is an
+// outcome, too. Run returns an error if the context is done or a result cannot be stored.
 func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done func(o *Outcome, ran bool)) (*State, error) {
 	if atOnce < 1 {
 		atOnce = runtime.GOMAXPROCS(0)

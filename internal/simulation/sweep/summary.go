@@ -64,7 +64,7 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns the number of the lowest rates that meet the SLO.
+// sustained returns how many of the rates, counted from the lowest, meet the SLO without a gap.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {

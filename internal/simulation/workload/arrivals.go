@@ -7,12 +7,13 @@ import (
 	"math/rand/v2"
 )
 
-// Gamma returns requests that arrive at a mean rate per second, with gaps from a gamma distribution, as in vLLM's
-// "bench serve --burstiness". With shape 1 they arrive independently (Poisson), with a smaller one in bursts, with a
-// larger one more evenly: the variance of a gap is its squared mean divided by shape. The source ends at the time
-// until, in seconds, and after count requests; 0 means no such limit. The error wraps ErrSetting.
+// Gamma returns requests that arrive at a mean rate per second. The gaps between them are gamma distributed, as
+// in vLLM's "bench serve --burstiness". With shape 1 they arrive independently (Poisson), with a smaller shape
+// in bursts, and with a larger one more evenly: the variance of a gap is its squared mean divided by shape. The
+// source ends at the time until, in seconds, or after count requests; 0 means no such limit. The error wraps
+// ErrSetting.
 //
-// The paper's artifact draws Poisson counts for every 10 ms, the same process with a coarser clock
+// The paper's artifact draws Poisson counts for every 10 ms, which is the same process with a coarser clock
 // (simulation/PAPER.md §1).
 func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
 	switch {
@@ -34,7 +35,7 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 		endless: count == 0}, nil
 }
 
-// leastShape is the least shape; with it, nearly all requests arrive at once.
+// leastShape is the least permitted shape. With it, nearly all requests arrive at once.
 const leastShape = 0.01
 
 // gamma draws a gamma variable with scale 1, by the method of Marsaglia and Tsang (2000).

@@ -28,8 +28,9 @@ func (s *Summary) Rate() float64 {
 	return float64(s.Taken-1) / s.TakenSpan
 }
 
-// Check reads a whole trace, so that a bad row is found before a run. It returns the error of the first bad row, or an
-// error if there are no requests. The first take requests will be run; 0 means all.
+// Check reads a whole trace, so that a bad row is found before a run. It returns the error of the first bad
+// row, or an error if there are no requests. take is the number of requests that will be run, from the first
+// on; 0 means all.
 func Check(path string, take int) (Summary, error) {
 	t, err := Open(path)
 	if err != nil {

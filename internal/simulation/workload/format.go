@@ -16,7 +16,7 @@ type format struct {
 	json    bool
 	columns [3]string // time, prompt, output
 	clock   clock
-	log     bool // from a real server: rows with 0 tokens are skipped, not errors
+	log     bool // rows come from a real server: a row with 0 tokens is skipped and is no error
 }
 
 // The clock of a trace.
@@ -139,7 +139,7 @@ func unquote(field []byte) []byte {
 	return field
 }
 
-// splitJSON returns the fields of a JSON object as text, so that they have the same rules and errors as in CSV.
+// splitJSON returns the fields of a JSON object as text, so that the same rules and errors apply as in CSV.
 func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal(line, &row); err != nil {

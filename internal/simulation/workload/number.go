@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// mostTokens is the greatest length that a model can have. It limits memory, because the tokens of a request are created
-// before a scheduler can refuse it.
+// mostTokens is the greatest permitted length. It limits memory, because the tokens of a request are created
+// before a scheduler can refuse the request.
 const mostTokens = 1 << 24
 
 // seconds returns a row's time in seconds on the trace's clock.
@@ -41,7 +41,7 @@ func (f *format) seconds(text []byte) (float64, error) {
 
 const epoch2020 = 1577836800
 
-// tokens returns the length in column i. It may be 0 in a server's log only.
+// tokens returns the length in column i. It may be 0 only in the log of a server.
 func (f *format) tokens(i int, text []byte) (int, error) {
 	least := 1
 	if f.log {

@@ -43,16 +43,18 @@ type Source interface {
 	Next(*Request) error
 }
 
-// Sessions are a Source of the first turns of conversations. When the others arrive depends on answers.
+// Sessions is a Source of the first turns of conversations. The arrival of a later turn depends on the answer
+// before it.
 type Sessions interface {
 	Source
 
-	// Follow sets r to the next turn of a session whose last turn was answered at a time in seconds, and reports whether
-	// there is one. It does not change r.Hashes.
+	// Follow sets r to the next turn of a session and reports whether there is one. answered is the time, in
+	// seconds, at which the previous turn was answered. Follow does not change r.Hashes.
 	Follow(session int64, answered float64, r *Request) bool
 }
 
-// Lengths draws random prompt and output lengths in tokens, at least 1 each. Draw has no state except r's.
+// Lengths draws random lengths of prompts and outputs in tokens, at least 1 each. Draw has no state other than
+// that of r.
 type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }

@@ -58,15 +58,15 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// In an endless workload, one request in leastFitting must fit after manyDropped that do not; otherwise reading it
-// might not end.
+// In an endless workload, after manyDropped requests that do not fit, at least one request in leastFitting must
+// fit. Otherwise reading the workload might not end.
 const (
 	leastFitting = 1000
 	manyDropped  = 10_000
 )
 
-// WithoutLonger returns a source without the requests whose prompt and output together are too long. In an endless
-// workload others arrive in their place, so its rate is that of the requests that fit.
+// WithoutLonger returns a source without the requests whose prompt and output together are longer than longest.
+// An endless workload draws other requests in their place, so its rate counts only requests that fit.
 func WithoutLonger(s Source, longest int) *Fitted {
 	f := &Fitted{source: s, longest: longest}
 	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {

@@ -47,12 +47,13 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 	return whole(logNormal(english, sigma, a)), whole(logNormal(german, sigma, b))
 }
 
-// chat has the paper's chatbot requests (Fig. 17): the last 1,024 tokens of a conversation and a query, and answers of
-// at most 1,024 tokens.
+// chat has the requests of the paper's chatbot (Fig. 17): the last 1,024 tokens of a conversation and a query,
+// and answers of at most 1,024 tokens.
 //
-// Two assumptions are made, because only the lengths of first rounds of ShareGPT are known. Each round is drawn from
-// these, and the number of rounds before the query is geometric with mean 4 and at least 1. The paper says that prompts
-// have about 1,024 tokens (simulation/PAPER.md §2, Fig. 17): here 66 % have exactly 1,024, and the mean is 862.
+// There are two assumptions, because only the lengths of first rounds of ShareGPT are known. The lengths of all
+// rounds are drawn from these, and the number of rounds before the query is geometrically distributed, with
+// mean 4 and at least 1. The paper says that prompts have about 1,024 tokens (simulation/PAPER.md §2, Fig. 17).
+// Here 66 % have exactly 1,024, and the mean is 862.
 type chat struct{ rounds Lengths }
 
 func (c chat) Draw(r *rand.Rand) (prompt, output int) {

@@ -31,7 +31,8 @@ type copula struct {
 // Draw implements Lengths.
 func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 	for {
-		// The conversions prevent fused multiply-add, with which other machines would have other requests.
+		// The conversions prevent fused multiply-add. Otherwise machines that have it would draw other
+		// requests.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
 		prompt, output = whole(c.prompt.at(normal(a))), whole(c.output.at(normal(b)))
@@ -43,13 +44,13 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// Its table has the quantiles of pairs that the filter kept. If lengths were drawn from the table and filtered again,
-// the mean prompt would be 148 instead of 161 tokens. So the levels are fitted until the kept pairs have the table's
-// quantiles (see fit).
+// Its table has the quantiles of those pairs of lengths that the filter kept. If lengths were drawn from the
+// table and filtered again, the mean prompt would be 148 instead of 161 tokens. Therefore the levels are fitted
+// until the kept pairs have the table's quantiles (see fit).
 //
-// Rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is then
-// 423 (simulation/PAPER.md §1: 420.8); if rho were that of the kept pairs, it would be 428. The normal scores of kept
-// pairs correlate by 0.17, because the filter drops pairs of two long lengths.
+// Rho is taken as the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is
+// then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it would be 428. The
+// normal scores of kept pairs correlate by 0.17, because the filter drops pairs of two long lengths.
 var shareGPT = sync.OnceValue(func() Lengths {
 	var table struct {
 		P, In, Out []float64
@@ -79,7 +80,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns the levels of m with which kept values have their quantiles at want, for the current other marginal.
+// fitted returns new levels of m, with which the kept values have their quantiles at the levels in want. The
+// other marginal stays as it is.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

@@ -22,8 +22,8 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	}
 	chain := uint64(1)
 	for i, h := range r.Hashes {
-		// A block's contents follow from its hash and those before it. Its first
-		// id is the hash itself: two blocks that differ do so at once.
+		// The contents of a block follow from its hash and the hashes before it. The first id is the hash
+		// itself, so two different blocks already differ there.
 		chain = mix(chain, uint64(h))
 		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
 		for ; at < end; at++ {
@@ -46,8 +46,8 @@ func Common(r *Request) int {
 	return min(r.Shared, r.Prompt)
 }
 
-// common returns an id that requests may share, below 2^30; private one of a single request,
-// from 2^30 on.
+// common returns an id below 2^30, which requests may share. private returns an id from 2^30 on, which only one
+// request has.
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
 func private(word uint64) int32 { return common(word) | 1<<30 }
 

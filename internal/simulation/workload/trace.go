@@ -94,7 +94,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row sets r to the request of a row, and reports whether the row was not skipped.
+// row sets r to the request of a row. It returns false if the row was skipped.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	f, err := t.parser.split(line)
 	if err != nil {
