@@ -53,8 +53,7 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns requires that the runs equal those in runs.golden, so that nobody drops a case
-// unnoticed. It does not compare if only some tests ran, or if make test-long ran more.
+// compareRuns requires that the runs equal those in runs.golden, so that a dropped case is noticed. It does not compare if only some tests ran, or if make test-long ran more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// byteConstraint returns the constraint of a form for tokens that are bytes, of which 1 to 3 are special and the given ones
-// end an answer.
+// byteConstraint returns the constraint of a form. Token i is byte i, except that tokens 0 to 3 are
+// special. The tokens in ends end an answer.
 func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured.Constraint {
 	all := make([][]byte, 256)
 	for i := range all {
