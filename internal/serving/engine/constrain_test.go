@@ -55,11 +55,12 @@ func TestConstrainedAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			for _, id := range alone.Config().End {
 				ends = append(ends, int(id))
 			}
-			constraint := byteConstraint(t, structured.Form{Regex: pattern}, ends...)
+			form := structured.Form{Regex: pattern}
+			constraints := [2]*structured.Constraint{byteConstraint(t, form, ends...), byteConstraint(t, form)}
 			var wait sync.WaitGroup
 			for i := range 16 {
 				r := request(story[:i%5*8+3], 60)
-				r.Constraint, r.Temperature, r.Seed, r.Logprobs, r.N = constraint, float64(i%3), uint64(i), i%3-1, 1+i%4/3
+				r.Constraint, r.Temperature, r.Seed, r.Logprobs, r.N = constraints[i%2], float64(i%3), uint64(i), i%3-1, 1+i%4/2
 				wait.Go(func() {
 					got, want := transcript(t, cramped, r), transcript(t, alone, r)
 					if got != want {
@@ -71,7 +72,7 @@ func TestConstrainedAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			requireIdle(t, cramped)
 			for seed := range 4 {
 				r := request(story, 60)
-				r.Constraint, r.Temperature, r.Seed = constraint, 2*float64(seed%2), uint64(seed)
+				r.Constraint, r.Temperature, r.Seed = constraints[seed%2], 2*float64(seed%2), uint64(seed)
 				a := ask(t, cramped, r)[0]
 				require.Equal(t, engine.FinishStop, a.finish, fmt.Sprint(a))
 				require.Regexp(t, regexp.MustCompile(`^`+pattern+`$`), a.text)

@@ -99,6 +99,18 @@ func TestAnswersHaveTheForm(t *testing.T) {
 	settle(t, s)
 }
 
+func TestAnswersAreJSONObjects(t *testing.T) {
+	s := start(t, nil)
+	for _, field := range []string{`"response_format": {"type": "json_object"}`, `"structured_outputs": {"json_object": true}`} {
+		for seed := range 3 {
+			a := s.ask(t, texts, text+field+fmt.Sprintf(`, "seed": %d, "max_tokens": 100, "logit_bias": {"125": 100}}`, seed))
+			require.Equal(t, 200, a.Status, a.Text)
+			require.Equal(t, "stop", a.Choices[0].Finish, a.Text)
+			jsonObject(t, a.Choices[0].Text)
+		}
+	}
+}
+
 // The stream has the text of the whole answer, and 16 streams at once have those of the same requests alone.
 func TestStreamsWithFormsAreThoseOfTheSameRequestsAlone(t *testing.T) {
 	const n = 16
