@@ -93,9 +93,12 @@ func single(d *automaton.DFA) (*grammar.Grammar, error) {
 	return g, nil
 }
 
-// maxMasks is the largest number of masks that a constraint keeps, separately for configs and for
-// states of lexemes. A mask takes 16 KB for a vocabulary of 128,000 tokens.
-const maxMasks = 1024
+// maxMaskBytes limits the memory of the masks that a constraint keeps, separately for configs and for states of lexemes.
+// A mask takes 16 KB for a vocabulary of 128,000 tokens.
+const maxMaskBytes = 8 << 20
+
+// maxMasks is the largest number of masks of each kind that a constraint keeps.
+func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
 // mask returns the tokens that may follow in a config. The caller must hold the mutex.
 func (c *Constraint) mask(config *grammar.Config) tokenSet {
@@ -126,7 +129,7 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 		}
 	}
 	s := tokenSet{mask: mask}
-	if c.masks++; c.masks > maxMasks {
+	if c.masks++; c.masks > c.vocabulary.maxMasks() {
 		c.masks = 1
 		c.runner.Forget()
 	}
@@ -161,7 +164,7 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	if f, ok := c.fits[key]; ok {
 		return f
 	}
-	if len(c.fits) >= maxMasks {
+	if len(c.fits) >= c.vocabulary.maxMasks() {
 		clear(c.fits)
 	}
 	f := c.newFit(item)

@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// maxConstraints is how many constraints are kept. One holds at most about 2,000 masks of a bit for each token of the
-// vocabulary, and most hold few.
-const maxConstraints = 32
+// maxConstraints is how many constraints are kept. One has at most 16 MiB of masks, and most have little.
+const maxConstraints = 16
 
 // constraints compiles the forms of answers, one at a time, and keeps those used last.
 type constraints struct {
