@@ -177,8 +177,9 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float
 	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// published gives the tensors of a GGUF file their names in a model folder. GGUF's Llama stores the
-// rows of queries and keys in another order, with the two rows of a pair next to each other.
+// published returns the tensors of a GGUF file under their Hugging Face names. A Llama GGUF file stores the two rows that the
+// rotary embedding rotates together next to each other. If the parameter pairs is true, published puts these rows of
+// queries and keys back into the order of Hugging Face.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{
 		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",

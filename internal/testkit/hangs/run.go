@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A program hangs if none of its processes has used the processor for idle, or if all of them together have used it for
-// more than busy.
+// A program hangs if its processes use no processor time during the time idle, or if together they use more processor
+// time than busy.
 const (
 	idle = time.Minute
 	busy = 15 * time.Minute

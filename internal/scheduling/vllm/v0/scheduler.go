@@ -12,8 +12,8 @@ import (
 type Mode uint8
 
 const (
-	// Recompute frees them. It is vLLM's default for requests with one sequence.
-	// All requests here have one, because v0.6.4 makes n requests of n samples.
+	// Recompute frees the blocks. It is vLLM's default for requests with one sequence. Here every request has one
+	// sequence, because v0.6.4 splits a request for n samples into n requests.
 	Recompute Mode = iota
 	Swap           // moves them to the CPU
 )

@@ -236,7 +236,8 @@ func fewerChecks(t *testing.T) {
 	}
 }
 
-// Ensure that random problems match float64, and that every plan gives the same bits.
+// Ensure that for random problems the kernels' results are close to those in float64, and that two plans give the
+// same bits.
 func TestAttentionOfRandomProblems(t *testing.T) {
 	g := newGPU(t)
 	fewerChecks(t)

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// stream answers with server-sent events. After the first one, errors are events, too.
+// stream answers with server-sent events. It sends status 200 at once, so every later error is an event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")

@@ -21,7 +21,8 @@ type Marks struct {
 // ErrNoRoom is the error for texts that use nearly all private-use characters.
 var ErrNoRoom = errors.New("the texts have too many private-use characters")
 
-// The private-use characters of plane 16. In UTF-8, only they begin with the byte lead.
+// lowest and highest are the first and last private-use characters of plane 16. In UTF-8, every character of plane 16, and no
+// other, begins with the byte 0xf4.
 const (
 	lowest  = 0x100000
 	highest = 0x10fffd

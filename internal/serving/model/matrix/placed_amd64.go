@@ -107,8 +107,9 @@ func (s placed) row(r int) placed {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns the address to prefetch while n inputs from k on are multiplied, and the bytes to prefetch for each
-// tile. With one group, these are the next inputs; with several, a part of the next panel.
+// ahead returns what to prefetch while a kernel multiplies inputs k to k+n: the address, and the number of bytes for each
+// tile. If one group of rows covers the panel, it prefetches the weights of the next n inputs. If several groups
+// share the panel, each prefetches its part of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))

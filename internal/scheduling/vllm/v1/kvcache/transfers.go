@@ -41,7 +41,8 @@ func (r *Request) NoteUnwritten(computed int) {
 	}
 }
 
-// RemainingBlocks returns how many more blocks r needs for its whole sequence.
+// RemainingBlocks returns how many more blocks r needs to hold all the tokens that it has now, computed or not, at most
+// MaxModelLen.
 func (r *Request) RemainingBlocks() int {
 	c := r.cache
 	whole := min(r.NumTokens(), c.Config.MaxModelLen)

@@ -232,20 +232,20 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// target parses the target of an assignment: names and, unless names is set, attributes of namespaces.
-func (p *parser) target(names bool) func(*scope, any) {
+// target parses the target of an assignment: one or more variables or, unless onlyNames is true, an attribute of a namespace.
+func (p *parser) target(onlyNames bool) func(*scope, any) {
 	var targets []func(*scope, any)
 	several := false
 	for {
 		if p.skip(operator, "(") {
 			p.deeper()
-			targets = append(targets, p.target(names))
+			targets = append(targets, p.target(onlyNames))
 			p.depth--
 			p.expect(operator, ")")
 		} else {
 			variable := p.name()
 			set := func(s *scope, v any) { s.vars[variable] = v }
-			if !names && p.skip(operator, ".") {
+			if !onlyNames && p.skip(operator, ".") {
 				attribute := p.name()
 				set = func(s *scope, v any) {
 					n, ok := s.lookup(variable).(*namespace)

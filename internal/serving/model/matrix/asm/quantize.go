@@ -50,7 +50,7 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half stores the sum of 16 values, which x holds as 4 sums.
+// half adds the 4 sums in x, which together are of 16 values, and stores the negated result with the scale and their product.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)
