@@ -138,29 +138,3 @@ func (v *value) integer() (int, bool) {
 	}
 	return int(f), true
 }
-
-// equal reports whether two values are equal in JSON Schema, where 1 equals 1.0.
-func equal(a, b *value) bool {
-	if a.kind != b.kind || len(a.items) != len(b.items) {
-		return false
-	}
-	switch a.kind {
-	case number:
-		x, errX := parseDecimal(a.text)
-		y, errY := parseDecimal(b.text)
-		return errX == nil && errY == nil && x.Cmp(y) == 0
-	case object:
-		for i, name := range a.names {
-			if other := b.get(name); other == nil || !equal(a.items[i], other) {
-				return false
-			}
-		}
-		return true
-	}
-	for i := range a.items {
-		if !equal(a.items[i], b.items[i]) {
-			return false
-		}
-	}
-	return a.text == b.text
-}

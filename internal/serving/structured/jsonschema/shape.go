@@ -77,11 +77,6 @@ func everything() *shape {
 	return &shape{true, true, true, []numbers{{}}, []strings_{{max: unlimited}}, []arrays{{max: unlimited}}, []objects{{max: unlimited}}}
 }
 
-// empty reports whether no alternative is left.
-func (s *shape) empty() bool {
-	return !s.null && !s.no && !s.yes && len(s.numbers) == 0 && len(s.strings) == 0 && len(s.arrays) == 0 && len(s.objects) == 0
-}
-
 // scalar reports whether a value has neither elements nor members.
 func (s *shape) scalar() bool { return len(s.arrays) == 0 && len(s.objects) == 0 }
 
