@@ -149,6 +149,15 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 	if s.Goodput != (sim.Goodput{}) {
 		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)
 	}
+	writeLatencies(w, r)
+	writeMemory(w, plan.System, r)
+	if len(ends) > 0 {
+		fact("range", rangeOf(ends)+": "+plan.Setup.Margin().String())
+	}
+	return w.Flush()
+}
+
+func writeLatencies(w io.Writer, r *sim.Result) {
 	fmt.Fprintf(w, "\tmean\tp50\tp90\tp95\tp99\tmax\n")
 	row := func(name string, scale float64, unit string, d sim.Spread) {
 		if r.Answered == 0 {
@@ -162,11 +171,6 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 	row("end to end", 1, "s", r.EndToEnd)
 	row("to the first token", 1, "s", r.TTFT)
 	row("between tokens", 1000, "ms", r.TPOT)
-	writeMemory(w, plan.System, r)
-	if len(ends) > 0 {
-		fact("range", rangeOf(ends)+": "+plan.Setup.Margin().String())
-	}
-	return w.Flush()
 }
 
 // rangeOf describes the results of the fastest and the slowest server.

@@ -33,20 +33,9 @@ const mostParts = 40
 // Fit returns the line with the least relative errors and without negative coefficients. The stated errors are
 // those on points that were left out of a fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
-	for _, p := range points {
-		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
-			!(p.Prompt >= 0) {
-			return nil, fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
-		}
-	}
-	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
-			len(points), cost.LeastPoints)
-	}
-	models := names(points)
-	if len(models) > 1 {
-		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file has the times of one", ErrInput,
-			strings.Join(models, ", "))
+	models, err := check(points)
+	if err != nil {
+		return nil, err
 	}
 	x, ok := solve(points)
 	if !ok {
@@ -93,6 +82,26 @@ func Fit(points []Point) (*Calibration, error) {
 		c.Fit.Median, c.Fit.Worst = errs[(len(errs)-1)/2], errs[len(errs)-1]
 	}
 	return c, nil
+}
+
+// check returns the model of points that a cost file can be fitted to, in a list that is empty if the points name none.
+func check(points []Point) (models []string, err error) {
+	for _, p := range points {
+		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
+			!(p.Prompt >= 0) {
+			return nil, fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
+		}
+	}
+	if len(points) < 2 {
+		return nil, fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
+			len(points), cost.LeastPoints)
+	}
+	models = names(points)
+	if len(models) > 1 {
+		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file has the times of one", ErrInput,
+			strings.Join(models, ", "))
+	}
+	return models, nil
 }
 
 // names returns the models of the points, each once.
