@@ -119,8 +119,8 @@
 
 /*
  * The version of this interface, and the number in the name of the shared library.
- * 3: llm_cache_load_failed also says which rows are void; nothing is copied for a request that the step
- * preempts or, with LLM_CACHE_AS_VLLM, with the index -1; no residency_sample.
+ * Version 3: llm_cache_load_failed also returns the void rows. A step has no copies for a request that it
+ * preempts; with LLM_CACHE_AS_VLLM it has, with the index -1. residency_sample was removed.
  */
 #define LLM_CACHE_VERSION 3
 
@@ -539,9 +539,9 @@ typedef struct llm_cache_step {
  *
  * LLM_CACHE_E_SMALL: the library has scheduled the step and keeps it, because its size is known
  * only then. Call again with arrays of at least len entries
- * to get the same step. LLM_CACHE_E_SIZE for a field that the struct lacks: likewise, with
- * a struct that has it. The step counts as in flight meanwhile; to update it before it was returned
- * is LLM_CACHE_E_ORDER.
+ * to get the same step. LLM_CACHE_E_SIZE: the step needs a field that the struct
+ * lacks; call again with a struct that has it. Until then the step is in flight, and llm_cache_update
+ * returns LLM_CACHE_E_ORDER for it.
  */
 int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
 
