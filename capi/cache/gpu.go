@@ -59,7 +59,8 @@ func llm_cuda_close(h C.llm_cuda) C.int {
 	return status(guarded(func() error { return refused(g.kernels.Close()) }))
 }
 
-// refused gives an error of a kernel or of the driver its code: the driver's are LLM_CACHE_E_GPU, the others are of arguments.
+// refused returns an error of package cuda or kernels with its code: LLM_CACHE_E_GPU for errors of the driver or the GPU,
+// LLM_CACHE_E_RANGE for errors about arguments.
 func refused(err error) error {
 	var driver *cuda.Error
 	switch {
@@ -71,7 +72,7 @@ func refused(err error) error {
 	return fail(C.LLM_CACHE_E_RANGE, "%v", err)
 }
 
-// launch puts a kernel into a stream of C.
+// launch puts a kernel into the caller's stream.
 func (g *gpu) launch(kernel interface {
 	Launch(*kernels.Set, *cuda.Stream) error
 }, stream C.llm_cuda_stream) error {

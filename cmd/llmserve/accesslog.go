@@ -44,7 +44,7 @@ func (l *accessLog) note(r openai.Record) {
 			time.AfterFunc(omittedAfter, l.flush)
 		}
 	case r.Refused() || l.all:
-		fmt.Fprintln(l.to, accessLine(&r)) // if it fails, nobody reads the log
+		fmt.Fprintln(l.to, accessLine(&r)) // an error cannot be reported anywhere
 	}
 }
 

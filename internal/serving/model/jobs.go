@@ -144,7 +144,7 @@ func (j *productJob) panels(worker, from, to int) {
 	}
 }
 
-// columns returns the range [first, last) of output columns that the panels [from, to) have.
+// columns returns the range [first, last) of output columns that the panels [from, to) cover.
 func (l *linear) columns(from, to int) (first, last int) {
 	column := 0
 	first = -1

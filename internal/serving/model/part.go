@@ -176,8 +176,8 @@ func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
 // A Group connects workers that each have a part of the model and call the same methods in the same order. A call
 // returns when its result is complete. After an error the group cannot be used. Package mpi connects processes.
 type Group interface {
-	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, it adds the sum of the first two
-	// and the sum of the last two, in this order.
+	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, the sum is
+	// (x0 + x1) + (x2 + x3), where xi is the x of worker i.
 	AllReduce(rank int, x []float32) error
 
 	// Gather copies the rows of each worker's part into that worker's columns of dst in worker 0. Rows of dst are

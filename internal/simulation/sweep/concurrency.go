@@ -54,23 +54,23 @@ func (st *State) writeConcurrencies(out io.Writer) error {
 }
 
 // mean returns the mean of a quantity over the seeds.
-func mean(seeds []*Outcome, of func(r *sim.Result) float64) float64 {
+func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	sum := 0.0
 	for _, o := range seeds {
-		sum += of(o.Result)
+		sum += quantity(o.Result)
 	}
 	return sum / float64(len(seeds))
 }
 
 // withRange formats the mean of a quantity, with its range if there is one.
-func withRange(seeds []*Outcome, format string, of func(r *sim.Result) float64) string {
-	text := fmt.Sprintf(format, mean(seeds, of))
+func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
+	text := fmt.Sprintf(format, mean(seeds, quantity))
 	least, most := 0.0, 0.0
 	for _, o := range seeds {
 		if len(o.Range) == 0 {
 			return text
 		}
-		a, b := o.within(of)
+		a, b := o.within(quantity)
 		least += a / float64(len(seeds))
 		most += b / float64(len(seeds))
 	}

@@ -71,8 +71,8 @@ func firstToken(r *sim.Result) float64  { return r.TTFT.P50 }
 func perToken(r *sim.Result) float64    { return r.TPOT.P50 }
 
 // within returns the ends of the range of a quantity. The job must have a range.
-func (o *Outcome) within(of func(r *sim.Result) float64) (least, most float64) {
-	a, b := of(o.Range[0]), of(o.Range[1])
+func (o *Outcome) within(quantity func(r *sim.Result) float64) (least, most float64) {
+	a, b := quantity(o.Range[0]), quantity(o.Range[1])
 	return min(a, b), max(a, b)
 }
 

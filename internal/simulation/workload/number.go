@@ -51,22 +51,22 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	if err == nil && least <= n && n <= mostTokens {
 		return n, nil
 	}
-	is := "is too small"
+	problem := "is too small"
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
-		is = "is not a whole number"
+		problem = "is not a whole number"
 	case n < 0:
-		is = "is negative"
+		problem = "is negative"
 	case n > mostTokens:
-		is = "is too large"
+		problem = "is too large"
 	}
-	return 0, bad(f.columns[i], text, is, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
+	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
 }
 
-// bad returns an error about a value.
-func bad(column string, text []byte, is, want string) error {
+// bad returns an error about a value. problem is what is wrong, such as "is negative".
+func bad(column string, text []byte, problem, want string) error {
 	if len(text) == 0 {
 		return fmt.Errorf("column %q is empty; wanted %s", column, want)
 	}
-	return fmt.Errorf("column %q: %s %s; wanted %s", column, excerpt(text), is, want)
+	return fmt.Errorf("column %q: %s %s; wanted %s", column, excerpt(text), problem, want)
 }

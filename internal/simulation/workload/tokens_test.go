@@ -17,8 +17,8 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that two requests have only these tokens in common: those of their shared prefix, or those of their
-// common first hashes.
+// Ensure that the longest common prefix of two requests is as long as their shared prefix or, if they have hashes,
+// as the blocks of their equal first hashes.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")

@@ -8,12 +8,13 @@ import (
 )
 
 // A mistake is a kind of difference, with the sentence of the handout that it breaks and the words for a student. It
-// matches differences by the first four fields; an empty one matches everything.
+// matches a difference if each of its fields call, seen, field, expected, actual and facts does; an empty field matches
+// all differences.
 type mistake struct {
 	call                    string // the function
 	seen                    Channel
-	field, expected, actual string
-	facts                   []Fact
+	field, expected, actual string // parts of the texts of the difference
+	facts                   []Fact // the difference must have all of them
 	sentence                string // empty: the next mistake that matches decides; noSentence: there is none
 	words                   string // empty: the next mistake that matches decides; for its {names} see Difference.says
 }

@@ -303,8 +303,8 @@ func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Differen
 	return nil
 }
 
-func pointer(is bool) string {
-	if is {
+func pointer(valid bool) string {
+	if valid {
 		return "not NULL"
 	}
 	return "NULL"

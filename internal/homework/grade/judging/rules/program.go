@@ -92,10 +92,10 @@ func (p *program) reached(name string) []*ctree.Function {
 	return all
 }
 
-// mentions reports whether the function is returns true for a part of the expression.
-func mentions(e *ctree.Expr, is func(*ctree.Expr) bool) (found bool) {
+// mentions reports whether match returns true for a part of the expression.
+func mentions(e *ctree.Expr, match func(*ctree.Expr) bool) (found bool) {
 	e.Visit(func(part *ctree.Expr) bool {
-		found = found || is(part)
+		found = found || match(part)
 		return !found
 	})
 	return found

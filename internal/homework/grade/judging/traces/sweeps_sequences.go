@@ -136,24 +136,24 @@ func firstFit(s *sweep) {
 }
 
 // slots builds sequences with one table in each slot, sequences with holes, and sequences whose tables map
-// nothing. It calls then for each.
-func slots(s *sweep, then func(id int)) {
+// nothing. It calls try with the id of each.
+func slots(s *sweep, try func(id int)) {
 	for slot := range 16 {
 		s.on(60)
 		s.create(1, 40)
 		if slot > 0 {
 			s.move(1, slot, 0)
 		}
-		then(1)
+		try(1)
 		s.create(2, 16*16)
 		s.move(2, 15-slot, 0)
 		s.table(2, (slot+3)%16)
 		s.hole(2, (15-slot)*16+slot)
-		then(2)
+		try(2)
 		s.create(3, 17)
 		s.hole(3, 0)
 		s.maps(3, 16*slot+slot)
-		then(3)
+		try(3)
 	}
 }
 
@@ -165,23 +165,23 @@ func freeSlots(s *sweep) {
 	})
 }
 
-// counts builds sequences whose kv_count does not match their tables.
-func counts(s *sweep, then func(id int)) {
+// counts builds sequences whose kv_count does not match their tables. It calls try with the id of each.
+func counts(s *sweep, try func(id int)) {
 	for _, n := range []int{0, 1, 16, 17, 255, 256, 257, 512, 4095, 4096} {
 		s.on(120)
 		s.create(1, 300)
 		s.count(1, n)
-		then(1)
+		try(1)
 		s.create(2, 20)
 		s.table(2, 1)
 		s.table(2, 15)
 		s.count(2, n)
-		then(2)
+		try(2)
 		s.create(3, 600)
 		s.hole(3, 0)
 		s.hole(3, 16)
 		s.count(3, n)
-		then(3)
+		try(3)
 	}
 }
 

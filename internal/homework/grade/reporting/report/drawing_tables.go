@@ -49,19 +49,19 @@ func (v *view) seqs() []sequence {
 }
 
 // compareTable marks the differences in a table. If the whole table is new or unexpected, its entries are not marked.
-func (v *view) compareTable(t *table, of *sequence) {
-	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
-	if of.in(before) && of.in(expected) && was != want.value {
+func (v *view) compareTable(t *table, owner *sequence) {
+	was, want, got := t.cells[before].value, &t.cells[expected], &t.cells[actual]
+	if owner.in(before) && owner.in(expected) && was != want.value {
 		want.mark = changed
 	}
-	if of.in(expected) && of.in(actual) && want.value != is.value {
-		is.mark, is.want = wrong, want.value
+	if owner.in(expected) && owner.in(actual) && want.value != got.value {
+		got.mark, got.want = wrong, want.value
 	}
 	for i := range t.entries {
 		if was == aTable && want.value == aTable {
 			v.change(&t.entries[i])
 		}
-		if want.value == aTable && is.value == aTable {
+		if want.value == aTable && got.value == aTable {
 			v.fault(&t.entries[i])
 		}
 	}

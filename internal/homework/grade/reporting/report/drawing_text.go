@@ -185,9 +185,9 @@ func (c *canvas) boxWidth() int {
 	return w + 2
 }
 
-func centre(s string, width int, with string) string {
+func centre(s string, width int, fill string) string {
 	left := width - utf8.RuneCountInString(s)
-	return strings.Repeat(with, left/2) + s + strings.Repeat(with, left-left/2)
+	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
 // picked formats as much of a strip as fits in limit characters. The arguments of format are the label and the

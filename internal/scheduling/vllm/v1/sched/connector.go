@@ -70,7 +70,7 @@ type transfers struct {
 	loading    bool   // it has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
 	received   bool   // loading, and Received was called
 	failed     bool   // loading, and LoadFailed was called
-	hitIn      uint64 // step in which it hit the cache last, and whose hit steps in flight may compute; 0: none
+	hitIn      uint64 // step of its last admission or load if that had a hit, else 0; steps in flight then may compute the hit
 	reserving  bool   // it is in connector.prefills
 }
 
