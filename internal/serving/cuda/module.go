@@ -85,8 +85,8 @@ func (k *Kernel) Needs() (Needs, error) {
 	return n, nil
 }
 
-// AllowShared allows launches with up to size bytes of dynamic shared memory. More than 48 KiB need
-// this call.
+// AllowShared allows launches with up to size bytes of dynamic shared memory. Without this call, a
+// launch may have 48 KiB less what the kernel itself declares.
 func (k *Kernel) AllowShared(size int) error {
 	return k.context.call(fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size), cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size))
 }

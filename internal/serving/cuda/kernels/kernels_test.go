@@ -22,9 +22,13 @@ type gpu struct {
 	stream  *cuda.Stream
 }
 
-func newGPU(t *testing.T) *gpu {
+func newGPU(t *testing.T) *gpu { return newGPUOf(t, 90) }
+
+// newGPUOf returns a GPU of a compute capability.
+func newGPUOf(t *testing.T, capability int) *gpu {
 	t.Helper()
 	g := &gpu{Driver: cudatest.Open(t), t: t}
+	g.Set(t, "compute_capability", capability)
 	driver, err := cuda.Open(g.Path)
 	require.NoError(t, err)
 	g.context, err = driver.NewContext(0)

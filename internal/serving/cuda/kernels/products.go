@@ -42,6 +42,7 @@ const (
 	productStages  = 4
 	productColumns = 32       // of a stage
 	productChunk   = 64 * 128 // outputs that are unpacked at a time, at most
+	productShared  = 16       // bytes of shared memory before the dynamic ones: the variable of last_to_arrive
 )
 
 // Plan chooses kernels for a number of rows on a GPU.
@@ -52,7 +53,7 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	}
 	parts := w.parts()
 	if p.few = rows <= productFewRows; p.few {
-		for p.threads = 256; p.fewMemory() > device.SharedMemory && p.threads > 32; p.threads /= 2 {
+		for p.threads = 256; p.fewMemory()+productShared > device.SharedMemory && p.threads > 32; p.threads /= 2 {
 		}
 		if parts > 1 {
 			p.PartBytes, p.Counters = parts*w.tiles()*productFewRows*16*4, w.tiles()*32/p.threads
@@ -75,7 +76,7 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 // blocks compute the parts.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
-		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts) <= device.SharedMemory {
+		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
 			return
 		}
 	}

@@ -195,6 +195,24 @@ func TestProductsOf256Rows(t *testing.T) {
 	require.Equal(t, want[:2*2*m.Outputs], m.multiply(g, space, in[:2*m.Columns], one), "2 rows")
 }
 
+// Ensure that products run on GPUs whose blocks have at most 99 KiB of shared memory (RTX 30 and 40, L4).
+// Their dynamic memory and what the kernels declare are together within this limit.
+func TestProductsFitInLittleSharedMemory(t *testing.T) {
+	g := newGPUOf(t, 86)
+	space := newWorkspace(g)
+	require.Equal(t, 99<<10, g.context.Device().SharedMemory)
+	for _, format := range []kernels.WeightFormat{kernels.Plain, kernels.Q8_0, kernels.Q4_0, kernels.MXFP4, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K} {
+		m := newMatrix(g, kernels.BF16, format, 128, 256)
+		for _, rows := range []int{1, 9, 32, 33, 65, 129} {
+			if format != kernels.Plain && rows > 32 {
+				continue // the same kernel
+			}
+			in := random(kernels.BF16, 5, rows*m.Columns)
+			m.requireMatches(t, in, decode(kernels.BF16, m.multiply(g, space, in, one)))
+		}
+	}
+}
+
 func TestProductsRefuse(t *testing.T) {
 	g := newGPU(t)
 	device := g.context.Device()

@@ -48,12 +48,8 @@ type Set struct {
 // A kernel is one that was launched.
 type kernel struct {
 	*cuda.Kernel
-	shared int // bytes of dynamic shared memory that it may have
+	shared int // bytes of dynamic shared memory that AllowShared allowed
 }
-
-// unasked is the number of bytes of dynamic shared memory that a kernel may use without a call of
-// AllowShared.
-const unasked = 48 << 10
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 
@@ -115,7 +111,7 @@ func (set *Set) kernel(name string, shared int) (*cuda.Kernel, error) {
 		if err != nil {
 			return nil, err
 		}
-		k = &kernel{found, unasked}
+		k = &kernel{Kernel: found}
 		set.kernels[name] = k
 	}
 	if shared > k.shared {

@@ -83,13 +83,22 @@ API cuDeviceTotalMem_v2(size_t *bytes, int) {
   *bytes = state.config.memory;
   return OK;
 }
+// "Technical Specifications per Compute Capability" in the CUDA programming guide.
+size_t most_shared() {
+  switch (state.config.compute_capability) {
+  case 80: case 87: return 163 << 10;
+  case 86: case 89: case 120: return 99 << 10;
+  }
+  return 227 << 10;
+}
+
 API cuDeviceGetAttribute(int *value, int attribute, int) {
   BEGIN(initialized);
   switch (attribute) {
   case 16: return *value = 4, OK;                                      // multiprocessors
   case 75: return *value = state.config.compute_capability / 10, OK;
   case 76: return *value = state.config.compute_capability % 10, OK;
-  case 97: return *value = state.config.compute_capability == 80 ? 163 << 10 : 227 << 10, OK; // shared memory, opted in
+  case 97: return *value = most_shared(), OK;
   case 38: return *value = 32 << 20, OK; // L2
   }
   return INVALID_VALUE;

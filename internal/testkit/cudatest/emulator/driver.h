@@ -55,6 +55,7 @@ extern thread_local bool has_context;
 enum Needs { nothing, initialized, context };
 int begin(const char *function, Needs needs); // counts the call; returns the Status with which it ends at once, or OK
 bool capturing();                             // any stream
+size_t most_shared();                         // bytes that a block may have, declared and dynamic
 int push(void *stream, Work work);
 int drain(Stream &s, uint64_t until);
 int drain_all();

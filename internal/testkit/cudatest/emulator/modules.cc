@@ -16,13 +16,28 @@ namespace {
 struct Function {
   const emulator::Kernel *kernel;
   int most_threads = 1024;
-  size_t most_dynamic = 48 << 10;
+  size_t declared = 0; // bytes of shared memory, beside the dynamic ones of a launch
+  size_t most_dynamic = 0;
 };
 struct Module {
   std::string ptx;
   std::vector<std::unique_ptr<Function>> functions;
 };
 std::map<void *, std::unique_ptr<Module>> modules;
+
+// declared_shared returns the size of the shared variables that a kernel uses. Dynamic shared memory begins behind them, at a multiple of 16.
+size_t declared_shared(const std::string &ptx, size_t entry) {
+  const std::string body = ptx.substr(entry, ptx.find("\n}", entry) - entry), declaration = ".shared .align ";
+  size_t bytes = 0;
+  for (size_t at = ptx.find(declaration); at != std::string::npos; at = ptx.find(declaration, at + 1)) {
+    if (at >= 8 && ptx.compare(at - 8, 8, ".extern ") == 0) continue;
+    char name[200];
+    int bits, elements = 1;
+    if (sscanf(ptx.c_str() + at, ".shared .align %*d .%*c%d %199[^[;][%d]", &bits, name, &elements) < 2) continue;
+    if (body.find(name) != std::string::npos) bytes += bits / 8 * elements;
+  }
+  return (bytes + 15) / 16 * 16;
+}
 
 Function *find(Module &m, const std::string &name) {
   size_t entry = m.ptx.find(".entry " + name + "(");
@@ -34,6 +49,8 @@ Function *find(Module &m, const std::string &name) {
     std::string head = m.ptx.substr(entry, m.ptx.find("\n{", entry) - entry);
     size_t most = head.find(".maxntid ");
     if (most != std::string::npos) sscanf(head.c_str() + most, ".maxntid %d", &f->most_threads);
+    f->declared = declared_shared(m.ptx, entry);
+    f->most_dynamic = (48 << 10) - f->declared;
     m.functions.push_back(std::move(f));
     return m.functions.back().get();
   }
@@ -73,7 +90,8 @@ API cuFuncGetAttribute(int *value, int attribute, void *function) {
   auto *f = (Function *)function;
   switch (attribute) {
   case 0: return *value = f->most_threads, OK;
-  case 1: case 3: return *value = 0, OK; // static shared memory and local memory: the host's code does not say
+  case 1: return *value = f->declared, OK;
+  case 3: return *value = 0, OK;         // local memory: the host's code does not say
   case 4: return *value = 32, OK;        // registers
   case 8: return *value = f->most_dynamic, OK;
   }
@@ -81,9 +99,9 @@ API cuFuncGetAttribute(int *value, int attribute, void *function) {
 }
 API cuFuncSetAttribute(void *function, int attribute, int value) {
   BEGIN(context);
-  int most = state.config.compute_capability == 80 ? 163 << 10 : 227 << 10;
-  if (attribute != 8 || value < 0 || value > most) return INVALID_VALUE;
-  ((Function *)function)->most_dynamic = value;
+  auto *f = (Function *)function;
+  if (attribute != 8 || value < 0 || f->declared + value > most_shared()) return INVALID_VALUE;
+  f->most_dynamic = value;
   return OK;
 }
 API cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz, unsigned shared, void *stream,
