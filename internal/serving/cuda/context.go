@@ -19,7 +19,9 @@ type Context struct {
 	driver *Driver
 	device Device
 	work   chan func()
-	thread int // its number in Linux; 0 means every thread, with the context that is current there
+	ended  bool          // set on the thread
+	closed chan struct{} // closed when the thread ends
+	thread int           // its number in Linux; 0 means every thread, with the context that is current there
 }
 
 // NewContext begins to use a GPU. Close ends it.
@@ -28,7 +30,7 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Context{driver: d, device: device, work: make(chan func())}
+	c := &Context{driver: d, device: device, work: make(chan func()), closed: make(chan struct{})}
 	ready := make(chan error)
 	go c.run(ready)
 	if err := <-ready; err != nil {
@@ -81,9 +83,10 @@ func (c *Context) run(ready chan<- error) {
 	if err != nil {
 		return
 	}
-	for f := range c.work {
-		f()
+	for !c.ended {
+		(<-c.work)()
 	}
+	close(c.closed)
 }
 
 // Close ends the use of the GPU. Everything created from the context must be closed before. Close does
@@ -92,25 +95,28 @@ func (c *Context) Close() error {
 	if c.thread == 0 {
 		return nil
 	}
-	err := c.Do(func() error {
+	return c.Do(func() error {
+		c.ended = true
 		doing := fmt.Sprintf("end the use of GPU %d", c.device.Ordinal)
 		return errors.Join(c.driver.call(doing, cuCtxSetCurrent, 0), c.driver.call(doing, cuDevicePrimaryCtxRelease, uintptr(c.device.handle)))
 	})
-	close(c.work)
-	return err
 }
 
 // Device returns the GPU.
 func (c *Context) Device() Device { return c.device }
 
-// Do runs f on the context's thread and returns its error. f may call Do.
+// Do runs f on the context's thread and returns its error. f may call Do. After Close, Do returns an error.
 func (c *Context) Do(f func() error) error {
 	if c.here() {
 		return f()
 	}
-	done := make(chan error)
-	c.work <- func() { done <- f() }
-	return <-done
+	done := make(chan error, 1)
+	select {
+	case c.work <- func() { done <- f() }:
+		return <-done
+	case <-c.closed:
+		return fmt.Errorf("the context of GPU %d is closed", c.device.Ordinal)
+	}
 }
 
 // call calls the driver on the context's thread.

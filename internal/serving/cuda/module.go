@@ -106,6 +106,9 @@ func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 	if err != nil {
 		return err
 	}
+	if shape.X < 0 || shape.X > mostBlocksX || shape.Y < 0 || shape.Y > mostBlocksYZ || shape.Z < 0 || shape.Z > mostBlocksYZ {
+		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be at most %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, mostBlocksX, mostBlocksYZ, mostBlocksYZ)
+	}
 	dimension := func(n int) uintptr { return uintptr(max(n, 1)) }
 	return k.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),
 		uintptr(shape.Threads), 1, 1, uintptr(shape.Shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(values))), 0)

@@ -123,6 +123,13 @@ const (
 	kernelDynamicShared = 8
 )
 
+// The most blocks of a launch ("Technical Specifications per Compute Capability" in the CUDA
+// programming guide).
+const (
+	mostBlocksX  = 1<<31 - 1
+	mostBlocksYZ = 1<<16 - 1
+)
+
 const (
 	streamNonBlocking     = 1 // does not wait for the default stream
 	eventDisableTiming    = 2

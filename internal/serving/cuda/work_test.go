@@ -96,6 +96,27 @@ func TestAContextIsUsedFromAnyGoroutine(t *testing.T) {
 	require.Zero(t, g.Allocated())
 }
 
+// Ensure that calls after Close return an error, also those that race with it, and a second Close.
+func TestAClosedContextRefusesCalls(t *testing.T) {
+	d := cudatest.Open(t)
+	driver, err := cuda.Open(d.Path)
+	require.NoError(t, err)
+	c, err := driver.NewContext(0)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for c.Synchronize() == nil {
+			}
+		})
+	}
+	require.NoError(t, c.Close())
+	wg.Wait()
+	require.EqualError(t, c.Close(), "the context of GPU 0 is closed")
+	_, err = c.Alloc(4)
+	require.EqualError(t, err, "the context of GPU 0 is closed")
+}
+
 // Ensure that copies go where they should, and nowhere else.
 func TestCopiesStayInTheirMemory(t *testing.T) {
 	g := newGPU(t)
@@ -190,6 +211,9 @@ func TestLaunchesAreChecked(t *testing.T) {
 	require.EqualError(t, k.Launch(g.stream, shape, p, int64(1)), "argument 1 of the kernel write_at is of type int64 with 8 bytes, the parameter has 4")
 	require.EqualError(t, k.Launch(g.stream, shape, m, int32(1)), "argument 0 of the kernel write_at is of type *cuda.Memory, not a number or cuda.Pointer")
 	require.ErrorContains(t, k.Launch(g.stream, shape, p, nil), "argument 1 of the kernel write_at is nil")
+	for _, shape := range []cuda.Shape{{X: -1, Threads: 32}, {X: 1 << 31, Threads: 32}, {Y: 1 << 16, Threads: 32}, {Z: 1 << 16, Threads: 32}} {
+		require.ErrorContains(t, k.Launch(g.stream, shape, p, int32(1)), "blocks: there may be at most 2147483647 x 65535 x 65535")
+	}
 	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{Threads: 1056}, p, int32(0)), "cannot launch the kernel write_at: cuLaunchKernel returned CUDA_ERROR_INVALID_VALUE (1)")
 	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{Threads: 32, Shared: 50 << 10}, p, int32(0)), "CUDA_ERROR_INVALID_VALUE")
 	require.NoError(t, k.AllowShared(50<<10))
