@@ -15,11 +15,7 @@ func Compile(source []byte, longest int, budget *automaton.Budget) (*grammar.Gra
 	if err != nil {
 		return nil, err
 	}
-	doc, err := newDocument(root)
-	if err != nil {
-		return nil, err
-	}
-	c := &compiler{doc: doc, budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
+	c := &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
 		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}
 	return c.build(conjunction{{schema: root}}, longest)
 }

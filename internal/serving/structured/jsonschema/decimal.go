@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"cmp"
 	"math/big"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -165,7 +166,7 @@ func (c *comparison) read(bound string, d int, decimal bool) {
 	if at < len(bound) {
 		c.place++
 		if c.order == 0 {
-			c.order = int8(sign(d - int(bound[at]-'0')))
+			c.order = int8(cmp.Compare(d, int(bound[at]-'0')))
 		}
 		return
 	}
@@ -186,16 +187,6 @@ func (c comparison) whole(b bound) int8 {
 		return 1
 	}
 	return c.order
-}
-
-func sign(n int) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
 }
 
 func (r *rest) read(m modulus, d int, decimal bool) {

@@ -32,14 +32,15 @@ func set(names ...string) map[string]bool {
 
 const rootURI = "schema://root/"
 
-func newDocument(root *value) (*document, error) {
+func newDocument(root *value) *document {
 	d := &document{root: root, draft: 2020, bases: map[*value]string{}, named: map[string]*value{rootURI: root}}
 	if root.kind == object {
 		if s := root.get("$schema"); s != nil && s.kind == text {
 			d.draft = draftOf(s.text)
 		}
 	}
-	return d, d.index(root, rootURI)
+	d.index(root, rootURI)
+	return d
 }
 
 func draftOf(uri string) int {
@@ -55,9 +56,9 @@ func draftOf(uri string) int {
 }
 
 // index notes the identifiers and anchors in a schema.
-func (d *document) index(v *value, base string) error {
+func (d *document) index(v *value, base string) {
 	if v.kind != object {
-		return nil
+		return
 	}
 	id := v.get("$id")
 	if d.draft <= 4 {
@@ -87,17 +88,12 @@ func (d *document) index(v *value, base string) error {
 		switch {
 		case holdsMap[keyword] && item.kind == object, holdsList[keyword] && item.kind == array:
 			for _, schema := range item.items {
-				if err := d.index(schema, base); err != nil {
-					return err
-				}
+				d.index(schema, base)
 			}
 		case holdsOne[keyword]:
-			if err := d.index(item, base); err != nil {
-				return err
-			}
+			d.index(item, base)
 		}
 	}
-	return nil
 }
 
 func resolve(base, ref string) (string, error) {

@@ -2,13 +2,8 @@ package jsonschema
 
 // itemsShape reads items, prefixItems and additionalItems, at the first of them.
 func itemsShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
-	for _, first := range schema.names {
-		if first == name {
-			break
-		}
-		if first == "items" || first == "prefixItems" || first == "additionalItems" {
-			return nil, nil
-		}
+	if name != schema.first("items", "prefixItems", "additionalItems") {
+		return nil, nil
 	}
 	var layer arrayLayer
 	prefix, items := schema.get("prefixItems"), schema.get("items")

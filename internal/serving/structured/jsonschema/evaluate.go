@@ -92,25 +92,14 @@ func enumShape(c *compiler, schema *value, name string, v *value) (*shape, error
 	if v.kind != array {
 		return nil, refuse(schema, name, "it is not a list")
 	}
-	s := &shape{}
-	var texts strings_
-	for _, item := range v.items {
-		if item.kind == text {
-			texts.list = append(texts.list, item.text)
-			continue
-		}
-		one, err := c.constant(schema, item)
-		if err != nil {
+	all := make([]*shape, len(v.items))
+	for i, item := range v.items {
+		var err error
+		if all[i], err = c.constant(schema, item); err != nil {
 			return nil, err
 		}
-		s.null, s.no, s.yes = s.null || one.null, s.no || one.no, s.yes || one.yes
-		s.numbers = append(s.numbers, one.numbers...)
-		s.arrays = append(s.arrays, one.arrays...)
-		s.objects = append(s.objects, one.objects...)
 	}
-	if len(texts.list) > 0 {
-		s.strings = []strings_{{max: unlimited, listed: true, list: texts.list}}
-	}
+	s := union(all...)
 	if len(s.numbers) > 1 {
 		all := numbers{listed: true}
 		for _, n := range s.numbers {

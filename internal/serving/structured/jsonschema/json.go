@@ -119,6 +119,11 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
+// first returns the member that comes first, of the given ones.
+func (v *value) first(names ...string) string {
+	return v.names[slices.IndexFunc(v.names, func(name string) bool { return slices.Contains(names, name) })]
+}
+
 // path returns the location of v in the schema as a JSON pointer.
 func (v *value) path() string {
 	if v.parent == nil {

@@ -13,11 +13,16 @@ func refShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{schema: to})
 }
 
-func listOf(schema *value, name string, v *value) ([]*value, error) {
+// listOf returns the schemas in a list.
+func listOf(schema *value, name string, v *value) (conjunction, error) {
 	if v.kind != array || len(v.items) == 0 {
 		return nil, refuse(schema, name, "it is not a list of schemas")
 	}
-	return v.items, nil
+	list := make(conjunction, len(v.items))
+	for i, item := range v.items {
+		list[i].schema = item
+	}
+	return list, nil
 }
 
 func allOfShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
@@ -25,17 +30,7 @@ func allOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	s := everything()
-	for _, item := range list {
-		next, err := c.termShape(term{schema: item})
-		if err != nil {
-			return nil, err
-		}
-		if s, err = intersect(s, next, c.budget); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return c.shape(list)
 }
 
 func anyOfShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
@@ -43,16 +38,19 @@ func anyOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	var all []*shape
-	for _, item := range list {
-		next, err := c.termShape(term{schema: item})
-		if err != nil {
+	return c.either(slices.Collect(slices.Chunk(list, 1))...)
+}
+
+// either returns the values that any of the conjunctions allows.
+func (c *compiler) either(all ...conjunction) (*shape, error) {
+	shapes := make([]*shape, len(all))
+	for i, one := range all {
+		var err error
+		if shapes[i], err = c.shape(one); err != nil {
 			return nil, err
 		}
-		all = append(all, next)
 	}
-	s := union(all...)
-	return s, nil
+	return union(shapes...), nil
 }
 
 // oneOfShape lets each alternative exclude those that it may overlap.
@@ -61,33 +59,21 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	all := make([]conjunction, len(list))
-	for i, item := range list {
-		all[i] = conjunction{{schema: item}}
-	}
+	all := slices.Collect(slices.Chunk(list, 1))
 	beside := c.typeBeside(schema)
 	for i := range list {
 		for j := range i {
-			together := c.and(conjunction{{schema: list[i]}}, conjunction{{schema: list[j]}}, beside)
-			apart, err := c.knownEmpty(together)
+			apart, err := c.knownEmpty(c.and(list[i:i+1], list[j:j+1], beside))
 			if err != nil {
 				return nil, err
 			}
 			if !apart {
-				all[i] = c.and(all[i], conjunction{{list[j], true}})
-				all[j] = c.and(all[j], conjunction{{list[i], true}})
+				all[i] = c.and(all[i], conjunction{{list[j].schema, true}})
+				all[j] = c.and(all[j], conjunction{{list[i].schema, true}})
 			}
 		}
 	}
-	var shapes []*shape
-	for _, one := range all {
-		s, err := c.shape(one)
-		if err != nil {
-			return nil, err
-		}
-		shapes = append(shapes, s)
-	}
-	return union(shapes...), nil
+	return c.either(all...)
 }
 
 // typeBeside returns the conjunction of the type or enum keyword in the same schema, so that
@@ -119,15 +105,7 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	if otherwise != nil {
 		no = c.and(no, c.just(otherwise))
 	}
-	a, err := c.shape(yes)
-	if err != nil {
-		return nil, err
-	}
-	b, err := c.shape(no)
-	if err != nil {
-		return nil, err
-	}
-	return union(a, b), nil
+	return c.either(yes, no)
 }
 
 // dependentShape evaluates dependentRequired, dependentSchemas and dependencies. For each member there

@@ -16,13 +16,8 @@ func (l *objectLayer) add(name string, then conjunction) {
 
 // propertiesShape reads properties, patternProperties and additionalProperties, at the first of them.
 func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
-	for _, first := range schema.names {
-		if first == name {
-			break
-		}
-		if first == "properties" || first == "patternProperties" || first == "additionalProperties" {
-			return nil, nil
-		}
+	if name != schema.first("properties", "patternProperties", "additionalProperties") {
+		return nil, nil
 	}
 	layer := newLayer()
 	if props := schema.get("properties"); props != nil {

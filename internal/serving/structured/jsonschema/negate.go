@@ -12,65 +12,44 @@ import (
 func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
 	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
+	var err error
 	for _, n := range s.numbers {
-		if err := c.meet(out, &shape{numbers: n.negated()}); err != nil {
+		if out.numbers, err = meet(out.numbers, n.negated(), c.budget); err != nil {
 			return nil, err
 		}
 	}
-	for _, alternative := range s.strings {
-		negated, err := c.notStrings(&alternative)
+	for i := range s.strings {
+		negated, err := c.notStrings(&s.strings[i])
 		if err != nil {
 			return nil, err
 		}
-		if err := c.meet(out, &shape{strings: negated}); err != nil {
+		if out.strings, err = meet(out.strings, negated, c.budget); err != nil {
 			return nil, err
 		}
 	}
-	for _, alternative := range s.arrays {
-		negated, err := c.notArrays(&alternative, schema)
+	for i := range s.arrays {
+		negated, err := c.notArrays(&s.arrays[i], schema)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.meet(out, &shape{arrays: negated}); err != nil {
+		if out.arrays, err = meet(out.arrays, negated, c.budget); err != nil {
 			return nil, err
 		}
 	}
-	for _, alternative := range s.objects {
-		negated, err := c.notObjects(&alternative, schema)
+	for i := range s.objects {
+		negated, err := c.notObjects(&s.objects[i], schema)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.meet(out, &shape{objects: negated}); err != nil {
+		if out.objects, err = meet(out.objects, negated, c.budget); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// meet intersects one type of out with the negation of an alternative. The other types do not change.
-// The field of one that is not nil determines the type.
-func (c *compiler) meet(out, one *shape) error {
-	full := everything()
-	switch {
-	case one.numbers != nil:
-		full.numbers = one.numbers
-	case one.strings != nil:
-		full.strings = one.strings
-	case one.arrays != nil:
-		full.arrays = one.arrays
-	case one.objects != nil:
-		full.objects = one.objects
-	}
-	next, err := intersect(out, full, c.budget)
-	if err != nil {
-		return err
-	}
-	*out = *next
-	return nil
-}
-
 func (n *numbers) negated() []numbers {
-	out := []numbers{}
+	var out []numbers
 	if n.listed {
 		var limits []limit
 		for _, r := range n.list {
@@ -101,7 +80,7 @@ func (n *numbers) negated() []numbers {
 
 func (c *compiler) notStrings(s *strings_) ([]strings_, error) {
 	if s.free() {
-		return []strings_{}, nil
+		return nil, nil
 	}
 	d, err := s.automaton(c.budget)
 	if err != nil {
@@ -109,13 +88,13 @@ func (c *compiler) notStrings(s *strings_) ([]strings_, error) {
 	}
 	rest, err := automaton.Subtract(automaton.All(), d, c.budget)
 	if err != nil || rest.Empty() {
-		return []strings_{}, err
+		return nil, err
 	}
 	return []strings_{{max: unlimited, dfas: []form{{DFA: rest}}}}, nil
 }
 
 func (c *compiler) notArrays(a *arrays, schema *value) ([]arrays, error) {
-	out := []arrays{}
+	var out []arrays
 	if a.unique || len(a.some) > 0 {
 		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
 	}
@@ -154,7 +133,7 @@ func isNothing(all conjunction) bool {
 }
 
 func (c *compiler) notObjects(o *objects, schema *value) ([]objects, error) {
-	out := []objects{}
+	var out []objects
 	if len(o.names) > 0 {
 		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")
 	}

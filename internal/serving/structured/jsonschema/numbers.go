@@ -13,7 +13,7 @@ type numbers struct {
 	whole, broken bool // only integers, only others
 	limits        []limit
 	multiples     []multiple
-	listed        bool // only those of list
+	listed        bool // only those of list, all of which the fields above allow
 	list          []*big.Rat
 }
 
@@ -55,7 +55,7 @@ type multiple struct {
 	schema  *value
 }
 
-func (n *numbers) free() bool {
+func (n numbers) free() bool {
 	return !n.whole && !n.broken && len(n.limits) == 0 && len(n.multiples) == 0 && !n.listed
 }
 
@@ -87,12 +87,7 @@ func (n numbers) and(o numbers) (numbers, bool) {
 		if !n.listed {
 			n, o = o, n
 		}
-		var kept []*big.Rat
-		for _, r := range n.list {
-			if n.allows(r) && o.allows(r) {
-				kept = append(kept, r)
-			}
-		}
+		kept := slices.DeleteFunc(slices.Clone(n.list), func(r *big.Rat) bool { return !o.allows(r) })
 		return numbers{listed: true, list: kept}, len(kept) > 0
 	}
 	n.whole, n.broken = n.whole || o.whole, n.broken || o.broken

@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/lexeme"
@@ -23,7 +24,7 @@ const unlimited = -1
 type strings_ struct {
 	min, max int    // characters
 	dfas     []form // all must accept
-	listed   bool   // only those of list
+	listed   bool   // only those of list, all of which have the length and the form
 	list     []string
 }
 
@@ -73,6 +74,12 @@ type pattern struct {
 	then conjunction
 }
 
+// alternative is implemented by numbers, strings_, arrays and objects.
+type alternative[T any] interface {
+	free() bool      // whether it allows every value of its type
+	and(T) (T, bool) // what both allow; false if that is nothing
+}
+
 func everything() *shape {
 	return &shape{true, true, true, []numbers{{}}, []strings_{{max: unlimited}}, []arrays{{max: unlimited}}, []objects{{max: unlimited}}}
 }
@@ -80,13 +87,13 @@ func everything() *shape {
 // scalar reports whether a value has neither elements nor members.
 func (s *shape) scalar() bool { return len(s.arrays) == 0 && len(s.objects) == 0 }
 
-func (s *strings_) free() bool {
+func (s strings_) free() bool {
 	return s.min == 0 && s.max == unlimited && len(s.dfas) == 0 && !s.listed
 }
-func (a *arrays) free() bool {
+func (a arrays) free() bool {
 	return a.min == 0 && a.max == unlimited && len(a.layers) == 0 && len(a.some) == 0 && !a.unique
 }
-func (o *objects) free() bool {
+func (o objects) free() bool {
 	return o.min == 0 && o.max == unlimited && len(o.layers) == 0 && len(o.required) == 0 && len(o.absent) == 0 && len(o.names) == 0
 }
 
@@ -100,21 +107,18 @@ func union(shapes ...*shape) *shape {
 		out.arrays = append(out.arrays, s.arrays...)
 		out.objects = append(out.objects, s.objects...)
 	}
-	// An alternative that allows everything makes the others needless.
-	if i := slices.IndexFunc(out.numbers, func(n numbers) bool { return n.free() }); i >= 0 {
-		out.numbers = out.numbers[i : i+1]
-	}
-	if i := slices.IndexFunc(out.strings, func(s strings_) bool { return s.free() }); i >= 0 {
-		out.strings = out.strings[i : i+1]
-	}
-	if i := slices.IndexFunc(out.arrays, func(a arrays) bool { return a.free() }); i >= 0 {
-		out.arrays = out.arrays[i : i+1]
-	}
-	if i := slices.IndexFunc(out.objects, func(o objects) bool { return o.free() }); i >= 0 {
-		out.objects = out.objects[i : i+1]
-	}
+	out.numbers, out.strings = needed(out.numbers), needed(out.strings)
+	out.arrays, out.objects = needed(out.arrays), needed(out.objects)
 	out.joinLists()
 	return out
+}
+
+// needed returns the alternatives of one type without those that another makes needless, because it allows everything.
+func needed[T alternative[T]](all []T) []T {
+	if i := slices.IndexFunc(all, func(one T) bool { return one.free() }); i >= 0 {
+		return all[i : i+1]
+	}
+	return all
 }
 
 // joinLists makes one alternative of all that are lists of strings.
@@ -136,39 +140,33 @@ func (s *shape) joinLists() {
 	s.strings = kept
 }
 
-// intersect returns the values that are in both shapes. It spends one unit of the budget for each pair
-// of alternatives.
+// intersect returns the values that are in both shapes.
 func intersect(a, b *shape, budget *automaton.Budget) (*shape, error) {
 	out := &shape{null: a.null && b.null, no: a.no && b.no, yes: a.yes && b.yes}
-	pairs := len(a.numbers)*len(b.numbers) + len(a.strings)*len(b.strings) + len(a.arrays)*len(b.arrays) + len(a.objects)*len(b.objects)
-	if err := budget.Spend(pairs * alternativeWork); err != nil {
+	var err error
+	if out.numbers, err = meet(a.numbers, b.numbers, budget); err != nil {
 		return nil, err
 	}
-	for _, x := range a.numbers {
-		for _, y := range b.numbers {
-			if n, ok := x.and(y); ok {
-				out.numbers = append(out.numbers, n)
-			}
-		}
+	if out.strings, err = meet(a.strings, b.strings, budget); err != nil {
+		return nil, err
 	}
-	for _, x := range a.strings {
-		for _, y := range b.strings {
-			if s, ok := x.and(y); ok {
-				out.strings = append(out.strings, s)
-			}
-		}
+	if out.arrays, err = meet(a.arrays, b.arrays, budget); err != nil {
+		return nil, err
 	}
-	for _, x := range a.arrays {
-		for _, y := range b.arrays {
-			if s, ok := x.and(y); ok {
-				out.arrays = append(out.arrays, s)
-			}
-		}
+	out.objects, err = meet(a.objects, b.objects, budget)
+	return out, err
+}
+
+// meet returns the values of one type that both lists of alternatives allow.
+func meet[T alternative[T]](a, b []T, budget *automaton.Budget) ([]T, error) {
+	if err := budget.Spend(len(a) * len(b) * alternativeWork); err != nil {
+		return nil, err
 	}
-	for _, x := range a.objects {
-		for _, y := range b.objects {
-			if s, ok := x.and(y); ok {
-				out.objects = append(out.objects, s)
+	var out []T
+	for _, x := range a {
+		for _, y := range b {
+			if both, ok := x.and(y); ok {
+				out = append(out, both)
 			}
 		}
 	}
@@ -193,30 +191,21 @@ func (s strings_) and(o strings_) (strings_, bool) {
 	if o.free() {
 		return s, true
 	}
-	s.min, s.max = max(s.min, o.min), lower(s.max, o.max)
-	s.dfas = slices.Concat(s.dfas, o.dfas)
-	if o.listed {
-		if s.listed {
-			o.list = slices.DeleteFunc(slices.Clone(o.list), func(text string) bool { return !slices.Contains(s.list, text) })
+	if s.listed || o.listed {
+		if o.listed {
+			s, o = o, s
 		}
-		s.listed, s.list = true, o.list
-	}
-	if s.listed {
-		var kept []string
-		for _, text := range s.list {
-			if s.allows(text) {
-				kept = append(kept, text)
-			}
-		}
+		kept := slices.DeleteFunc(slices.Clone(s.list), func(text string) bool { return !o.allows(text) })
 		return strings_{max: unlimited, listed: true, list: kept}, len(kept) > 0
 	}
+	s.min, s.max = max(s.min, o.min), lower(s.max, o.max)
+	s.dfas = slices.Concat(s.dfas, o.dfas)
 	return s, s.max == unlimited || s.min <= s.max
 }
 
-// allows reports whether a text has the length and the form.
 func (s *strings_) allows(text string) bool {
-	length := len([]rune(text))
-	if length < s.min || s.max != unlimited && length > s.max {
+	length := utf8.RuneCountInString(text)
+	if length < s.min || s.max != unlimited && length > s.max || s.listed && !slices.Contains(s.list, text) {
 		return false
 	}
 	return !slices.ContainsFunc(s.dfas, func(d form) bool { return d.Match(text) == automaton.None })
