@@ -10,7 +10,7 @@
 //
 // Where to extend the engine:
 //   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a
-//     modelOutput.
+//     modelOutput. A ModelRunner (modelrunner.go) computes on a CPU or on another device.
 //   - Logits are changed only by the adjustments in package sampling, before a token is chosen. They read the request's
 //     Params and the sampling.State that sequence.state fills for each token.
 //   - The text of an answer leaves in deliverToken (update.go), as an Event. sequence.outputAfter decides the text and

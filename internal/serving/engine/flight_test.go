@@ -39,7 +39,7 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	real := e.workers[0]
-	w := &worker{in: make(chan *modelInput), out: make(chan workerResult), nearEnd: make(chan struct{}, 1), store: real.store}
+	w := &worker{in: make(chan *modelInput), out: make(chan workerResult), nearEnd: make(chan struct{}, 1), runner: real.runner}
 	e.workers = workers{w}
 	go func() {
 		defer close(real.in)

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// An offload moves blocks between the workers' stores and tiers outside the process. A nil offload does nothing.
+// An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
 // A full block is copied when its step has succeeded, before the scheduler learns of that. The request still has the
 // block then, unless the step scheduled meanwhile has preempted it.
@@ -26,7 +26,7 @@ type offload struct {
 
 	// Only the loop uses these fields.
 	full []fullBlock                 // blocks to store
-	read func(id int32, data []byte) // copies a block from the workers' stores
+	read func(id int32, data []byte) // copies a block from the workers
 
 	// The engine's lock protects these fields.
 	coming   map[blockhash.Hash]*claim // blocks that are being loaded or soon will be

@@ -163,14 +163,12 @@ func Follow(c Config, leader Leader) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{}
-	if err = w.open(Peer{c.Model, c.Pool}, store, leader, &c); err == nil {
-		err = w.follow(part.Rank, store.BlockBytes(), leader)
+	runner, err := newCPURunner(Peer{c.Model, c.Pool}, store, leader, &c)
+	if err != nil {
+		return err
 	}
-	if w.store != nil {
-		err = errors.Join(err, w.store.Close())
-	}
-	return err
+	w := &worker{runner: runner}
+	return errors.Join(w.follow(part.Rank, store.BlockBytes(), leader), runner.Close())
 }
 
 func (w *worker) follow(rank, blockBytes int, leader Leader) error {

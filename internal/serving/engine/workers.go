@@ -28,11 +28,9 @@ type modelInput struct {
 }
 
 // A worker computes its part of the model. All workers have the same block tables, and the blocks of their own heads.
-// Only open, execute, compute, copyBlock and close use the runner and the store, so another device enters there.
 type worker struct {
 	remote    Remote // processes that this one leads, or nil
-	runner    *model.Runner
-	store     *kvstore.Store
+	runner    ModelRunner
 	in        chan *modelInput
 	out       chan workerResult
 	transfers chan *transfer // only with a Remote
@@ -58,7 +56,7 @@ type modelOutput struct {
 // workers compute the same steps at the same time.
 type workers []*worker
 
-// newWorkers maps the workers' stores and starts the workers.
+// newWorkers opens the workers' runners and starts the workers.
 func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 	var all workers
 	var group model.Group = c.Remote
@@ -66,12 +64,12 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		group = model.NewWorkers(c.workers())
 	}
 	for i, p := range append([]Peer{{c.Model, c.Pool}}, c.Peers...) {
-		w := &worker{remote: c.Remote, transfers: make(chan *transfer)}
-		err := w.open(p, store, group, c)
-		all = append(all, w)
+		runner, err := newCPURunner(p, store, group, c)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%w: worker %d: %w", ErrConfig, i, err), all.close())
 		}
+		w := &worker{remote: c.Remote, runner: runner, transfers: make(chan *transfer)}
+		all = append(all, w)
 		if i == 0 {
 			w.nearEnd = make(chan struct{}, 1)
 		}
@@ -79,18 +77,6 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		go w.loop()
 	}
 	return all, nil
-}
-
-func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config) (err error) {
-	store.Shape = p.Model.KVShape(c.BlockSize, c.KVCacheDType)
-	if w.store, err = kvstore.New(store, p.Pool); err != nil {
-		return err
-	}
-	if w.runner, err = model.NewRunner(p.Model, w.store, p.Pool, group, c.places...); err != nil {
-		return err
-	}
-	w.runner.Limit(c.asked)
-	return nil
 }
 
 func (w *worker) loop() {
@@ -121,10 +107,10 @@ func (w *worker) execute(m *modelInput) (c workerResult) {
 // compute copies blocks and computes the layers of the model. With the build tag invariants, unwritten parts of fresh
 // blocks are NaN.
 func (w *worker) compute(m *modelInput) error {
-	if err := w.store.CopyBlocks(m.copies); err != nil {
+	if err := w.runner.CopyBlocks(m.copies); err != nil {
 		return err
 	}
-	w.store.Poison(m.fresh)
+	w.runner.Poison(m.fresh)
 	return w.runner.Forward(&m.batch)
 }
 
@@ -153,7 +139,7 @@ func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	return first, at, err
 }
 
-// A transfer copies blocks between the stores of all workers and memory. A block consists of the parts of all workers,
+// A transfer copies blocks between all workers and memory. A block consists of the parts of all workers,
 // in order and of the same size.
 type transfer struct {
 	kind   messageKind // readBlocks or writeBlocks
@@ -184,25 +170,21 @@ func part(data []byte, i, n int) []byte { return data[i*len(data)/n : (i+1)*len(
 // copyBlock copies this worker's part of a block.
 func (w *worker) copyBlock(kind messageKind, id int32, data []byte) {
 	if kind == readBlocks {
-		w.store.ReadBlock(id, data)
+		w.runner.ReadBlock(id, data)
 	} else {
-		w.store.WriteBlock(id, data)
+		w.runner.WriteBlock(id, data)
 	}
 }
 
-// close ends the workers and unmaps their stores.
+// close ends the workers and closes their runners.
 func (all workers) close() error {
 	var err error
 	for _, w := range all {
-		if w.in != nil {
-			close(w.in)
-		}
-		if w.in != nil && w.remote != nil {
+		close(w.in)
+		if w.remote != nil {
 			<-w.out
 		}
-		if w.store != nil {
-			err = errors.Join(err, w.store.Close())
-		}
+		err = errors.Join(err, w.runner.Close())
 	}
 	return err
 }
