@@ -1,16 +1,14 @@
 package course_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/level"
+	"llmmemory/internal/testkit/overlay"
 )
 
 // A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by
@@ -93,21 +91,10 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	}
 }
 
-// broken runs the rule's test with the changed file. Only the compiler sees the change (go test -overlay).
+// broken runs the rule's test with the changed file.
 func broken(t *testing.T, rule oneRule) (out string, err error) {
 	t.Helper()
-	file, err := filepath.Abs(rule.file)
-	require.NoError(t, err)
-	source, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), rule.old), rule.old)
-	dir := t.TempDir()
-	changed := filepath.Join(dir, "changed.go")
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), rule.old, rule.new, 1)), 0o600))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
-	require.NoError(t, err)
-	list := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(list, overlay, 0o600))
+	list := overlay.Replace(t, rule.file, rule.old, rule.new)
 	cmd := exec.Command("go", "test", "-buildvcs=false", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-run", "^"+rule.test+"$", "-count=1", ".")
 	cmd.Env = append(os.Environ(), "LLM_TEST_LONG=")
 	text, err := cmd.CombinedOutput()

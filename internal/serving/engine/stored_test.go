@@ -74,6 +74,9 @@ func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (
 }
 
 func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) error {
+	if err := l.trouble(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.blocks[b]; old != nil {

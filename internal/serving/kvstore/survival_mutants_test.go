@@ -1,15 +1,15 @@
 package kvstore_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+	"llmmemory/internal/testkit/overlay"
 )
 
 // A mutant changes a rule that moves data: text that occurs once in a file below
@@ -45,20 +45,9 @@ var mutants = []mutant{
 // dataOnly leaves out the checks of bookkeeping, so that tests fail by the data alone.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
-// The normal run does not break the rules, but checks that their texts are still there.
-func TestEveryRuleStandsOnceInItsFile(t *testing.T) {
-	for _, m := range mutants {
-		source, err := os.ReadFile(filepath.Join("../..", m.file))
-		require.NoError(t, err)
-		assert.Equal(t, 1, strings.Count(string(source), m.from), "%s: the text of the rule in %s", m.rule, m.file)
-	}
-}
-
-// Each rule is broken once, and the tests of survival fail by the data alone.
+// Ensure that the tests of survival see each rule by the data alone: if it is changed, they fail.
+// The normal run only checks that the texts of the rules are in their files.
 func TestBrokenRulesShowInTheData(t *testing.T) {
-	if os.Getenv("LLM_TEST_LONG") == "" {
-		t.Skip("builds a test for each rule; set LLM_TEST_LONG=1, and -timeout 30m")
-	}
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	for _, m := range mutants {
@@ -67,19 +56,12 @@ func TestBrokenRulesShowInTheData(t *testing.T) {
 }
 
 func (m *mutant) try(t *testing.T, root string) {
-	dir := t.TempDir()
-	file := filepath.Join(root, "internal", m.file)
-	source, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), m.from), "the text of the rule in %s", m.file)
-	changed := filepath.Join(dir, "mutant.go")
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
-	require.NoError(t, err)
-	overlaid := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
+	list, dir := overlay.Replace(t, filepath.Join(root, "internal", m.file), m.from, m.to), t.TempDir()
+	if !level.Long() {
+		return
+	}
 	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program,
+	build := exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", list, "-o", program,
 		"./internal/serving/kvstore")
 	build.Dir = root
 	text, err := build.CombinedOutput()

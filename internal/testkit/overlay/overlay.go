@@ -1,0 +1,32 @@
+// Package overlay changes a source file for one build (go build -overlay), so that a test
+// can check that a changed rule makes other tests fail.
+package overlay
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Replace returns the path of an overlay in which file has the text to instead of from, which must
+// occur in it once.
+func Replace(t testing.TB, file, from, to string) string {
+	t.Helper()
+	file, err := filepath.Abs(file)
+	require.NoError(t, err)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), from), "how often %s contains %q", file, from)
+	dir := t.TempDir()
+	changed := filepath.Join(dir, "changed.go")
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), from, to, 1)), 0o600))
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	require.NoError(t, err)
+	list := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(list, text, 0o600))
+	return list
+}
