@@ -18,6 +18,7 @@ import (
 type completionRequest struct {
 	common
 	Prompt   prompts `json:"prompt"`
+	Suffix   string  `json:"suffix"` // what follows the answer; "" means nothing
 	Echo     bool    `json:"echo"`
 	Logprobs *int    `json:"logprobs"`
 	BestOf   *int    `json:"best_of"`
@@ -88,6 +89,11 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		}
 		request.N = *body.BestOf
 	}
+	if body.Suffix != "" {
+		if err := s.fillIn(&body, &request); err != nil {
+			return err
+		}
+	}
 	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
@@ -150,7 +156,13 @@ func (b *completionRequest) source(s *Server, most limit) source {
 		}
 		for _, text := range given.texts {
 			p := prompt{}
-			if p.tokens, err = s.encode(ctx, text, special, most); err != nil {
+			if b.Suffix != "" {
+				infill := s.config.Engine.Config().Tokenizer.Infill()
+				p.tokens, err = most.kept(infill.Encode(ctx, text, b.Suffix, special, most.tokens))
+			} else {
+				p.tokens, err = s.encode(ctx, text, special, most)
+			}
+			if err != nil {
 				return nil, err
 			}
 			if echo && most.keep == 0 { // otherwise the text of the tokens to keep is echoed

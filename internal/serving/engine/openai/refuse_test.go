@@ -185,8 +185,9 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"length_penalty": 2}`, "length_penalty", "only used with use_beam_search"},
 
 		// fields of other servers, and of the other interface
-		{texts, text + `"suffix": "y"}`, "suffix", unsupported},
-		{texts, text + `"suffix": "none"}`, "suffix", unsupported},
+		{texts, text + `"suffix": "y"}`, "suffix", `suffix is not supported by the model "demo"`},
+		{texts, text + `"suffix": 1}`, "suffix", "a string is expected"},
+		{chats, talk + `"suffix": "y"}`, "suffix", "use /v1/completions"},
 		{texts, text + `"priority": -1}`, "priority", unsupported},
 		{texts, text + `"add_special_tokens": 1}`, "add_special_tokens", "true or false is expected"},
 		{texts, text + `"max_completion_tokens": 5}`, "max_completion_tokens", "use max_tokens"},

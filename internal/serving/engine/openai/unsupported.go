@@ -31,7 +31,7 @@ const (
 )
 
 var foreignFields = slices.Concat(
-	unserved("", "tools", "functions", "tool_choice", "function_call", "suffix", "audio", "images", "modalities",
+	unserved("", "tools", "functions", "tool_choice", "function_call", "audio", "images", "modalities",
 		"documents", "prompt_embeds", "logits_processors", "thinking_token_budget",
 		"verbosity", "web_search_options"),
 	unserved(useSchema, "grammar", "json_schema", "format", "regex", "ebnf"),
@@ -46,6 +46,7 @@ var foreignFields = slices.Concat(
 	unserved("start it with --chat-template", "chat_template"),
 	[]foreignField{
 		// of the other endpoint
+		{"suffix", "", "use /v1/completions"},
 		{"reasoning_effort", "", useKwargs},
 		{"echo", "false", ""},
 		{"best_of", "1", "use n"},

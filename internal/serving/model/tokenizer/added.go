@@ -56,8 +56,8 @@ func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (
 }
 
 // EncodeMarked does what EncodeUpTo does for a text made by a chat template, in which text from clients is marked.
-// Special tokens, and tokens that end an answer, are found only in unmarked text. In marked text, their names are
-// ordinary text.
+// Special tokens, tokens that end an answer, and marks for filling in the middle are found only in unmarked text. In
+// marked text, their names are ordinary text.
 func (t *Tokenizer) EncodeMarked(
 	ctx context.Context, text string, m *marks.Marks, around bool, limit int,
 ) ([]int32, error) {
@@ -88,15 +88,18 @@ func (t *Tokenizer) findEdges() []rune {
 }
 
 // protected reports whether text from a client must not become the token.
-func (t *Tokenizer) protected(id int32) bool { return t.Special(id) || slices.Contains(t.ends, id) }
+func (t *Tokenizer) protected(id int32) bool {
+	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
+}
 
 // seal prevents ordinary text from being merged into special tokens: only their names in the text become these tokens.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {
-		if found, ok := t.ids[text]; ok && found == id && t.protected(id) {
+		piece := string(t.piece(text))
+		if found, ok := t.ids[piece]; ok && found == id && t.protected(id) {
 			hidden[id] = true
-			delete(t.ids, text)
+			delete(t.ids, piece)
 		}
 	}
 	if len(hidden) > 0 {

@@ -18,6 +18,8 @@ type cutter struct {
 	out   []int32
 	err   error // why it has stopped
 
+	joined bool // the next part continues the text before it, so no space is put before it
+
 	window  int    // see the constant window
 	text    string // the rest of a word
 	unknown bool   // the last token of the word is the unknown token

@@ -38,26 +38,10 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, aroun
 	if around {
 		c.out = append(c.out, t.first...)
 	}
-	whole := len(text)
-	allowed := func(from, to int, id int32) bool { // indices in the rest of the text
-		done := whole - len(text)
-		i, _ := slices.BinarySearch(marked, done+from)
-		return i == len(marked) || marked[i] >= done+to || !t.protected(id)
-	}
-	for begin := true; text != ""; begin = false {
-		before, id, after := t.added.next(text, allowed)
-		if before != "" {
-			c.part(before, begin)
-		}
-		twice := around && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
-		if id >= 0 && !twice {
-			c.out = append(c.out, id)
-		}
-		if c.stopped() {
-			return nil, c.err
-		}
-		text = after
-	}
+	c.parts(text, around, func(from, to int, id int32) bool {
+		i, _ := slices.BinarySearch(marked, from)
+		return i == len(marked) || marked[i] >= to || !t.protected(id)
+	})
 	if around {
 		c.out = append(c.out, t.last...)
 	}
@@ -65,6 +49,23 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, aroun
 		return nil, c.err
 	}
 	return c.out, nil
+}
+
+// parts cuts a text at the added tokens for which allowed returns true.
+func (c *cutter) parts(text string, around bool, allowed func(from, to int, id int32) bool) {
+	t, whole := c.t, len(text)
+	for begin := true; text != "" && !c.stopped(); begin = false {
+		done := whole - len(text)
+		before, id, after := t.added.next(text, func(from, to int, id int32) bool { return allowed(done+from, done+to, id) })
+		if before != "" {
+			c.part(before, begin)
+		}
+		twice := around && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
+		if id >= 0 && !twice {
+			c.out = append(c.out, id)
+		}
+		text = after
+	}
 }
 
 // only reports whether id is the only token before or after a text.
@@ -79,9 +80,11 @@ func (c *cutter) part(text string, begin bool) {
 	if t.characters {
 		text = strings.ReplaceAll(text, "▁", " ")
 	}
-	if (t.prefix == prefixAlways || t.prefix == prefixFirst && begin) && (t.characters || !strings.HasPrefix(text, " ")) {
+	prefix := t.prefix == prefixAlways || t.prefix == prefixFirst && begin
+	if prefix && !c.joined && (t.characters || !strings.HasPrefix(text, " ")) {
 		text = " " + text
 	}
+	c.joined = false
 	if len(t.patterns) == 0 {
 		c.word(text)
 		return

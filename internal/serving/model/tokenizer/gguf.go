@@ -39,6 +39,7 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 	if err := read(meta, tokens, kinds); err != nil {
 		return nil, err
 	}
+	t.findInfill(meta)
 	t.seal()
 	return t, nil
 }
@@ -106,11 +107,11 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	return t.aroundGGUF(meta, len(tokens), true)
 }
 
-// addGGUFText adds a token of text. If its text is one that ends an answer, the file gives a control token the wrong
-// kind, and the token is found in text as control tokens are.
+// addGGUFText adds a token of text. If its text is one that ends an answer, or a mark for filling in the middle, the file
+// gives a control token the wrong kind, and the token is found in text as control tokens are.
 func (t *Tokenizer) addGGUFText(i int, text string) {
 	t.addText(i, text)
-	if isEnd(text, 1) {
+	if isEnd(text, 1) || isInfillMark(text) {
 		t.special[i] = true
 		t.added.add(text, int32(i), strip{})
 	}

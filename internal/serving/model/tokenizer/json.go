@@ -78,6 +78,7 @@ func Open(dir string) (*Tokenizer, error) {
 	if id, ok := t.Token(special["eos_token"]); ok {
 		t.addEnd(id)
 	}
+	t.findInfill(nil)
 	t.seal()
 	return t, nil
 }

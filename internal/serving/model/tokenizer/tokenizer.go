@@ -36,6 +36,7 @@ type Tokenizer struct {
 	added       matcher
 	first, last []int32 // tokens around a text
 	ends        []int32 // tokens that end an answer
+	infill      *Infill // nil if there is none
 
 	sizes func() sizes // measure, computed once
 	edges func() []rune

@@ -1,0 +1,28 @@
+package openai
+
+import (
+	"slices"
+
+	"llmmemory/internal/serving/engine"
+)
+
+// fillIn prepares a request with a suffix: the answer is the text between the prompt and the suffix. It returns an error
+// if the model or another field does not allow it.
+func (s *Server) fillIn(body *completionRequest, r *engine.Request) error {
+	infill := s.config.Engine.Config().Tokenizer.Infill()
+	switch {
+	case infill == nil:
+		return invalid("suffix", "suffix is not supported by the model %q: its vocabulary has no tokens around a prefix and a "+
+			"suffix, such as <|fim_prefix|>; leave it out.", s.config.Name)
+	case len(body.Prompt.tokens) > 0:
+		return invalid("prompt", "With suffix, prompt must be a string or a list of strings.")
+	case body.Echo:
+		return invalid("echo", "echo is not supported with suffix; leave it out.")
+	case body.Truncate != nil:
+		return invalid("truncate_prompt_tokens", "truncate_prompt_tokens is not supported with suffix; give shorter texts.")
+	}
+	if !r.IgnoreEOS {
+		r.StopTokenIDs = slices.Concat(r.StopTokenIDs, infill.Ends())
+	}
+	return nil
+}

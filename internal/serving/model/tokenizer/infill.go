@@ -1,0 +1,144 @@
+package tokenizer
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/model/weights"
+)
+
+// infillMarks lists the tokens with which families of models mark the parts of a text whose middle they fill in. The
+// names are those that llama.cpp knows (special_fim_pre_id and the following in llama-vocab.cpp), and Codestral's of
+// mistral_common ("InstructTokenizerV2.encode_fim").
+var infillMarks = []struct {
+	prefix, suffix, middle string // middle is "" if the model answers after the prefix
+	suffixFirst            bool
+	ends                   []string // these may end a middle, besides the tokens that end any answer
+}{
+	// Qwen2.5-Coder, Granite 4
+	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", false,
+		[]string{"<|endoftext|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}},
+	// StarCoder, StarCoder2, Granite 3
+	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>", false,
+		[]string{"<|endoftext|>", "<fim_pad>", "<repo_name>", "<reponame>", "<file_sep>"}},
+	// DeepSeek-Coder
+	{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", false, []string{"<｜end▁of▁sentence｜>", "<|EOT|>"}},
+	// CodeLlama
+	{"▁<PRE>", "▁<SUF>", "▁<MID>", false, []string{"▁<EOT>"}},
+	{"<PRE>", "<SUF>", "<MID>", false, []string{"<EOT>"}},
+	// Codestral
+	{"[PREFIX]", "[SUFFIX]", "", true, nil},
+}
+
+// isInfillMark reports whether text is in infillMarks, except as the end of a middle.
+func isInfillMark(text string) bool {
+	for _, m := range infillMarks {
+		if text != "" && (text == m.prefix || text == m.suffix || text == m.middle) {
+			return true
+		}
+	}
+	return false
+}
+
+// An Infill has the tokens with which a model fills in the middle of a text.
+type Infill struct {
+	tokenizer              *Tokenizer
+	prefix, suffix, middle int32 // middle is -1 if there is none
+	suffixFirst            bool
+	ends                   []int32
+}
+
+// Infill returns the tokens for filling in the middle, or nil if the vocabulary has none.
+func (t *Tokenizer) Infill() *Infill { return t.infill }
+
+// Ends returns tokens that end a middle, besides those that end any answer. The caller must not change them.
+func (f *Infill) Ends() []int32 { return f.ends }
+
+// Encode returns the prompt after which a model writes the text between prefix and suffix. In both, the names of special
+// tokens and of the marks are text. around and limit are those of EncodeUpTo, but no token is added at the end.
+func (f *Infill) Encode(ctx context.Context, prefix, suffix string, around bool, limit int) ([]int32, error) {
+	t := f.tokenizer
+	if fits := t.Fits(limit); !fits(prefix) || !fits(suffix) {
+		return nil, ErrTooMany
+	}
+	c := cutter{t: t, ctx: ctx, limit: limit, window: window}
+	if around {
+		c.out = append(c.out, t.first...)
+	}
+	parts := []struct {
+		mark   int32
+		text   string
+		joined bool // the text has no space of SentencePiece before it
+	}{{f.prefix, prefix, false}, {f.suffix, suffix, true}}
+	if f.suffixFirst {
+		slices.Reverse(parts)
+	}
+	for _, p := range parts {
+		c.out, c.joined = append(c.out, p.mark), p.joined
+		c.parts(strings.ToValidUTF8(p.text, "\uFFFD"), false, func(_, _ int, id int32) bool { return !t.protected(id) })
+	}
+	if f.middle >= 0 {
+		c.out = append(c.out, f.middle)
+	}
+	if c.stopped() {
+		return nil, c.err
+	}
+	return c.out, nil
+}
+
+// findInfill finds the marks in the vocabulary. meta has the keys of a GGUF file, which precede the texts.
+func (t *Tokenizer) findInfill(meta map[string]weights.Value) {
+	for _, m := range infillMarks {
+		f := Infill{tokenizer: t, middle: -1, suffixFirst: m.suffixFirst}
+		if !t.find(m.prefix, &f.prefix) || !t.find(m.suffix, &f.suffix) || m.middle != "" && !t.find(m.middle, &f.middle) {
+			continue
+		}
+		for _, text := range m.ends {
+			var end int32
+			if t.find(text, &end) {
+				f.ends = append(f.ends, end)
+			}
+		}
+		t.infill = &f
+		break
+	}
+	t.readInfill(meta)
+}
+
+func (t *Tokenizer) find(text string, id *int32) (ok bool) {
+	if *id, ok = t.Token(text); !ok {
+		*id, ok = t.Token(string(t.piece(text)))
+	}
+	return ok
+}
+
+// readInfill reads the marks from the keys of a GGUF file, by their present and their earlier names.
+func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
+	key := func(names ...string) int32 {
+		for _, name := range names {
+			if id, ok := meta["tokenizer.ggml."+name+"_token_id"].Int(); ok && id >= 0 && id < int64(len(t.pieces)) {
+				return int32(id)
+			}
+		}
+		return -1
+	}
+	f := Infill{tokenizer: t, prefix: key("fim_pre", "prefix"), suffix: key("fim_suf", "suffix"), middle: key("fim_mid", "middle")}
+	if f.prefix < 0 || f.suffix < 0 || f.middle < 0 {
+		return
+	}
+	if t.infill != nil {
+		f.ends, f.suffixFirst = t.infill.ends, t.infill.suffixFirst
+	}
+	for _, name := range []string{"fim_pad", "fim_rep", "fim_sep"} {
+		if id := key(name); id >= 0 && !slices.Contains(f.ends, id) {
+			f.ends = append(f.ends, id)
+		}
+	}
+	t.infill = &f
+}
+
+// has reports whether a token is one of the marks, or an end of a middle.
+func (f *Infill) has(id int32) bool {
+	return f != nil && (id == f.prefix || id == f.suffix || id == f.middle || slices.Contains(f.ends, id))
+}
