@@ -14,9 +14,9 @@ import (
 
 const dotBF16 = "VDPBF16PS"
 
-// DotBF16 emits VDPBF16PS, which adds products of pairs of BF16 to 16 sums. It adds the products of
-// the high halves of x and w first, then those of the low halves, each with one rounding. The operand
-// x is a register, or a pair in memory that is used for all sums.
+// DotBF16 emits VDPBF16PS, which adds products of pairs of BF16 to 16 sums. It adds the products of the high halves
+// of x and w first, then the products of the low halves, with one rounding each. The operand x is a register, or
+// one pair in memory that is used for all 16 sums.
 func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
 	operands := []operand.Op{x, w, sum}
 	asm.Instruction(&ir.Instruction{Opcode: dotBF16, Operands: operands, Inputs: operands, Outputs: operands[2:],
@@ -37,7 +37,8 @@ type encoded struct {
 	text  string
 }
 
-// Asm returns the first byte, a BYTE directive for each further byte, and the instruction's text as a comment.
+// Asm returns a BYTE directive for each byte but the first, and the first byte. The text of the instruction follows
+// as a comment.
 func (e encoded) Asm() string {
 	var all []string
 	for _, b := range e.bytes {
@@ -49,7 +50,7 @@ func (e encoded) Asm() string {
 // encodeDot encodes EVEX.512.F3.0F38.W0 52 /r, with x in the field r/m, w in vvvv and sum in reg.
 func encodeDot(operands []operand.Op) encoded {
 	w, sum := number(operands[1]), number(operands[2])
-	// The prefix has register bits inverted. The broadcast bit is not inverted.
+	// In the prefix, bits of register numbers are inverted. The broadcast bit is not inverted.
 	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
 	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
 	clear(1, 7, sum>>3&1)

@@ -89,8 +89,8 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change calls a function that changes the options of a batch. Options for each head have one value
-// for each head.
+// change lets a function change the options of a batch. An option that is set for each head has one value for each
+// head.
 func (p *problem) change(change func(b *Batch)) {
 	change(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {
@@ -136,7 +136,7 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	})
 }
 
-// poisonUnused sets one element of every key and value whose slot no sequence uses.
+// poisonUnused sets one element of each key and value in a slot that no sequence uses.
 func (p *problem) poisonUnused(v float32, element int) {
 	c, used := &p.cache, map[int]bool{}
 	for seq, n := range p.batch.SeqLens {

@@ -55,7 +55,7 @@ func requireNear(t *testing.T, p *problem, bound float64) {
 const (
 	f32Bound  = 2e-6
 	int8Bound = 1e-4         // queries of 16 bits
-	denormal  = 4 * 0x1p-149 // each sum of the smallest float32 numbers is wrong by up to half the distance between two of them
+	denormal  = 4 * 0x1p-149 // rounding errors of sums of the smallest float32 numbers
 )
 
 var (
@@ -63,8 +63,8 @@ var (
 	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
 )
 
-// typesOf returns the types whose outputs are compared bit by bit. For portable code these are only
-// two, because it is slow and reads all types in the same way.
+// typesOf returns the types whose outputs are compared bit by bit. For the portable kernels these are only two
+// types: those kernels are slow, and read all types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
 		return []DType{F32, Int8}
@@ -85,8 +85,8 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 	return nil
 }
 
-// testedSets returns the kernels to test: the fastest in make quick, the portable ones also in make
-// test, and all in make test-long.
+// testedSets returns the kernels to test. make quick tests only the fastest kernels, make test also the portable
+// kernels, and make test-long all kernels.
 func testedSets() []kernels {
 	switch {
 	case testing.Short():
@@ -105,8 +105,8 @@ func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)
 	}
 }
 
-// forEach runs a test of the same problem with each instruction set. The reference computes each row
-// only once.
+// forEach runs a test of the same problem with each set of kernels. It computes each row of the reference only
+// once.
 func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	p.keep = map[[3]int]referenceRow{}
 	forEachSet(t, sets, func(t *testing.T, r *Runner) {

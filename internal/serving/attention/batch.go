@@ -4,17 +4,17 @@ import (
 	"math"
 )
 
-// Version determines how the work on a sequence's context is divided. The output is the same bit for bit.
+// Version says how the work on a sequence's context is divided. The output has the same bits with every Version.
 type Version uint8
 
 const (
-	// Auto chooses V1 or V2 by vLLM's rule. It also cuts a long sequence into partitions where cores would otherwise be
+	// Auto chooses V1 or V2 by vLLM's rule. It also divides a long sequence into partitions if cores would otherwise be
 	// idle.
 	Auto Version = iota
 	V1           // one piece of work for each sequence and KV head (paged_attention_v1)
 
-	// V2 computes partitions separately and merges their results in a reduction (paged_attention_v2), unless the
-	// results need more than maxKept bytes.
+	// V2 computes partitions separately and merges their results in a reduction (paged_attention_v2). It does not
+	// divide work whose results would need more than maxKept bytes.
 	V2
 )
 
@@ -29,8 +29,9 @@ type Batch struct {
 	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, from 0 on
 	SeqLens    []int32
 
-	// The block of token t of sequence s is BlockTables[s·TableStride + t / block size]. Entries after the last token,
-	// and entries of tokens before all windows, are ignored.
+	// BlockTables has a row of TableStride entries for each sequence: the block of token t of sequence s is
+	// BlockTables[s·TableStride + t / block size]. Entries after the last token are ignored, and so are entries of
+	// tokens before all windows.
 	BlockTables []int32
 	TableStride int
 
@@ -40,9 +41,9 @@ type Batch struct {
 	SoftCap       float32   // if not 0, logits become cap · tanh(logit / cap)
 	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
-	// CommonPrefix is the number of context tokens that all sequences with query tokens share, in the same blocks
-	// (vLLM's num_common_prefix_blocks × block size). They are read once for all sequences. The output is the same bit
-	// for bit.
+	// CommonPrefix is how many tokens at the start of their contexts all sequences with query tokens share, in the
+	// same blocks (vLLM's num_common_prefix_blocks × block size). These tokens are read once for all sequences. The
+	// output has the same bits for every CommonPrefix.
 	CommonPrefix int
 
 	Version Version
@@ -50,7 +51,8 @@ type Batch struct {
 
 func (b *Batch) seqs() int { return len(b.SeqLens) }
 
-// table returns a sequence's row of BlockTables. A single sequence has all of them, whatever the stride.
+// table returns a sequence's row of BlockTables. For a single sequence, the row is the whole of BlockTables,
+// whatever the stride.
 func (b *Batch) table(seq int) []int32 {
 	switch {
 	case b.seqs() == 1:
@@ -62,7 +64,7 @@ func (b *Batch) table(seq int) []int32 {
 	return rest[:min(len(rest), b.TableStride)]
 }
 
-// queries returns a sequence's first query token, the number of them, and the position of the first.
+// queries returns a sequence's first query token, the number of its query tokens, and the position of the first.
 func (b *Batch) queries(seq int) (first, n, position int) {
 	first = int(b.QueryStart[seq])
 	n = int(b.QueryStart[seq+1]) - first
@@ -118,8 +120,8 @@ func (b *Batch) check(c *Cache) error {
 	return b.checkOverlap(c)
 }
 
-// checkOverlap returns an error if outputs overlap with memory that is read. Outputs may replace the queries: no query
-// is read after its output was written.
+// checkOverlap returns an error if outputs share memory with anything that Forward reads, except the queries. Outputs
+// may replace queries, because Forward reads no query after it has written the query's output.
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
@@ -184,7 +186,8 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if seq has other blocks in the common prefix than first, whose table is read.
+// checkCommon returns an error if sequence seq has other blocks in the common prefix than sequence first. Forward
+// reads the prefix through the table of first.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.reach(position)

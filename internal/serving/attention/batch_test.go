@@ -127,7 +127,7 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 // with a single query token prefetches the blocks after the prefix.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
-	const last = rowsOfItem / group // together with the token of the first sequence, one row too many for one piece of work
+	const last = rowsOfItem / group // with the token of the first sequence, these are too many rows for one item
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		p := newProblem(rand.New(rand.NewPCG(41, 1)), problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F16}, heads: group,

@@ -39,17 +39,17 @@ type Cache struct {
 	Shape
 	NumBlocks int
 
-	// Block b and KV head h start at b·BlockStride + h·HeadStride in Key and in Value. Layout determines the order of
-	// the elements from there.
+	// In Key and in Value, block b and KV head h start at byte b·BlockStride + h·HeadStride. Layout determines the
+	// order of the elements from there on.
 	Key, Value              []byte
 	BlockStride, HeadStride int
 
-	// Int8 only: the float32 scale of a token is at b·ScaleBlockStride +
-	// h·ScaleHeadStride + 4·token.
+	// KeyScales and ValueScales have the scales of tokens, only with Int8. The float32 scale of a token is at byte
+	// b·ScaleBlockStride + h·ScaleHeadStride + 4·token.
 	KeyScales, ValueScales            []byte
 	ScaleBlockStride, ScaleHeadStride int
 
-	// Stored keys and values are multiplied by these; 0 means 1. Ignored with Int8.
+	// Stored keys are multiplied by KeyScale, stored values by ValueScale; 0 means 1. Ignored with Int8.
 	KeyScale, ValueScale float32
 }
 
@@ -73,7 +73,8 @@ func (s *Shape) Check() error {
 	return nil
 }
 
-// Check returns an error if the shape is invalid or the blocks do not fit into the memory with the given strides.
+// Check returns an error if the shape is invalid, or if the blocks do not fit into the memory with the given
+// strides.
 func (c *Cache) Check() error {
 	if err := c.Shape.Check(); err != nil {
 		return err
@@ -125,8 +126,8 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	return nil
 }
 
-// CheckScales returns an error if a scale of keys or values, or its inverse, is NaN or infinite. Numbers are multiplied
-// by the inverse when they are stored.
+// CheckScales returns an error if one of the two scales, or its inverse, is NaN or infinite. Numbers are multiplied by
+// the inverse when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
 		if !isFinite(x) || x != 0 && !isFinite(1/x) {
@@ -137,9 +138,10 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides returns an error if blocks or heads share memory with each other. Check must have succeeded.
+// CheckStrides returns an error if blocks or heads share memory with each other. Call it only after Check has
+// succeeded.
 func (c *Cache) CheckStrides() error {
-	row, pitch := c.headSpan(), 0 // bytes of a row, and from one row to the next in LayoutFlash
+	row, pitch := c.headSpan(), 0 // bytes of a row, and the distance in bytes from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {
 		row, pitch = c.HeadSize*c.DType.Size(), c.NumKVHeads*c.HeadSize*c.DType.Size()
 	}
@@ -155,9 +157,9 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether the pieces of span bytes at i·a + j·b, with i < n and j < m, do not
-// overlap. If pitch is not 0, a piece consists of rows of row bytes that are pitch bytes apart, and
-// the gaps between its rows may contain the rows of pieces with other j.
+// disjoint reports whether the pieces of span bytes at i·a + j·b do not overlap, for all i < n and j < m. If pitch
+// is not 0, a piece consists of rows: each row has row bytes, and rows are pitch bytes apart. The gaps between the
+// rows of a piece may then contain rows of pieces with another j.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -168,8 +170,8 @@ func disjoint(a, n, b, m, row, span, pitch int) bool {
 	return inner || outer
 }
 
-// CheckApart returns an error if keys share memory with values, or scales of keys with scales of values. CheckStrides
-// must have succeeded.
+// CheckApart returns an error if keys share memory with values, or scales of keys with scales of values. Call it only
+// after CheckStrides has succeeded.
 func (c *Cache) CheckApart() error {
 	heads, span := c.NumKVHeads, c.headSpan()
 	if c.Layout == LayoutFlash { // treat the heads of a block as one piece
@@ -185,10 +187,10 @@ func (c *Cache) CheckApart() error {
 	return nil
 }
 
-// meet reports whether the pieces of a and of b share memory. A piece has span bytes; there is one for each block and
-// head, at the same strides in a and b. The distance from a piece of a to a piece of b depends only on how many heads
-// and blocks lie between them. For each number of heads, meet checks the one or two numbers of blocks for which they
-// are closest.
+// meet reports whether a piece of a shares memory with a piece of b. There is a piece of span bytes for each block
+// and head, at the same strides in a and b. The distance from a piece of a to a piece of b depends only on how many
+// heads and how many blocks lie between them. For each number of heads, meet checks only the one or two numbers of
+// blocks for which the two pieces are closest.
 func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {
@@ -210,7 +212,7 @@ func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
 	return false
 }
 
-// Factors returns the factors of stored keys and values: KeyScale and ValueScale, or 1.
+// Factors returns the numbers by which stored keys and stored values are multiplied: KeyScale and ValueScale, or 1.
 func (c *Cache) Factors() (key, value float32) {
 	key, value = c.KeyScale, c.ValueScale
 	if key == 0 || c.DType == Int8 {
@@ -227,7 +229,7 @@ func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScal
 // Overlaps reports whether a tensor's memory overlaps with that of the blocks.
 func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
 
-// OverlapsBlocks reports whether the memory of the blocks overlaps with that of another cache.
+// OverlapsBlocks reports whether the blocks share memory with the blocks of another cache.
 func (c *Cache) OverlapsBlocks(other *Cache) bool {
 	for _, part := range other.parts() {
 		if c.overlaps(part) {

@@ -20,7 +20,7 @@ func requireError(t *testing.T, err, target error, want string) {
 	require.ErrorContains(t, err, want)
 }
 
-// The cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
+// In this test, the cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -47,8 +47,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// The cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and its values have the
-// same size.
+// In this test, the cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and so have its values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {

@@ -4,9 +4,9 @@ import (
 	"unsafe"
 )
 
-// Convert copies all blocks of a cache to another one with the same block size, heads and head size, in any layout and
-// type. It rounds numbers to nearest; if type and scale are the same, the bits are too. Int8 can be converted only to
-// Int8, with its scales.
+// Convert copies all blocks of a cache to another cache with the same block size, heads and head size. Layout and type
+// may differ. Numbers are rounded to nearest; with the same type and scale, they keep their bits. Int8 can be
+// converted only to Int8, with its scales.
 func Convert(to, from *Cache) error {
 	if err := from.Check(); err != nil {
 		return err

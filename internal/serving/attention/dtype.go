@@ -16,7 +16,7 @@ const (
 	BF16       // the upper half of an F32
 	E4M3       // 8 bits, 4 of exponent, no infinities (OCP FP8 E4M3FN)
 	E5M2       // 8 bits, 5 of exponent (OCP FP8 E5M2)
-	Int8       // with one scale for each token and head; keys and values only
+	Int8       // keys and values only; each token and head has a scale
 	dtypes
 )
 
@@ -58,7 +58,7 @@ func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
 func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
 
 // toFP8 rounds f to an 8-bit format with the given number of fraction bits and exponent bias. largest is the encoding
-// of its largest number. A NaN becomes 0x7f.
+// of the format's largest number. A NaN becomes 0x7f.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
@@ -114,7 +114,7 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	}
 }
 
-// loadAll reads len(x) numbers of the type from p on, without applying a scale.
+// loadAll reads len(x) numbers of type d, which begin at p, without applying a scale.
 func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	if d == F32 {
 		copy(x, unsafe.Slice((*float32)(p), len(x)))
@@ -126,7 +126,7 @@ func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	}
 }
 
-// StoreAll writes the numbers of x from p on, as Store does.
+// StoreAll writes the numbers of x to memory that begins at p, as Store does.
 func (d DType) StoreAll(p unsafe.Pointer, x []float32) {
 	if d == F32 {
 		copy(unsafe.Slice((*float32)(p), len(x)), x)
@@ -139,7 +139,7 @@ func (d DType) StoreAll(p unsafe.Pointer, x []float32) {
 }
 
 // A Tensor is rows of elements in the caller's memory: queries, outputs, or keys and values to write. Row i starts at
-// element i × Stride of Data and holds [heads, head size] without gaps.
+// element i × Stride of Data, and has head size elements for each head, without gaps.
 type Tensor struct {
 	DType  DType
 	Data   []byte // aligned for the type
@@ -154,7 +154,8 @@ func Float32s(x []float32, stride int) Tensor {
 	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check returns an error if rows of width elements do not fit into Data. The error names the tensor by name.
+// Check returns an error if that many rows of width elements do not fit into Data. The parameter name names the
+// tensor in the error.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {
@@ -178,14 +179,14 @@ func (t *Tensor) At(row, element int) unsafe.Pointer {
 	return unsafe.Pointer(&t.Data[(row*t.Stride+element)*t.DType.Size()])
 }
 
-// Load reads len(dst) elements from the given element of a row on.
+// Load reads len(dst) elements of a row, the first of which has the given index.
 func (t *Tensor) Load(dst []float32, row, element int) {
 	if len(dst) > 0 {
 		t.DType.loadAll(dst, t.At(row, element))
 	}
 }
 
-// Store writes src from the given element of a row on, rounded to nearest.
+// Store writes src to a row, from the given element on. It rounds to nearest.
 func (t *Tensor) Store(src []float32, row, element int) {
 	if len(src) > 0 {
 		t.DType.StoreAll(t.At(row, element), src)

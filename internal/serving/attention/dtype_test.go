@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes maps each type whose values float32 represents exactly to the first bits above those of
-// its finite numbers.
+// narrowTypes has the types narrower than float32 whose values float32 represents exactly. Each type is mapped to
+// the smallest bits that no finite number of the type has.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.
@@ -115,9 +115,9 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 	for _, k := range instructionSets() {
 		for _, size := range []int{8, 72, 128} {
 			for _, past := range []bool{false, true} {
-				room := make([]uint32, 16*size+8)
-				skip := int(-uintptr(unsafe.Pointer(&room[0]))&31) / 4
-				out := room[skip:][:16*size]
+				padded := make([]uint32, 16*size+8)
+				skip := int(-uintptr(unsafe.Pointer(&padded[0]))&31) / 4
+				out := padded[skip:][:16*size]
 				short := unsafe.Slice((*uint16)(unsafe.Pointer(&out[0])), 16*size)
 				long := unsafe.Slice((*uint32)(unsafe.Pointer(&in[0])), len(in)/2)
 				const stride = 280 // numbers of 16 bits
@@ -138,8 +138,8 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 	}
 }
 
-// Ensure that the same numbers in another layout give outputs with the same bits, and that converting
-// back gives the same memory.
+// Ensure that the same numbers in another layout give outputs with the same bits, and that converting a cache to
+// another layout and back gives the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {

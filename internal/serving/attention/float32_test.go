@@ -100,9 +100,9 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales the logits so that the largest magnitude equals the parameter most. If products is
-// true, it scales the largest sum of the magnitudes of products instead. Afterwards the problem keeps
-// the results of the reference.
+// scaleTo scales the logits so that their largest magnitude equals the parameter most. If products is true, it
+// scales the largest sum of the magnitudes of products to most instead. Afterwards the problem has the results of
+// the reference for the scaled logits.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0

@@ -32,10 +32,11 @@ type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
 	refined, soften, softenPairs            func(*call)
-	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is converted to F16
+	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is read as F16
 }
 
-// A sized is a function for a fixed number of rows. If fewer remain, it also computes and writes the rows after them.
+// A sized is a function for a fixed number of rows. If fewer rows remain, it computes that many nevertheless, and
+// writes results behind the last row.
 type sized struct {
 	rows int
 	run  func(*call)
@@ -130,9 +131,9 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 	})
 }
 
-// eachGroups divides rows into groups. It calls do for the first function of list with all whole groups of its size,
-// and for the last function with the remaining rows if it takes that many; otherwise the first function gets one more
-// group.
+// eachGroups divides rows into groups of the size of list's first function, and calls do once for all whole groups.
+// If the last function takes the remaining rows, eachGroups calls do for that function as well. Otherwise the first
+// function gets one more group.
 func eachGroups(list []sized, rows int, do func(f *sized, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows
@@ -301,8 +302,7 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 	return true
 }
 
-// scoreTiles implements tileScores for the types that its functions read, and for an even number of
-// tiles.
+// scoreTiles does what tileScores does, for the types that its functions read and for an even number of tiles.
 func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size
@@ -356,7 +356,8 @@ func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int,
 	}
 }
 
-// fitting returns the function with the smallest number of rows that is at least rows, or else the one with the most.
+// fitting returns the function for the fewest rows that is enough for rows. If none is enough, it returns the
+// function for the most rows.
 func fitting(list []sized, rows int) sized {
 	best := list[0]
 	for _, f := range list {

@@ -41,7 +41,7 @@ func (s *Shape) tile() int {
 	return min(tileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex returns the offset of a key's element from the start of its block and head, in elements.
+// keyIndex returns the number of elements between the start of a block and head and the given element of a key.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -65,7 +65,8 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan returns the bytes from the first element of a block and head to the end of the last, in Key or in Value.
+// headSpan returns how many bytes, in Key or in Value, lie between the start of the first element and the end of
+// the last element of one block and head.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -83,8 +84,8 @@ func (s *Shape) BlockBytes() int {
 	return n
 }
 
-// NewCache returns a Cache of the blocks that fit into memory, without gaps. LayoutTile keeps all of a block together;
-// the other layouts have all keys, then all values, then the scales.
+// NewCache returns a Cache with as many blocks as fit into memory, without gaps. LayoutTile keeps all parts of a block
+// together; the other layouts have all keys, then all values, then the scales.
 func NewCache(s Shape, memory []byte) (Cache, error) {
 	c := Cache{Shape: s}
 	if err := s.Check(); err != nil {
@@ -151,15 +152,16 @@ const TileTokens = tileTokens
 // Tiled reports whether blocks consist of whole tiles, as StoreTile, CopyKeys and CopyValues require.
 func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tileTokens == 0 }
 
-// StoreTile writes the keys of a tile, whose place in the block is a multiple of 16. keys has 16 rows of head size
-// numbers, already divided by their scales. scratch is memory of the same size.
+// StoreTile writes the keys of a tile, whose first place in the block is a multiple of 16. keys has 16 rows of head
+// size numbers, which are already divided by their scales. scratch is memory of the same size.
 func (c *Cache) StoreTile(block, head, place int, keys, scratch []float32) {
 	fastest.transpose(unsafe.Pointer(&scratch[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), scratch[:tileTokens*c.HeadSize])
 }
 
-// CopyKeys writes the keys of a tile unchanged: 16 rows of t from row on. They have the cache's type, of 4 or 2 bytes.
-// If past, it bypasses the processor's caches, for keys that are not read again soon.
+// CopyKeys writes the keys of a tile unchanged: 16 rows of t, beginning with the given row. Their type is that of the
+// cache, with 4 or 2 bytes. If past is true, CopyKeys bypasses the processor's caches: use it for keys that are not
+// read again soon.
 func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)])

@@ -2,8 +2,8 @@ package attention
 
 import "unsafe"
 
-// attendPanel computes the results of rows r0 to r1-1 for any layout, type and number of rows. It unpacks the partition
-// to float32 once, and then reads it for 48 rows at a time.
+// attendPanel computes the results of rows r0 to r1-1 in one partition. It works for any layout, type and number of
+// rows: it unpacks the partition to float32 once, and then reads the unpacked numbers for 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
 	for at := r0; at < r1; at += rowBlock {
@@ -11,8 +11,8 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// expect lists addresses in the blocks of an item's next partition. The kernels prefetch one piece with each pass over
-// the queries of some rows: prefetching everything at once would delay other reads.
+// expect lists addresses in the blocks of an item's next partition. The kernels prefetch one address of the list with
+// each pass over the queries of some rows. If they prefetched everything at once, they would delay other reads.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
@@ -86,8 +86,9 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 		w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
-// sumEnd returns the end of the tokens that are summed together with the given one, at most to: with float32 the end of
-// its tile, otherwise to. A single float32 sum of equal numbers over a partition can have a relative error of 1e-5.
+// sumEnd returns the end of the tokens that are summed together with the given token. With float32 it is the end of the
+// token's tile, or to if that comes first; otherwise it is to. If equal float32 numbers of a whole partition are added
+// to one sum, its relative error can be 1e-5.
 func (r *Runner) sumEnd(token, to int) int {
 	if r.cache.DType == F32 {
 		return min(to, token/tileTokens*tileTokens+tileTokens)
@@ -95,7 +96,8 @@ func (r *Runner) sumEnd(token, to int) int {
 	return to
 }
 
-// addReached sums p·v of the tokens that a row reaches, in a partition that has NaN or infinite values.
+// addReached adds to sums the p·v of the tokens that a row reaches. It is used for partitions that have NaN or
+// infinite values.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	together := w.row[:len(sums)]

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// A plan divides a batch into items of work. It determines the order and the core of a computation, but not its result.
+// A plan divides a batch into items of work. It determines in which order and on which core a result is computed, but
+// not the result.
 type plan struct {
-	prefixParts int // partitions of the common prefix that are read once for all sequences
+	prefixParts int // partitions of the common prefix; they are read once for all sequences
 	records     int // results to save for the reductions
 
 	prefix     []item // run before items
@@ -40,7 +41,7 @@ const (
 	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges the results that runs have saved, in the order of partitions.
+// A reduction merges the results of runs, in the order of partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int
@@ -53,14 +54,14 @@ type reduction struct {
 // values takes little time compared with computing with them.
 const rowsOfItem = 512
 
-// maxKept limits the bytes of saved results. Items whose results do not fit are not cut into runs.
+// maxKept limits the bytes of saved results. An item whose results do not fit is not cut into runs.
 const maxKept = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
-	// The prefix is read through the table of sequence 0, which is valid only if the sequence has queries.
+	// The prefix is read through the table of sequence 0. This table is valid only if sequence 0 has queries.
 	if b.CommonPrefix >= partitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / partitionSize
 		p.addPrefix(c, b, tokens)
@@ -85,7 +86,7 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	}
 }
 
-// addSequence adds the work of a sequence, not yet split into partitions, and returns its cost.
+// addSequence adds the items of a sequence, not yet cut into runs, and returns their cost.
 func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	first, n, position := b.queries(seq)
 	total := 0
@@ -112,15 +113,15 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes: the bytes of its context or, if there are so many rows that multiplying
-// takes longer than reading, the bytes that could be read in that time, about one byte for eight multiplications.
+// cost estimates the work of an item in bytes to read. If there are so many rows that multiplying takes longer than
+// reading, it counts the bytes that could be read in that time: about one byte for eight multiplications.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items if cores would otherwise be idle or the version requires it. It cuts them into runs of partitions,
-// and into fewer heads where V1 keeps the partitions together or there are few of them (a context of 513 tokens has
-// two, of 512 tokens and 1). At most maxRecords results are saved.
+// split cuts items if cores would otherwise be idle, or if the version requires it. It cuts an item into runs of
+// partitions. It also cuts an item into items with fewer heads if V1 keeps the partitions together or if there are
+// few partitions: a context of 513 tokens has two, and the second is short. The runs save at most maxRecords results.
 func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -162,7 +163,8 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut cuts an item into runs of step partitions, unless there would be more than maxRecords records.
+// cut cuts an item into runs of step partitions each. It leaves the item whole if the plan would then have more
+// than maxRecords records.
 func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
@@ -186,9 +188,9 @@ func (p *plan) cut(i, group, step, maxRecords int) {
 	}
 }
 
-// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode): with one partition, which
-// needs no reduction, or with so many sequences and heads that all cores have work. Its V1 kernel takes at most 8,192
-// tokens of context.
+// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode). It chooses V1 if there is
+// only one partition, which needs no reduction, or if so many sequences and heads give all cores work. vLLM's V1
+// kernel takes at most 8,192 tokens of context.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the heads of one query token with a short context are divided evenly enough among the
-// workers. The context has few partitions, and the last one can be short.
+// Ensure that if a single query token has a short context, its heads are divided evenly enough among the workers.
+// The context has few partitions, and the last partition can be short.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {
@@ -31,9 +31,9 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// Ensure that the plan does not keep more intermediate results than maxKept. V2 keeps a result for
-// each row and partition, which would be 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows
-// whose results do not fit are not divided into partitions.
+// Ensure that the plan keeps at most maxKept bytes of intermediate results. V2 would keep a result for each row and
+// partition: 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows whose results do not fit are not divided
+// into partitions.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -76,8 +76,7 @@ func TestTheRuleOfVLLMForV1(t *testing.T) {
 	}
 }
 
-// rowsOf returns the number of pairs of a query token and a KV head whose outputs the items and
-// reductions compute.
+// rowsOf returns how many pairs of a query token and a KV head have outputs that the items and reductions compute.
 func rowsOf(items []item, reductions []reduction) int {
 	n := 0
 	for _, it := range items {
@@ -117,8 +116,8 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item,
-// which it can get late, so one of ten measurements without an allocation is enough.
+// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item, which may come
+// late, so one of ten measurements without an allocation is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

@@ -9,7 +9,7 @@ type portable struct{}
 
 func (portable) String() string { return "portable" }
 
-// scores sums in float64, which is as fast in plain Go, so that a logit is rounded only once.
+// scores sums in float64 and rounds a logit only once. In plain Go, float64 is as fast as float32.
 func (portable) scores(_ *call, q []float32, rows, size, _ int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*size:][:size]
@@ -114,7 +114,7 @@ func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l fl
 	return m, sumOfLanes(&lanes)
 }
 
-// largestLogit returns the largest of the logits factor·x, and the number to subtract from all of them.
+// largestLogit returns the largest of the logits factor·x, and the number to subtract from each logit before exp.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {

@@ -120,8 +120,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It
-// returns an error if a gap was written.
+// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It returns an
+// error if something was written to a gap.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -148,7 +148,7 @@ func (p *problem) stride(r *Runner, gap int) error {
 	return nil
 }
 
-// fill writes every element of every block at the offset that the formula of the layout gives.
+// fill writes every element of every block to the offset that the formula of the layout gives.
 func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	c, units := &p.cache, float32(1)
 	if c.DType == Int8 {

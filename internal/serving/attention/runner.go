@@ -26,7 +26,7 @@ type Runner struct {
 	reducing bool
 }
 
-// NewRunner returns a Runner that computes on pool, which it may share with others.
+// NewRunner returns a Runner that computes on pool. Other users may use the same pool.
 func NewRunner(pool *parallel.Pool) *Runner {
 	r := &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
 	for i := range r.workers {
@@ -37,7 +37,7 @@ func NewRunner(pool *parallel.Pool) *Runner {
 	return r
 }
 
-// Forward computes b.Out. If it returns an error, which wraps ErrArgument, it has computed nothing.
+// Forward computes b.Out. An error wraps ErrArgument; Forward has then computed nothing.
 func (r *Runner) Forward(c *Cache, b *Batch) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -108,16 +108,17 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 	}
 }
 
-// recordSize returns the number of floats of a record, a row's result over some tokens: m, l, and from recordHead on o.
-// o shares no cache line with another record, and has a multiple of 64 floats, which the kernels write.
+// recordSize returns the number of floats of a record. A record is a row's result over some tokens: m, l, and o, which
+// begins at recordHead. o shares no cache line with another record, and has a multiple of 64 floats, because the
+// kernels write that many.
 func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16
 
-// padded returns the length of a value in scratch memory, a multiple of chunk.
+// padded returns the number of floats that a value takes in scratch memory, a multiple of chunk.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
-// grow returns a slice of n elements, in the memory of s if that is large enough. The contents are undefined.
+// grow returns a slice of n elements. It uses the memory of s if that is large enough. The contents are undefined.
 func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
 		return s[:n]

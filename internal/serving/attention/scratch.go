@@ -8,17 +8,17 @@ import (
 const (
 	chunk       = 32                    // floats of a value that are accumulated together
 	tiles       = partitionSize / 16    // tiles of a partition
-	scoreStride = partitionSize + 16    // floats from one row's logits to the next; the 16 keep rows in different cache sets
+	scoreStride = partitionSize + 16    // floats from one row's logits to the next; 16 extra avoid cache conflicts
 	rowBlock    = 48                    // rows whose logits are kept at a time
-	spareRows   = 11                    // padding: a kernel writes its full number of rows, also where fewer remain
+	spareRows   = 11                    // padding: a kernel writes its full number of rows, even if fewer remain
 	tilesAhead  = 8                     // how many tiles ahead tiles are prefetched, at most
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
-// A scratch is a worker's memory: the rows it computes, the partition it reads, and results.
+// A scratch is a worker's memory: the rows that it computes, the partition that it reads, and the results.
 type scratch struct {
 	rows  []row
-	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2] of pairs of integers
+	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers
 	state []float32 // [rows] records: all partitions so far
 	part  []float32 // [rows] records: this partition
 
@@ -35,15 +35,15 @@ type scratch struct {
 	from, to int                               // tokens of the partition that some row reaches
 	row      [tileTokens * MaxHeadSize]float32 // a temporary copy
 
-	// Addresses of the partition's tiles in the order in which they are read: an even number of keys, values from
-	// firstValue on, and then the tiles read after them.
+	// tiles has the addresses of the partition's tiles in the order in which they are read: keys, rounded up to an
+	// even number, values from firstValue on, and then the tiles that are read next.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// ahead lists addresses in the next partition, which the kernels prefetch while they multiply with the keys of
-	// this one. It ends with nil.
+	// ahead lists addresses in the next partition. The kernels prefetch them while they multiply by the keys of the
+	// present partition. The list ends with nil.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
-	scales [2 * tiles]unsafe.Pointer // for each tile the scales of its keys and values, Int8 only
+	scales [2 * tiles]unsafe.Pointer // Int8 only: for each tile, the scales of its keys and those of its values
 	call   call
 	buffer [halfTiles*tileTokens*MaxHeadSize*2 + 64]byte // call.buffer is its aligned part
 }
@@ -108,11 +108,12 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	row.unit = r.quantize(w, x, q)
 }
 
-// largestInteger is the largest integer of a query for int8 keys. With it, the sum of 256 products fits into 32 bits.
+// largestInteger is the largest integer in a query for int8 keys. With this limit, the sum of 256 products fits into
+// 32 bits.
 const largestInteger = 32512
 
-// quantize converts a query to pairs of integers in q and returns the factor from integers to numbers. The factor is
-// NaN if a number is NaN or infinite.
+// quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into
+// numbers; the factor is NaN if a number of x is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))
 	if !isFinite(top) {
@@ -127,7 +128,8 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// reaches sets w.from and w.to for a partition and reports whether any row reaches it.
+// reaches reports whether any row reaches a partition, and sets w.from and w.to to the tokens of it that are
+// reached.
 func (w *scratch) reaches(part int) bool {
 	w.from, w.to = partitionSize, 0
 	for i := range w.rows {

@@ -2,7 +2,8 @@ package attention
 
 import "unsafe"
 
-// fused reports whether rows of one KV head can read blocks in place: heads of one query token, in whole tiles.
+// fused reports whether the rows of one KV head can read blocks in place. They can if they are heads of one query
+// token and the blocks consist of whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
@@ -12,8 +13,8 @@ func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }
 
-// attendTiles computes the results of a partition for the rows of one of an item's KV heads, reading each key and value
-// once. It returns false if E4M3 has a NaN, which the kernels do not treat as NaN.
+// attendTiles computes the results of a partition for the rows that read one of an item's KV heads. It reads each key
+// and value once. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
@@ -52,8 +53,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	return true
 }
 
-// findTiles sets the addresses of n tiles of a partition, and of the first keys that are read after them: those of the
-// next head, or of the item's next partition.
+// findTiles sets the addresses of n tiles of a partition, and of the first keys that are read after them. Those are
+// keys of the next head or of the item's next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
@@ -79,14 +80,14 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	}
 }
 
-// tileAt returns the addresses of the keys and values of 16 tokens from token on, a multiple of 16.
+// tileAt returns the addresses of the keys and values of a tile. token is its first token, a multiple of 16.
 func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
 	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
 }
 
-// tile does the same, and stores the addresses of the scales as those of tile i.
+// tile does what tileAt does, and for Int8 also stores the addresses of the scales, as those of tile i.
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	if c.DType == Int8 {

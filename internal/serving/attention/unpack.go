@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// unpack reads tokens w.from to w.to-1 of a partition as float32. Other keys of their tiles are undefined.
+// unpack reads tokens w.from to w.to-1 of a partition as float32. Their tiles may contain other tokens, whose keys
+// are then undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -25,8 +26,8 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	}
 }
 
-// unpackTile unpacks the keys of the tile of a token, and the values of tokens from to to-1 of the partition. It
-// returns false if E4M3 has a NaN, which the kernels do not treat as NaN.
+// unpackTile unpacks the keys of a tile, and the values of tokens from to to-1 of the partition. token is the first
+// token of the tile. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()
@@ -66,9 +67,9 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackTails unpacks the last half chunk of the values of tokens from to to-1. The other half of the chunk is left
-// unchanged: its sums are not part of the output. The kernels read pairs of values, which are whole chunks, from
-// readable, whose numbers have the given bytes.
+// unpackTails unpacks the last half chunk of the values of tokens from to to-1. It leaves the other half of that
+// chunk unchanged, because its sums are not part of the output. The kernels convert whole chunks, so they read the
+// values in pairs. readable has numbers of the given number of bytes that the kernels can read.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
 	c := r.cache
 	size, n := c.HeadSize, to-from
@@ -90,7 +91,8 @@ func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, 
 	}
 }
 
-// unpackTokens unpacks the next token to place t, or a whole tile of LayoutTile, and returns the number of tokens.
+// unpackTokens unpacks the given token to place t. If it begins a tile of LayoutTile that ends within the next n
+// tokens, unpackTokens unpacks the whole tile. It returns the number of tokens.
 func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// sumElements returns the number of products of q·k that are summed before their sum is added to that of the elements
-// before. With a single sum over a head of 256, float32 logits up to refineAbove have errors of 3e-6; with sums of 32,
-// of 0.8e-6. Sums of 16 take 3 % more time and are no better. The rounding of narrower types is coarser than these
-// errors.
+// sumElements returns how many products of q·k are summed before their sum is added to the sum of the earlier
+// elements. With a single sum over a head of 256, float32 logits up to refineAbove have errors of 3e-6; with sums of
+// 32, of 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types have rounding errors that are larger
+// than these.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32
@@ -16,8 +16,8 @@ func sumElements(c *Cache) int {
 	return c.HeadSize
 }
 
-// weigh replaces products q·k by weights p, and returns m and l; logits are factor times products. Weights of tokens
-// between lo and hi that the row does not reach become 0; lo and hi are multiples of 16.
+// weigh replaces products q·k by weights p, and returns m and l. A logit is factor times a product. Tokens between
+// lo and hi that the row does not reach get the weight 0; lo and hi are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.within(part)
 	if from >= to {
@@ -49,13 +49,13 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	return m, l
 }
 
-// refineAbove is the magnitude above which logits are computed again in float64 if keys are float32: a float32 below 8
-// is rounded by up to 0.24e-6, one below 32 by four times as much. Such logits should be rare, because computing them
-// again takes 2.5 times as long as everything else.
+// refineAbove is the magnitude above which logits are computed again in float64 if keys are float32. A float32 below 8
+// is rounded by up to 0.24e-6, and a float32 below 32 by four times as much. Such logits should be rare, because
+// computing them again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles that the row reaches. How a
-// row is computed depends only on the tokens that it reaches.
+// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles that the row reaches. Only
+// the tokens that the row reaches decide how the row is computed.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
 	factor float32) (m, l float32) {
 	from, to := row.within(part)
@@ -78,7 +78,7 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut sets the scores of tokens in a row's first and last tile to which the row does not attend.
+// leaveOut sets the scores of tokens to which the row does not attend, in the row's first and last tile.
 func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	from, to := row.within(part)
 	fill(scores[from&^15:from], score)

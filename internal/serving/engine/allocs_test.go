@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that decode steps of a batch of eight allocate nothing, in the engine, the scheduler, the
-// model and the reader of the answers. The first request makes all arrays as large as they become.
+// Ensure that decode steps of a batch of eight allocate nothing, in the engine, the scheduler, the model and the
+// reader of the answers. The first request makes all arrays as large as they will be.
 func TestASteadyStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")
@@ -52,8 +52,8 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// window is the number of steps that are measured together. Several blocks are filled in a window. The
-// Go runtime sometimes allocates memory for itself, so one window without an allocation is enough.
+// window is the number of steps in one measurement. The batch fills several blocks in a window. The Go runtime
+// sometimes allocates memory for itself, so one window without an allocation is enough.
 const window = 60
 
 // allocations reads a stream after each step, and counts the allocations of the process in windows of

@@ -88,7 +88,8 @@ func (e *Engine) commonPrefix(rows []row, group int) int {
 	return n * size
 }
 
-// addRow adds row i of the plan. Its request is live, because the engine's lock is held since it was scheduled.
+// addRow adds row i of the plan to the batch. The row's request cannot have ended, because the engine has held its
+// lock since it scheduled the request.
 func (e *Engine) addRow(s *step, i int, now time.Time) {
 	b, planned := &s.input.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
@@ -142,9 +143,9 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// requestLogits adds the draws of a row, and the logits that they need. The row's n tokens begin at
-// index first of the batch. Log probabilities of the prompt that are known from before a preemption
-// are not computed again.
+// requestLogits asks for the logits of a row: those of the token to sample, and those of the prompt if the request
+// wants its log probabilities. The row's n tokens begin at index first of the batch. Log probabilities that were
+// computed before a preemption are not computed again.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(from, to, place int) {

@@ -42,21 +42,21 @@ type Config struct {
 
 	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
 
-	// NoAsyncScheduling delivers a step before the next one is scheduled. Speculation implies it, because drafts depend
-	// on the tokens of the step before.
+	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step. Speculation
+	// implies it, because drafts depend on the tokens of the step before.
 	NoAsyncScheduling bool
 
 	KVEvents EventPublisher // gets the events of the prefix cache after each step, unless nil
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// Offload keeps blocks outside the process, unless nil. The engine sets its BlockBytes and closes its tier. Hash must
-	// then be the same in all processes that use the tier.
+	// Offload keeps blocks outside the process, unless Offload is nil. The engine sets Offload.BlockBytes and
+	// closes its tier. All processes that use the tier need the same Hash.
 	Offload *kvoffload.Config
 
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024
 
-	End []int32 // tokens that end an answer; New adds those of the model and of the tokenizer
+	End []int32 // end tokens; New adds the end tokens of the model and of the tokenizer
 
 	fit    bool // MaxModelLen was not given, so it becomes what fits
 	asked  int  // MaxModelLen before that
@@ -64,8 +64,8 @@ type Config struct {
 	places []model.Place // of each layer
 }
 
-// An EventPublisher publishes the events of each step. SetGroups is called once, before Publish. Publish must not keep
-// the events.
+// An EventPublisher publishes the events of each step. The engine calls SetGroups once, before the first Publish.
+// Publish must not keep the events after it returns.
 type EventPublisher interface {
 	SetGroups(groups []kvcache.Group)
 	Publish(at time.Time, events *pool.Events) error
@@ -82,8 +82,8 @@ func (c *Config) workers() int {
 	return 1 + len(c.Peers)
 }
 
-// Check returns the longest sequence of an engine for a model with the given configuration, or an error if there can be
-// no such engine. It ignores Model, Tokenizer, Pool and Peers.
+// Check returns the longest sequence that an engine can serve with a model of the given configuration, or an error if
+// the two configurations do not fit together. It ignores Model, Tokenizer, Pool and Peers.
 func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error) {
 	if err := (model.Part{Size: workers}).Check(m); err != nil {
 		return 0, err
@@ -135,7 +135,7 @@ func (c *Config) setEnd() {
 	c.End = slices.DeleteFunc(slices.Compact(all), func(id int32) bool { return int(id) >= c.Model.VocabSize })
 }
 
-// store sizes the store of each worker. One block is the scheduler's null block.
+// store returns the configuration of each worker's store. One of its blocks is the scheduler's null block.
 func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
 	if err := k.Shape.Check(); err != nil {
@@ -194,7 +194,7 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 	return plan, nil
 }
 
-// inFlight returns the largest number of tokens that are scheduled and not delivered, and of steps that have them.
+// inFlight returns how many steps may be in flight, and the largest number of tokens in these steps.
 func (c *Config) inFlight() (tokens, steps int) {
 	if c.asyncScheduling() {
 		return 2 * c.MaxNumBatchedTokens, 2
@@ -202,8 +202,8 @@ func (c *Config) inFlight() (tokens, steps int) {
 	return c.MaxNumBatchedTokens, 1
 }
 
-// fits returns an error if a model with several groups cannot hold a sequence of MaxModelLen tokens. If MaxModelLen was
-// not given, fits sets it to what the model can hold.
+// fits returns an error if the memory for blocks cannot hold a sequence of MaxModelLen tokens. It checks models with
+// several groups of layers. If MaxModelLen was not given, fits sets it to what the memory can hold.
 func (c *Config) fits(plan *memplan.Plan) error {
 	tokens, steps := c.inFlight()
 	longest, err := plan.LongestModelLen(c.MaxModelLen, tokens, steps)

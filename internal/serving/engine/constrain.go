@@ -7,14 +7,15 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Tokens of a constrained answer are masked when they are sampled. The tokens before are known then, also with two steps
-// in flight: the loop delivers the tokens of a step before it samples those of the next one.
+// The tokens that a constraint forbids are masked when a token is sampled. All earlier tokens of the answer are
+// known then, even with two steps in flight: the loop delivers the tokens of a step before it samples those of the
+// next step.
 
-// ErrNoToken is the error of a constrained answer that the model's vocabulary cannot continue.
+// ErrNoToken is the error of a constrained answer that no token of the model's vocabulary can continue.
 var ErrNoToken = errors.New("no token of the model continues an answer of the form that the request asks for")
 
-// constrain limits the next token to those that the request's constraint allows. Tokens that the request forbids stay
-// allowed if there are no others.
+// constrain limits the next token to the tokens that the request's constraint allows. Tokens that the request forbids
+// are masked too, unless nothing would be left.
 func (q *sequence) constrain(st *sampling.State) error {
 	if extra := q.matcher.Len() - len(st.Output); extra > 0 { // sampled, but not delivered
 		q.complete = 0
@@ -55,7 +56,7 @@ func isEmpty(mask []uint64) bool {
 	return true
 }
 
-// follow adds a sampled token to a constrained answer. tokens is the length of the sequence with the token.
+// follow adds a sampled token to a constrained answer. tokens is the length of the sequence, including this token.
 func (q *sequence) follow(id int32, tokens int) error {
 	if err := q.matcher.Accept(int(id)); err != nil {
 		return fmt.Errorf("a constrained answer: %w", err)
@@ -66,5 +67,5 @@ func (q *sequence) follow(id int32, tokens int) error {
 	return nil
 }
 
-// isComplete reports whether an answer ends by its constraint. tokens is the length of the sequence.
+// isComplete reports whether the constraint ends an answer whose sequence has the given length.
 func (q *sequence) isComplete(tokens int) bool { return q.complete > 0 && tokens >= q.complete }

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// byteConstraint returns the constraint of a form. Token i is byte i, except that tokens 0 to 3 are
-// special. The tokens in ends end an answer.
+// byteConstraint returns the constraint of a form. Token i stands for byte i, except that tokens 0 to 3 are
+// special. The tokens in ends are end tokens.
 func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured.Constraint {
 	all := make([][]byte, 256)
 	for i := range all {
@@ -28,8 +28,8 @@ func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured
 	return c
 }
 
-// Ensure that constrained answers have the form and are the same alone and beside others, where requests are preempted,
-// with one and two steps in flight, with drafts, several answers to a prompt, log probabilities and prefix hits.
+// Ensure that constrained answers have the form and do not depend on what runs beside them: other requests, preemption,
+// one or two steps in flight, drafts, several answers to a prompt, log probabilities and prefix hits.
 func TestConstrainedAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const pattern = `([a-c]{2}[0-9]){4,9}(end|stop)`
 	counts := &counter{}

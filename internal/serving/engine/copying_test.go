@@ -32,9 +32,9 @@ func (s *shelf) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) e
 	return nil
 }
 
-// Ensure that requests can be submitted and cancelled, and statistics read, while a block is copied to
-// a tier. The copy has the block's contents, although its request is cancelled during the copy and
-// other requests need its blocks.
+// Ensure that requests can be submitted and cancelled, and statistics read, while the engine copies a block to a
+// tier. The copy has the block's contents even if the request is cancelled during the copy and other requests need
+// its blocks.
 func TestNothingWaitsWhileABlockIsCopied(t *testing.T) {
 	e := startRelayed(t, &relay{}, func(c *Config) { c.BlockSize = 8 })
 	blockBytes := e.config.KVCacheBytes / int64(e.Load().Blocks+1)

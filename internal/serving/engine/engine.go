@@ -34,7 +34,8 @@ type Engine struct {
 	number   int      // requests submitted so far
 	offload  *offload // nil without tiers
 
-	// lastStep is when the last step ended or, after an idle time, when work came, in Unix nanoseconds; 0 means no work.
+	// lastStep is the time, in Unix nanoseconds, when the last step ended or, after an idle time, when a request
+	// arrived. It is 0 while the engine has no work.
 	lastStep atomic.Int64
 
 	stopped chan struct{} // closed when the loop has ended
@@ -83,10 +84,10 @@ func New(config Config, observer Observer) (*Engine, error) {
 // Config returns the configuration with defaults filled in.
 func (e *Engine) Config() Config { return e.config }
 
-// Submit adds a request. The error is one of Request.Check, ErrBusy or ErrClosed.
+// Submit adds a request. It returns an error of Request.Check, ErrBusy or ErrClosed if it refuses the request.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 
-// submit adds a request, which belongs to series unless series is nil.
+// submit adds a request to series, or a request of its own if series is nil.
 func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	r.N = max(r.N, 1)
 	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
@@ -153,8 +154,8 @@ func (e *Engine) cancel(s *Stream) {
 // ErrCanceled is the error of answers that Stream.Cancel has ended.
 var ErrCanceled = errors.New("canceled")
 
-// drop ends a sequence and frees its blocks. The scheduler does not give blocks that a step in flight writes to another
-// request before the step ends.
+// drop ends a sequence and frees its blocks. The scheduler gives a block that a step in flight writes to no other
+// request before that step ends.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
 	e.offload.release(q)
@@ -168,8 +169,8 @@ func (e *Engine) drop(q *sequence) {
 	}
 }
 
-// Drain refuses new requests and waits until the others are answered. If done is closed first, it cancels them. Then it
-// closes the tiers and frees the workers' memory.
+// Drain refuses new requests and waits until the accepted requests are answered. If done is closed before that, Drain
+// cancels them. Then it closes the tiers and frees the workers' memory.
 func (e *Engine) Drain(done <-chan struct{}) error {
 	e.mu.Lock()
 	e.closed = true

@@ -153,8 +153,8 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
-// Ensure that a stop string ends an answer only if it ends after the first MinTokens tokens, as in
-// vLLM.
+// Ensure that a stop string ends an answer only if the stop string is complete after more than MinTokens tokens, as
+// in vLLM.
 func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {
@@ -177,7 +177,7 @@ func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	}
 }
 
-// Ensure that requests share the blocks of a prompt only if they have the same salt.
+// Ensure that two requests share the blocks of a prompt only if they have the same salt.
 func TestPrefixHitsAreAmongEqualSalts(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {
@@ -224,8 +224,7 @@ func TestCancelFreesBlocksAtOnce(t *testing.T) {
 	}
 }
 
-// Ensure that answers are forked correctly when some of them end with their first token: the first
-// answer, or others.
+// Ensure that answers are forked correctly when the first answer, or one of the others, ends with its first token.
 func TestSomeAnswersEndAtOnce(t *testing.T) {
 	e := start(t, nil)
 	at := map[bool]int{}

@@ -103,9 +103,9 @@ func inFlight(e *Engine, n int) {
 	}
 }
 
-// Ensure that the next step is scheduled while the workers compute a step, with a placeholder for the
-// token that is not sampled yet, and that the tokens of the step before are delivered by then. With
-// NoAsyncScheduling, neither happens.
+// Ensure that the engine schedules the next step while the workers compute a step, with a placeholder for the token
+// that is not sampled yet, and that it delivers the tokens of the step before in that time. With NoAsyncScheduling
+// it does neither.
 func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}
@@ -158,8 +158,8 @@ func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	require.Greater(t, tokens[4], 10, "a decode and a prompt, of which a block was computed before")
 }
 
-// Ensure that when an answer ends with a stop string, its row in the step in flight is void. The
-// scheduler does not know stop strings.
+// Ensure that when an answer ends with a stop string, its row in the step in flight has no effect. The scheduler
+// does not know stop strings, so it has scheduled that row.
 func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 	var e *Engine
 	r := &relay{computed: func(step int, _ *modelInput) error {
@@ -180,8 +180,8 @@ func TestAStopStringVoidsTheRowInFlight(t *testing.T) {
 	require.Equal(t, 4, r.steps, "three tokens, and a void row")
 }
 
-// Ensure that when a step fails after the next one is scheduled, the requests of the failed step end
-// with the error. A request that was only in the next step is answered, and no block is lost.
+// Ensure that when a step fails after the next one is scheduled, the requests of the failed step end with the
+// error. A request that is only in the next step is answered, and no block is lost.
 func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 	var e *Engine
 	var late *Stream

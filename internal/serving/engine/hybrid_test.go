@@ -60,9 +60,8 @@ func greedy(t *testing.T, prompt []int32, most int) []int32 {
 	return all[len(prompt):]
 }
 
-// Ensure that a model with some window layers gives the same answers as if no block were freed: in
-// little memory with preemptions, with prefix hits, by one worker and by two, with speculation and
-// without.
+// Ensure that a model in which only some layers have a window gives the same answers as if no block were freed: in
+// little memory with preemptions, with prefix hits, by one worker and by two, with speculation and without.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
@@ -102,8 +101,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}
 }
 
-// Ensure that several answers to one prompt share its blocks in all groups of layers, and are the same
-// as answers that are generated alone.
+// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers, and are the same as
+// answers that are generated alone.
 func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)
@@ -144,8 +143,8 @@ func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that the factors of longrope depend on the configured longest sequence, or on that of the
-// model if none is configured, and not on the size of the memory.
+// Ensure that the factors of longrope depend only on the configured longest sequence, or on the model's longest
+// sequence if none is configured, and not on the size of the memory.
 func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
 	answersIn := func(bytes int64, longest int, rope model.Rope) []answer {
 		rope.Theta = 100

@@ -9,11 +9,13 @@ import (
 
 // A MemoryObserver observes the blocks.
 type MemoryObserver interface {
-	// Active reports whether changes are needed. If not, the engine collects none. It is called often.
+	// Active reports whether the observer needs changes. The engine calls Active often, and collects no changes
+	// while it returns false.
 	Active() bool
 
-	// Memory receives the changes since it last returned true. It is called at the end of a step and when the engine
-	// becomes idle, with the engine's lock held. It must return soon and keep nothing of the change.
+	// Memory receives the changes since the last call that returned true. The engine calls it at the end of a step
+	// and when it becomes idle, with its lock held. Memory must return soon, and must not use the change after it
+	// returns.
 	Memory(*MemoryChange) bool
 }
 
@@ -36,8 +38,8 @@ type MemoryState struct {
 	Cached           []int32        // free blocks that are in the prefix cache
 }
 
-// AnswerBlocks are the blocks of an answer in a group of layers. Index is the answer's index times the number of groups,
-// plus the group.
+// AnswerBlocks are the blocks of one answer in one group of layers. Index is the index of the answer among the
+// request's answers, times the number of groups, plus the index of the group.
 type AnswerBlocks struct {
 	Request, Index int
 	Tokens         int     // computed tokens
@@ -100,7 +102,8 @@ func (e *Engine) memoryState() *MemoryState {
 	return m
 }
 
-// watched reports whether changes are collected. It discards collected changes when the observer becomes inactive.
+// watched reports whether the engine must collect changes. It discards the collected changes if the observer has
+// become inactive.
 func (e *Engine) watched() bool {
 	if e.memory == nil {
 		return false
@@ -114,7 +117,7 @@ func (e *Engine) watched() bool {
 	return false
 }
 
-// noteSchedule adds a scheduled step to the change, unless nothing was scheduled.
+// noteSchedule adds a scheduled step to the change. A step without rows, preemptions and copies adds nothing.
 func (e *Engine) noteSchedule(s *step) {
 	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.input.copies) == 0 {
 		return

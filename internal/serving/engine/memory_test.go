@@ -23,8 +23,8 @@ func (c *emptyChanges) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that the observer is not called for a step without rows. Such a step, scheduled while the
-// last requests are cancelled, would hide that they have ended.
+// Ensure that the engine does not call the observer for a step without rows. Such a step is scheduled while the
+// last requests are cancelled, and would hide that they have ended.
 func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
 	seen := &emptyChanges{}

@@ -129,8 +129,8 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	require.Greater(t, counts.drafts.Load(), counts.accepted.Load(), "no proposal was wrong")
 }
 
-// Ensure that blocks that have left a sliding window become free while the request runs, and that the
-// answers do not change.
+// Ensure that blocks that have left a sliding window become free while the request still runs, and that freeing
+// them does not change the answers.
 func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {
@@ -193,10 +193,9 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request, reads events until there are more than the parameter more, and cancels
-// the request. If the request has one answer, the events must be the first ones of the parameter
-// alone, which are its events without other requests.
-func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, more int) {
+// cancelled submits a request, reads more than n events, and cancels the request. If the request has one answer,
+// what cancelled has read must be the beginning of alone: the events of the same request when it runs alone.
+func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, n int) {
 	s, err := e.Submit(r)
 	if err != nil {
 		t.Error(err)
@@ -204,7 +203,7 @@ func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, m
 	}
 	defer s.Cancel()
 	var text strings.Builder
-	for seen := 0; seen <= more; {
+	for seen := 0; seen <= n; {
 		events, err := s.Next(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -226,7 +225,8 @@ func writeEvent(to *strings.Builder, e engine.Event) {
 	fmt.Fprintf(to, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
 }
 
-// A counter adds up the figures of all steps. The last step may report just after the last answer.
+// A counter adds up the figures of all steps. The engine may report the last step just after it sends the last
+// answer.
 type counter struct {
 	engine.NoObserver
 	preempted, hits, drafts, accepted atomic.Int64

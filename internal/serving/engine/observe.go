@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// An Observer receives reports from an engine. Its methods must return at once; they are called with the engine's lock
-// held.
+// An Observer receives reports from an engine. The engine calls the methods with its lock held, so they must return at
+// once.
 type Observer interface {
 	Step(StepReport)
 	FirstToken(sinceArrival time.Duration)
@@ -15,22 +15,21 @@ type Observer interface {
 type StepReport struct {
 	Tokens                     int // computed
 	GenerationTokens           int
-	PromptTokens, CachedTokens int // tokens of the prompts that were completed; CachedTokens of these were not computed
+	PromptTokens, CachedTokens int // tokens of the prompts that were completed; of these, tokens that were not computed
 	Sampled                    int // sequences that sampled a token
-	Decodes, Context           int // sequences that have computed their prompt, and the tokens they attend to
+	Decodes, Context           int // sequences that generate tokens, and the tokens to which they attend
 	Preempted                  int
 	Drafts, DraftTokens        int                 // sequences with drafts, and their drafts
 	Accepted                   [maxSpeculative]int // accepted drafts, by their index in the proposal
 	CacheQueries, CacheHits    int                 // tokens
 
-	// Tokens that were looked up in tiers because they were not in the cache, the loaded ones of these, and the loaded
-	// ones of CachedTokens.
+	// ExternalQueries are tokens that the cache did not have and that were looked up in tiers. ExternalHits are the
+	// tokens that were loaded. ExternalTokens are the tokens among CachedTokens that were loaded.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
 	Model time.Duration // to compute the logits
 
-	// Elapsed is the time of the whole step. Scheduling and delivering count only as far as they did not overlap the
-	// model.
+	// Elapsed is the time of the whole step. Scheduling and delivering count only while the model does not compute.
 	Elapsed time.Duration
 }
 
@@ -40,13 +39,13 @@ type RequestReport struct {
 	PromptTokens, GenerationTokens int
 	CachedTokens                   int // of the prompt
 	N, MaxTokens                   int
-	Longest                        int  // tokens of the longest of the N answers if this is the last to end, else 0
-	NotFinite                      bool // the request failed with ErrNotFinite, and this is its last answer to end
+	Longest                        int  // tokens of the longest of the N answers, set for the last one to end
+	NotFinite                      bool // set for the last answer to end if the request failed with ErrNotFinite
 	EndToEnd, Queue, Inference     time.Duration
 	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }
 
-// NoObserver is an Observer that ignores all reports. An observer of some reports embeds it.
+// NoObserver is an Observer that ignores all reports. Embed it in an observer that needs only some of them.
 type NoObserver struct{}
 
 func (NoObserver) Step(StepReport)          {}

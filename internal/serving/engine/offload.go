@@ -14,12 +14,14 @@ import (
 
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
-// A full block is copied when its step has succeeded, before the scheduler learns of that. The request still has the
-// block then, unless the step scheduled meanwhile has preempted it.
+// The engine copies a full block to a tier when the step that filled it has succeeded, before it reports the step to
+// the scheduler. The request still has the block then, unless the step that was scheduled meanwhile has preempted
+// the request.
 //
-// The tiers are searched for the prompt of a request before the scheduler gets the request. The scheduler decides
-// whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the blocks of the request until Received, so
-// loaded blocks can be written to them at any time. After a load has been given up, nothing is written.
+// The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
+// scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the request's blocks until
+// the engine calls Received, so loaded blocks can be written at any time before. Nothing is written after a load was
+// given up.
 type offload struct {
 	*kvoffload.Offloader
 	engine *Engine
@@ -49,8 +51,8 @@ type outside struct {
 	loaded  int          // tokens of the prompt
 }
 
-// A claim marks blocks that a request loads or is about to load. Other requests wait for it, and then find the blocks in
-// the prefix cache.
+// A claim marks blocks that a request loads or is about to load. Other requests that need these blocks wait for the
+// end of the claim, and then find the blocks in the prefix cache.
 type claim struct {
 	blocks []blockhash.Hash
 	over   chan struct{}
@@ -106,8 +108,8 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	return c.Hashes
 }
 
-// find returns the prefix of a prompt that can be loaded. The last token must be computed, so it is never part of the
-// prefix. If another request loads some of the blocks, find waits for it, at most for the time patience.
+// find returns the prefix of a prompt that can be loaded. The last token is never part of the prefix, because it must
+// be computed. If another request loads some of the blocks, find waits for that load, but not longer than patience.
 func (o *offload) find(q *sequence) sched.Match {
 	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
 		return sched.Match{}
@@ -136,8 +138,8 @@ func (o *offload) find(q *sequence) sched.Match {
 // patience is how long other requests wait for a claim.
 const patience = 2 * time.Second
 
-// look returns the number of leading blocks that are in the prefix cache, a claim on one of the other blocks or nil, and
-// the time to compute the other blocks.
+// look returns the number of leading blocks that are in the prefix cache, a claim of another request on a later
+// block or nil, and the time that computing the later blocks would take.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()
@@ -197,8 +199,8 @@ func (o *offload) wake() {
 // nothingToDo reports whether all requests wait for loads.
 func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 }
 
-// load loads blocks into those of a request's table. The scheduler keeps them until Received, even if the request is
-// aborted meanwhile.
+// load loads blocks from a tier into the blocks of a request's table. The scheduler keeps the blocks of the table
+// until Received, even if the request is aborted meanwhile.
 func (o *offload) load(l sched.Loading) {
 	e, size := o.engine, o.engine.config.BlockSize
 	q := e.live[l.ID]
@@ -219,7 +221,7 @@ func (o *offload) load(l sched.Loading) {
 				write()
 				return
 			}
-			writes.Go(write) // it waits for the end of a step, while the tier reads the next blocks
+			writes.Go(write) // write waits for the end of a step; the tier reads the next blocks meanwhile
 		},
 		func(n int) {
 			writes.Wait()
@@ -227,7 +229,7 @@ func (o *offload) load(l sched.Loading) {
 		})
 }
 
-// end ends a load of tokens tokens. missing are the blocks that were not loaded.
+// end ends a load of the given number of tokens. missing are the blocks of the table that were not loaded.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
@@ -244,10 +246,10 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e.changed.Signal()
 }
 
-// store offers the blocks that are full after s to the tiers. next is the step that was scheduled meanwhile, or nil. The
-// loop calls store without the engine's lock. If a request is cancelled while its blocks are copied, they become free,
-// but no other request gets them meanwhile, because only the loop schedules. With a Remote, no step may be in flight
-// (see workers.move).
+// store offers the blocks that are full after s to the tiers. next is the step that was scheduled meanwhile, or nil.
+// The loop calls store without the engine's lock. If a request is cancelled while store copies its blocks, the blocks
+// become free, but no other request gets them before store returns, because only the loop schedules. With a Remote, no
+// step may be in flight (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return
@@ -284,7 +286,7 @@ func (o *offload) findFull(s, next *step) {
 
 // measure updates perToken by a step.
 func (o *offload) measure(r *StepReport) {
-	const fewTokens = 32 // a step of fewer tokens takes as long as a step of one
+	const fewTokens = 32 // a step of fewer tokens takes as long as a step of one token
 	if o == nil || r.Tokens < fewTokens || r.Elapsed <= 0 {
 		return
 	}

@@ -71,7 +71,7 @@ func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
 	}
 }
 
-// Ensure that only one of many requests with the same prompt loads its blocks.
+// Ensure that of many requests with the same prompt, only one loads the prompt's blocks.
 func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	dir := t.TempDir()
 	first := startTiered(t, dir, nil)
@@ -90,8 +90,8 @@ func TestASharedPromptIsLoadedOnce(t *testing.T) {
 	requireIdle(t, second)
 }
 
-// Ensure that workers in one process and in several processes store the same bytes, and that each can
-// load what the other stored.
+// Ensure that workers in one process and workers in several processes store the same bytes, and can load each
+// other's blocks.
 func TestProcessesStoreWhatWorkersStore(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		start := []startFunc{startWorkers, startProcesses}
@@ -134,8 +134,8 @@ func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int
 	return h.Tier.Load(context.Background(), blocks, to)
 }
 
-// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait for the end
-// of a step of several processes.
+// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait until the processes of the
+// engine have ended a step.
 func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	r := request(long()[:300], 8)

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Ensure that the engine accepts as many requests as may run and wait together, however many are
-// scheduled already, and one more for each that ends.
+// Ensure that the engine accepts as many requests as may run and wait together, no matter how many are scheduled
+// already. Each request that ends lets the engine accept another.
 func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	for _, test := range []struct {
 		name               string

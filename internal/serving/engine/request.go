@@ -13,8 +13,8 @@ import (
 type Request struct {
 	Prompt    []int32
 	N         int // number of answers; 0 means 1
-	MaxTokens int // limit of an answer's tokens; the longest sequence of the model limits them, too
-	MinTokens int // no end token, stop token or stop string ends an answer with fewer tokens
+	MaxTokens int // limit of an answer's tokens; an answer also ends when the sequence is as long as the model allows
+	MinTokens int // an answer with fewer tokens is not ended by end tokens, stop tokens or stop strings
 	sampling.Params
 
 	Stop         []string // an answer ends before one of these
@@ -24,8 +24,9 @@ type Request struct {
 	IncludeStop   bool // the text includes the stop string or token that ends it (vLLM's include_stop_str_in_output)
 	SpecialTokens bool // the text includes the names of special tokens (vLLM's skip_special_tokens is false)
 
-	// Constraint limits the answer to a form, unless it is nil. Its vocabulary is that of the engine's model: Piece of
-	// each token that is not special, and Config.End. An answer ends when the form allows nothing more.
+	// Constraint limits the answer to a form, unless Constraint is nil. It must be made for the engine's model: with
+	// the Piece of each token that is not special, and Config.End. An answer ends when the form allows no further
+	// token.
 	Constraint *structured.Constraint
 
 	// CacheSalt limits prefix hits to requests with the same salt.
@@ -41,14 +42,14 @@ var (
 // MaxN is the largest N.
 const MaxN = 128
 
-// Limits of what is compared with each token of an answer, and of what a waiting request holds.
+// These limits bound the memory of a waiting request, and the work of comparing a token of its answer with them.
 const (
 	maxStopTokens = 128 // vLLM's MAX_NUM_STOP_TOKEN_IDS
 	maxStopBytes  = 1 << 10
 	maxSaltBytes  = 1 << 10
 )
 
-// TooLong is the error for a prompt after which not even one token fits.
+// TooLong is the error for a prompt that leaves no space for even one token of an answer.
 type TooLong struct {
 	Field       string // of the request: prompt or messages
 	Tokens      int    // of the prompt
@@ -134,10 +135,10 @@ const (
 	FinishError  Finish = "error"  // see Event.Err
 )
 
-// A Token is a token of an answer or, with PromptLogprobs >= 0, of the prompt.
+// A Token is a token of an answer or, if PromptLogprobs is at least 0, of the prompt.
 type Token struct {
 	ID      int32
-	Logprob sampling.Logprob   // with Logprobs >= 0; the first token of a prompt has none
+	Logprob sampling.Logprob   // set if Logprobs is at least 0; the first token of a prompt has no log probability
 	Top     []sampling.Logprob // the most likely tokens, with Logprobs > 0
 	Rank    int                // of a token of the prompt; see sampling.Rank
 }
@@ -147,11 +148,11 @@ type Event struct {
 	Index  int    // of the answer, from 0 to N-1
 	Text   string // new text; it may lag behind Tokens
 	Tokens []Token
-	Prompt []Token // the tokens of the prompt, in the first event of answer 0, with PromptLogprobs >= 0
+	Prompt []Token // the tokens of the prompt, in the first event of answer 0 if PromptLogprobs is at least 0
 	Finish Finish  // "" while the answer continues
 
-	// StopReason is vLLM's: the stop string or the token of StopTokenIDs (an int32) that ended the answer. It is nil if
-	// a token of the model did.
+	// StopReason is vLLM's stop_reason: the stop string that ended the answer, or the token of StopTokenIDs (an int32)
+	// that did. It is nil if one of the model's end tokens ended the answer.
 	StopReason any
 	Err        error // with FinishError
 }

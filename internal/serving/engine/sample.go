@@ -54,15 +54,16 @@ func (j *sampleJob) Do(worker, i int) {
 		}
 	default:
 		d.err = j.verify(r, s, d.from)
-		r.q.sampled = 0 // without a token the request fails, and the next step may compute anything
+		r.q.sampled = 0 // if no token was sampled, the request fails; then this token does not matter
 		if n := len(r.tokens); n > 0 {
 			r.q.sampled = r.tokens[n-1].ID
 		}
 	}
 }
 
-// verify samples tokens as long as they equal the drafts, and one more. It leaves an error after a draft to the next
-// step, because the answer may have ended by then.
+// verify samples tokens as long as they equal the drafts, and one more token. If sampling fails after an accepted
+// draft, verify returns no error: the answer may have ended with that draft, and if it has not, the next step fails
+// again.
 func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
@@ -77,7 +78,7 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 		if i == len(r.drafts) || t.ID != r.drafts[i] || r.q.isComplete(len(tokens)+1) {
 			break
 		}
-		// This may write behind the end of q.tokens. update appends the same tokens there.
+		// append may write into the memory behind q.tokens. update later appends the same tokens there.
 		tokens = append(tokens, t.ID)
 	}
 	return nil
@@ -86,10 +87,10 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 // logits returns the logits with index i in the step.
 func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 
-// choose samples the token of q that follows tokens, its prompt and answer so far, from logits i. The error is
-// ErrNotFinite or that of a constraint.
+// choose samples a token of q from logits i. The parameter tokens is the prompt and the answer before that token.
+// choose returns ErrNotFinite or an error of the constraint.
 func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) (t Token, err error) {
-	if q.isComplete(len(tokens)) { // this step was scheduled before the answer ended, and its token is discarded
+	if q.isComplete(len(tokens)) { // the step was scheduled before the answer ended, so its token is discarded
 		return t, nil
 	}
 	logits := j.logits(i)

@@ -13,7 +13,7 @@ import (
 type sequence struct {
 	stream *Stream
 	index  int
-	id     sched.ID // 0 if it has no request of the scheduler: not forked yet, or finished
+	id     sched.ID // 0 if the scheduler has no request for this sequence: it is not forked yet, or finished
 	params sampling.Params
 	tokens []int32   // prompt and answer
 	prompt int       // tokens of the prompt
@@ -25,7 +25,7 @@ type sequence struct {
 
 	matcher  *structured.Matcher // follows the answer; nil without a constraint
 	mask     []uint64            // of the tokens that the constraint allows next
-	complete int                 // length of the sequence with which its constraint ends the answer; 0 if unknown
+	complete int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
 
 	sampled int32 // the token sampled last; not in tokens until it is delivered
 
@@ -59,9 +59,9 @@ func (q *sequence) appendToken(id int32) (text string, finish Finish, reason any
 	return q.outputAfter(id, len(q.tokens))
 }
 
-// outputAfter returns the text that a token completes, the reason if the answer ends with this token
-// or else "", and the Event.StopReason. The parameter tokens is the length of the sequence including
-// the token.
+// outputAfter returns the text that a token completes. If the answer ends with this token, it also returns the
+// reason and the Event.StopReason; else finish is "". The parameter tokens is the length of the sequence, including
+// this token.
 func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish, reason any) {
 	r := q.stream.request
 	n := tokens - q.prompt
@@ -88,8 +88,8 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 	return text, "", nil
 }
 
-// grow reserves memory for the tokens and blocks of the finished answer. It is called when the sequence is first
-// scheduled, so that waiting requests do not hold such memory.
+// grow reserves memory for the tokens and blocks of the whole answer. addRow calls it when the sequence is first
+// scheduled, so that waiting requests do not hold this memory.
 func (q *sequence) grow(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))
@@ -98,7 +98,8 @@ func (q *sequence) grow(blockSize int) {
 	}
 }
 
-// fork returns answer index to the same request. It shares the memory of the prompt until grow or its first token.
+// fork returns another answer to the request of q, with the given index. The answer uses the memory of the prompt
+// together with q until it grows or gets its first token.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,

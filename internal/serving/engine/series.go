@@ -15,8 +15,8 @@ func (e *Engine) Series() (*Series, error) {
 	return &Series{e}, nil
 }
 
-// Submit adds the next request of the series. It returns an error of Request.Check if the request is not
-// valid, and ErrClosed if the time limit for draining has passed.
+// Submit adds the next request of the series. It returns an error of Request.Check if the request is not valid, and
+// ErrClosed if Drain has given up waiting.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
 // End ends the series.

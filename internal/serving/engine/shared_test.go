@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that requests that share more than a partition of attention (512 tokens), and read it
-// together, get the same answers as alone, also if one request among them shares nothing.
+// Ensure that requests get the same answers alone and together when attention reads a prefix that they share only
+// once. The prefix is longer than a partition of attention (512 tokens). One of the requests shares nothing.
 func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	document := strings.Repeat(story, 13) // 637 tokens
 	rnd := rand.New(rand.NewPCG(6, 6))
@@ -52,8 +52,7 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	requireIdle(t, together)
 }
 
-// A captured observes the memory, and keeps the first state in which n answers have the given number
-// of tokens.
+// A captured observes the memory. It keeps the first state in which n answers have the given number of tokens.
 type captured struct {
 	n, tokens int
 	state     *engine.MemoryState
@@ -70,8 +69,8 @@ func (c *captured) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that eight answers share the blocks of their prompt. Each has blocks of its own only for its
-// generated tokens, and for a copy of the block in which the prompt ends.
+// Ensure that eight answers share the blocks of their prompt. Besides, each answer has only the blocks of its
+// generated tokens, and a copy of the block in which the prompt ends.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens

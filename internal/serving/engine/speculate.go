@@ -6,9 +6,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// Prompt-lookup speculation (vLLM's ngram proposer): if the last tokens of a sequence occur earlier in it, the tokens
-// that followed there are proposed as drafts, and the model verifies all of them in one step. The random number of a
-// token depends only on its position, so an answer has the same tokens with and without speculation.
+// Prompt-lookup speculation (vLLM's ngram proposer): if the last tokens of a sequence also occur earlier in it, the
+// engine proposes the tokens after the earlier place as drafts, and the model verifies all drafts in one step. The
+// random number of a token depends only on its position, so an answer has the same tokens with and without
+// speculation.
 
 // The numbers of last tokens that are looked up.
 const (
@@ -16,8 +17,8 @@ const (
 	shortestLookup = 2
 )
 
-// lookup finds the longest run of tokens at the end that also occurs earlier, at its most recent
-// earlier place. It returns at most n tokens that followed there.
+// lookup finds the longest run of tokens at the end that also occurs earlier. It returns up to n tokens that follow
+// the most recent earlier occurrence of that run.
 func lookup(tokens []int32, n int) []int32 {
 	for size := min(longestLookup, len(tokens)-1); size >= shortestLookup; size-- {
 		end := tokens[len(tokens)-size:]
@@ -37,7 +38,7 @@ type proposal struct {
 	tokens []int32
 }
 
-// propose passes the scheduler drafts for the unfinished sequences of a step.
+// propose gives the scheduler drafts for the unfinished sequences of a step.
 func (e *Engine) propose(s *step) {
 	n := e.config.NumSpeculativeTokens
 	if n == 0 {

@@ -7,13 +7,13 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A step holds the arrays of a step. Later steps reuse them.
+// A step holds the plan, the input and the results of one step. Its arrays are reused by later steps.
 type step struct {
 	plan    sched.Step
 	rows    []row
 	input   modelInput
 	draws   []draw
-	first   int // the draws whose logits are in input.from to input.to: first to last-1
+	first   int // draws first to last-1 are sampled next; their logits are those from input.from to input.to
 	last    int
 	counts  []int32
 	sampled []int32
@@ -29,11 +29,11 @@ type step struct {
 type row struct {
 	q           *sequence
 	from        int     // tokens computed before the step
-	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0 if not requested
-	last        bool    // the step computes the sequence's last token, so it samples the next one
-	placeholder int     // index in the batch of a token that the step before samples, or -1
+	scored      int     // tokens of the prompt with known log probabilities after the step; 0 if not requested
+	last        bool    // the row's last token is the sequence's last one, so the step samples the token after it
+	placeholder int     // index in the batch of the token that the step before has not sampled yet, or -1
 	drafts      []int32 // speculative tokens, the last of the row
-	tokens      []Token // sampled tokens: one for each answer, or for one answer several with drafts
+	tokens      []Token // sampled tokens: one for each answer of the request, or with drafts several for one answer
 }
 
 // loop runs steps until the engine is closed. Up to two steps are in flight (vLLM's asynchronous scheduling). While the
@@ -62,7 +62,7 @@ func (e *Engine) loop() {
 	}
 }
 
-// awaitWork waits for requests. It returns false if the engine is closed and has none.
+// awaitWork waits for requests. It returns false if the engine is closed and has no requests.
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,8 +79,8 @@ func (e *Engine) awaitWork() bool {
 	return true
 }
 
-// schedule makes the next step while the workers compute current, unless that is nil. It returns nil if nothing can
-// run.
+// schedule makes the next step. current is the step that the workers compute meanwhile, or nil. schedule returns
+// nil if no request can run.
 func (e *Engine) schedule(current *step) *step {
 	s := &e.steps[0]
 	if s == current {
@@ -102,7 +102,7 @@ func (e *Engine) schedule(current *step) *step {
 	return s
 }
 
-// must panics if the scheduler refuses a call, which only a defect of this package can cause.
+// must panics if err is not nil. The scheduler refuses a call only if this package has a defect.
 func must(err error) {
 	if err != nil {
 		panic("engine: " + err.Error())
@@ -115,8 +115,8 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.input)
 }
 
-// A draw is what is taken from consecutive logits: the next token of a row, or several tokens with drafts, or the log
-// probability of a token of its prompt.
+// A draw takes a result from consecutive logits: the next token of a row, several tokens of a row with drafts, or the
+// log probability of a token of the prompt.
 type draw struct {
 	row      int
 	from, to int   // logits of the step
@@ -124,8 +124,8 @@ type draw struct {
 	err      error // why nothing could be taken
 }
 
-// maxLogits is how many logits are held at a time. A draw needs at most maxSpeculative+1. With 64, computing logits is
-// limited by arithmetic and not by reading the matrix.
+// maxLogits is the largest number of rows of logits that are held at a time. A draw needs at most maxSpeculative+1.
+// With 64 rows, arithmetic and not reading the matrix limits how fast logits are computed.
 const maxLogits = 64
 
 // nextLogits selects the next logits to compute, and reports whether there are any.
@@ -139,8 +139,8 @@ func (s *step) nextLogits() bool {
 	return s.last > s.first
 }
 
-// advance waits for s, samples its tokens, starts the next step if one could be scheduled meanwhile, and delivers the
-// tokens.
+// advance waits until s is computed and samples its tokens. Then it starts the next step, if one could be scheduled
+// meanwhile, and delivers the tokens of s.
 func (e *Engine) advance(s *step) (next *step) {
 	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
@@ -184,7 +184,7 @@ func (e *Engine) sampleAll(s *step) error {
 	return nil
 }
 
-// forks reports whether answers will be forked after s. A fork needs that no other step is in flight.
+// forks reports whether answers will be forked after s. No other step may be in flight during a fork.
 func (s *step) forks() bool {
 	for i := range s.rows {
 		if r := &s.rows[i]; r.last && r.q.waiting > 0 {
@@ -232,12 +232,12 @@ func (e *Engine) finish(s, next *step) {
 func (e *Engine) publish() {
 	if to := e.config.KVEvents; to != nil {
 		e.sched.Monitor.TakeEvents(&e.events)
-		_ = to.Publish(time.Now(), &e.events) // fails only if the publisher is closed, when nobody needs the events
+		_ = to.Publish(time.Now(), &e.events) // fails only if the publisher is closed and no one reads the events
 	}
 }
 
-// fail ends all requests of a step that could not be computed. Blocks that this step, or the one scheduled after it,
-// should have written leave the prefix cache.
+// fail ends all requests of a step that could not be computed. It removes from the prefix cache the blocks that this
+// step, or the step scheduled after it, should have written.
 func (e *Engine) fail(s *step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

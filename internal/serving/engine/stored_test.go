@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory that counts blocks that are stored again with other contents. At random
-// it is slow, fails, reports blocks that it does not have, or fails to load a block that it has.
+// A ledger is a tier in memory. It counts the blocks that are stored again with other contents. At random it is
+// slow, fails, reports blocks that it does not have, or fails to load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte
@@ -93,9 +93,9 @@ func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) 
 
 func (l *ledger) Close() error { return nil }
 
-// Ensure that tiers do not change answers, and that each stored block has the contents that computing
-// its tokens alone gives. The requests run in little memory with preemption, forks, drafts, cancelled
-// requests and windows, and with a tier that fails at random.
+// Ensure that tiers do not change answers, and that a block in a tier has the same contents as if its tokens were
+// computed alone. The requests run in little memory with preemption, forks, drafts, cancelled requests and windows,
+// and with a tier that fails at random.
 func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	const n = 40
 	var loaded int64 // bytes
@@ -177,8 +177,8 @@ func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 }
 
-// startWindowed starts an engine of n workers or processes with a random model. Each token attends to
-// the tokens in a window, or to all tokens if window is 0.
+// startWindowed starts an engine of n workers or processes with a random model. Each token attends to the tokens in
+// a window of the given size, or to all tokens if the size is 0.
 func startWindowed(
 	t *testing.T, start startFunc, n, window int, change func(*engine.Config), o engine.Observer,
 ) *engine.Engine {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Stream delivers the answers to a request. It keeps events until they are read, so a slow reader does not delay the
-// engine.
+// A Stream delivers the answers to a request. It stores events until the client reads them, so a slow client does not
+// delay the engine.
 type Stream struct {
 	engine    *Engine
 	number    int // among all requests, from 1
@@ -20,7 +20,7 @@ type Stream struct {
 	mu     sync.Mutex
 	events []Event
 	tokens []Token  // memory of Event.Tokens of events
-	read   struct { // returned by the last call of Next; the next call reuses their memory
+	read   struct { // the memory of the events that Next returned last; the next call reuses it
 		events []Event
 		tokens []Token
 	}
@@ -30,8 +30,8 @@ type Stream struct {
 	wake   chan struct{}
 }
 
-// Next waits for events and returns those since the last call. After the last event of the last answer it returns nil.
-// It returns an error if ctx is done first. The events are valid until the next call.
+// Next returns the events since the last call, and waits if there are none. After the last event of the last answer it
+// returns nil. It returns an error if ctx is done first. The events are valid until the next call.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	for {
 		s.mu.Lock()
@@ -58,8 +58,8 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 // Cancel ends all answers and frees their blocks at once. It may be called at any time and several times.
 func (s *Stream) Cancel() { s.engine.cancel(s) }
 
-// CachedTokens returns the number of the prompt's tokens that were in the prefix cache or were loaded when the request
-// was first scheduled.
+// CachedTokens returns how many tokens of the prompt were in the prefix cache or were loaded from a tier when the
+// request was first scheduled.
 func (s *Stream) CachedTokens() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +95,8 @@ func (s *Stream) unfinished() int {
 	return n
 }
 
-// Times has the time when a request was first scheduled, and the times when the first and the last
-// token of its answers were sampled. A time is zero if it has not come.
+// Times has the time when a request was first scheduled, and the times when the first and the last token of its
+// answers were sampled. A time is zero until its event has happened.
 type Times struct{ Started, First, Last time.Time }
 
 // Times returns the request's times so far.
@@ -106,7 +106,7 @@ func (s *Stream) Times() Times {
 	return s.times
 }
 
-// begin records that the request is scheduled, with a number of cached tokens.
+// begin records that the request is scheduled and has the given number of cached tokens.
 func (s *Stream) begin(now time.Time, cached int) {
 	s.mu.Lock()
 	s.times.Started, s.cached = now, cached

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A text is the text of a growing answer. It releases only complete characters, and none that may begin a stop string.
+// A text is the text of a growing answer. It holds back incomplete characters, and characters with which a stop string
+// may begin.
 type text struct {
 	stops   []string
 	include bool // the text includes the stop string that ends it
@@ -17,7 +18,7 @@ type text struct {
 // empty returns an empty text with the same stop strings.
 func (t *text) empty() text { return text{stops: t.stops, include: t.include} }
 
-// add appends the text of a token. It returns the text that can be released, and the stop string that was found or "".
+// add appends the text of a token. It returns the text that can be sent now, and the stop string that add found or "".
 // Text after a stop string is dropped. If mayStop is false, stop strings do not end the text.
 func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	if len(t.stops) == 0 && len(t.bytes) == 0 && t.held == "" && utf8.ValidString(piece) {
@@ -68,7 +69,7 @@ func (t *text) rest() string {
 	return out
 }
 
-// wholeRunes returns the number of bytes before an incomplete character at the end of b.
+// wholeRunes returns how many bytes at the beginning of b are complete characters.
 func wholeRunes(b []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {

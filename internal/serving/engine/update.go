@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// update reports sampled tokens to the scheduler and delivers them. It discards those of sequences that were cancelled
-// while the model computed.
+// update reports sampled tokens to the scheduler and delivers them. It discards the tokens of sequences that were
+// cancelled while the model computed.
 func (e *Engine) update(s *step) {
 	e.failDraws(s)
 	now := time.Now()
@@ -37,7 +37,7 @@ func (e *Engine) update(s *step) {
 // ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
 var ErrNotFinite = errors.New("the model's logits are not finite numbers")
 
-// failDraws ends the requests of which a token could not be sampled.
+// failDraws ends the requests for which a token could not be sampled.
 func (e *Engine) failDraws(s *step) {
 	for _, d := range s.draws {
 		if d.err != nil {
@@ -59,7 +59,7 @@ func (e *Engine) failAnswers(s *Stream, err error) {
 	}
 }
 
-// appendSampled appends the tokens of a row that are reported to the scheduler.
+// appendSampled appends the row's tokens that the engine reports to the scheduler.
 func (r *row) appendSampled(to []int32) []int32 {
 	if r.q.waiting > 0 {
 		return append(to, r.first())
@@ -70,9 +70,9 @@ func (r *row) appendSampled(to []int32) []int32 {
 	return to
 }
 
-// first returns the first token of the answer from which the other answers are forked: the first
-// answer that does not end with its first token. If all answers end with their first tokens, it
-// returns that of answer 0.
+// first returns the first token of the answer from which the other answers are forked. That is the first answer
+// that does not end with its first token. If all answers end with their first tokens, first returns the token of
+// answer 0.
 func (r *row) first() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
@@ -113,9 +113,9 @@ func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 	}
 }
 
-// forkAnswers splits a row that has computed the prompt of several answers. The row's request, parent, becomes that of
-// the first answer that does not end with its first token; the others are forked from it. owned is false if all answers
-// end.
+// forkAnswers forks the answers to a request when its prompt is computed. The scheduler's request of the row, parent,
+// goes to the first answer that does not end with its first token, and the other answers are forked from it. owned is
+// false if all answers end with their first token.
 func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
 	q := r.q
 	e.unforked -= q.waiting
@@ -141,7 +141,7 @@ func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
 	return parent, owned
 }
 
-// endsWith reports whether an answer without tokens ends with the given token.
+// endsWith reports whether a token ends an answer that has no tokens yet.
 func (q *sequence) endsWith(id int32) bool {
 	probe := *q
 	probe.text = q.text.empty()
@@ -149,7 +149,7 @@ func (q *sequence) endsWith(id int32) bool {
 	return finish != ""
 }
 
-// fork makes the scheduler share the blocks of parent with an answer whose first token is token.
+// fork makes the scheduler share the blocks of parent with the answer a, whose first token is the given one.
 func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 	id, err := e.sched.Fork(parent, sched.Child{Last: token})
 	if err != nil {

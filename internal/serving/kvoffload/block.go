@@ -18,12 +18,13 @@ type Tier interface {
 	// Count returns the number of leading blocks that the tier has.
 	Count(ctx context.Context, blocks []blockhash.Hash) (int, error)
 
-	// Load reads blocks into to, whose slices have their size, and returns the number of leading blocks that it has
-	// read whole. It removes a damaged block. After an error, or when the context is done, a read may still write to
-	// the memory, so the memory must not be reused.
+	// Load reads blocks into the slices of to, which have the size of a block. It returns the number of leading
+	// blocks that it has read whole. It removes a damaged block. After an error, or when the context is done, a read
+	// may still write to the memory, so the caller must not reuse it.
 	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
 
-	// Store stores the block in m, unless the tier has it. It may use the memory even after the context is done.
+	// Store stores the block in m, unless the tier has this block. It may use the memory even after the context is
+	// done.
 	Store(ctx context.Context, block blockhash.Hash, m Memory) error
 
 	Close() error
@@ -48,21 +49,23 @@ func NewSpace(description ...string) Space {
 
 func (s Space) String() string { return hex.EncodeToString(s[:]) }
 
-// The format of a stored block: magic, space, hash of the block, XXH3 of all that and of the data, and the data.
+// A stored block consists of a magic number, the space, the hash of the block, an XXH3 checksum of these three and
+// of the data, and the data.
 const (
 	magic      = "llmkv 1\n"
 	sumOffset  = len(magic) + len(Space{}) + len(blockhash.Hash{})
 	headerSize = sumOffset + 8
 )
 
-// A Memory holds a block to store, with space for the header before it, so that a tier need not copy the block.
+// A Memory holds a block to store. It has space for the header before the block, so that a tier need not copy the
+// block.
 type Memory struct {
 	whole []byte // whole pages
 	size  int    // bytes of the block
 }
 
-// alignment is the alignment of memory, offsets and lengths that writes past the page cache need. No disk has larger
-// sectors.
+// alignment is the alignment that writes past the page cache need for memory, offsets and lengths. No disk has
+// larger sectors.
 const alignment = 4096
 
 func NewMemory(size int) Memory {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Chain combines tiers, the fastest first. Blocks are stored in all of them. Each tier loads the blocks that follow
+// A Chain combines tiers, the fastest first. It stores blocks in all tiers. Each tier loads the blocks that follow
 // those found in the tiers before it.
 type Chain []Tier
 

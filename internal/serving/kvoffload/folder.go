@@ -43,17 +43,17 @@ type Folder struct {
 }
 
 const (
-	spacePrefix   = "llmkv-1-" // of the names of folders of spaces; 1 is the number of the format
+	spacePrefix   = "llmkv-1-" // begins the names of the folders of spaces; 1 is the number of the format
 	partialPrefix = "partial-"
 
-	// The age from which a partial file counts as left behind by a process that has ended.
+	// A partial file of this age was left behind by a process that has ended.
 	abandonedAfter = 10 * time.Minute
-	// The time until files are removed again after too few could be removed.
+	// If too few files could be removed, the folder waits this long before it tries again.
 	removedAgainAfter = time.Minute
-	// A use within this time after the last is not noted, to save writes.
+	// A second use of a block within this time is not recorded, to save writes.
 	useNotedEvery = time.Minute
-	// The limit of calls in progress, each of which occupies a thread. It includes calls whose callers gave up
-	// because the disk does not answer.
+	// This many calls may be in progress, each of which occupies a thread. The number includes calls whose callers
+	// gave up because the disk does not answer.
 	concurrentCalls = 16
 )
 
@@ -98,7 +98,7 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error for a folder that another user can change: that user would decide what is read from it
+// checkOwner returns an error for a folder that another user can change. That user would decide what is read from it
 // and, through links, which files of this user are removed. Folders of the superuser are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
@@ -155,8 +155,8 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work, which counts what it has done, and returns the count when work ends or the context is done. A call
-// for a file cannot be interrupted, so work may go on.
+// inTime runs work, which counts what it has done. It returns this count when work ends or the context is done. work
+// may then still run, because a call for a file cannot be interrupted.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -319,9 +319,10 @@ func (f *Folder) reserve(size int64) error {
 }
 
 // evict measures the folder. If size more bytes exceed the limit, it removes the least recently used files until a
-// tenth of the limit, and at least size bytes, are free. A file that another process removes meanwhile counts as removed. Bytes that other
-// processes store are unknown, so the folder is measured again after a tenth of the limit has been stored. If too few
-// files can be removed, evict tries again after a minute; until then, only the free space is used.
+// tenth of the limit, and at least size bytes, are free. A file that another process removes meanwhile counts as
+// removed. The folder does not see the bytes that other processes store, so it is measured again after a tenth of the
+// limit has been stored. If too few files can be removed, evict tries again after a minute; until then, only the free
+// space is used.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()

@@ -147,8 +147,8 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// Ensure that the least recently used blocks are removed first, also those of another model, and that
-// the folder's path is not used as a pattern.
+// Ensure that the least recently used blocks are removed first, even if they belong to another model, and that the
+// folder's path is not used as a pattern.
 func TestAFolderKeepsItsSize(t *testing.T) {
 	const most = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")
@@ -310,8 +310,7 @@ func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that nothing is stored after the context ends. A server ends it when the disk does not
-// answer.
+// Ensure that nothing is stored after the context ends. A server ends the context when the disk does not answer.
 func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -364,8 +363,7 @@ func TestAFolderKeepsBlocksOfEverySize(t *testing.T) {
 	}
 }
 
-// sharedMemory returns a folder of a file system in memory. Older kernels do not support unbuffered
-// writes there.
+// sharedMemory returns a folder of a file system in memory. Older kernels refuse unbuffered writes there.
 func sharedMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "")
 	if err != nil {

@@ -76,9 +76,9 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that files that cannot be removed count against the folder's size, that the rest of the size
-// is used, and that the folder is walked at most once a minute.
-func TestAFolderUsesTheRoomBesideWhatCannotBeRemoved(t *testing.T) {
+// Ensure that files that cannot be removed count against the folder's size, that the folder uses the rest of its
+// size, and that it is walked at most once a minute.
+func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100 * blockBytes
 		dir := t.TempDir()
@@ -113,7 +113,7 @@ func TestAFolderUsesTheRoomBesideWhatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// Ensure that the message that a folder is full is logged once a minute, whatever else is logged.
+// Ensure that the message that a folder is full is logged once a minute, even if other messages are logged.
 func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolder(t, t.TempDir(), 3*blockBytes)
@@ -142,7 +142,7 @@ func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that on a full disk the block that does not fit is lost, and that no part of it remains.
+// Ensure that when the disk is full, the block that does not fit is not stored and no part of it remains.
 func TestAFullDiskCostsABlock(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {

@@ -18,11 +18,11 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is how long a block counts as stored. Tiers remove unused blocks, so a request that uses the block after
-	// this time offers it again. At most 10 minutes; 0 means 10 minutes.
+	// KnownFor is how long the Offloader assumes that a tier still has a block. Tiers remove unused blocks, so a
+	// request that uses the block after this time offers it again. KnownFor is at most 10 minutes; 0 means 10 minutes.
 	KnownFor time.Duration
 
-	QueueBytes int         // limit of the blocks that wait to be stored; 0 means 256 MB
+	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
 	Log        *log.Logger // if not nil, logs failures and declined loads, each at most once a minute
 }
 
@@ -167,8 +167,8 @@ func (o *Offloader) memory() (m Memory, ok bool) {
 	return NewMemory(o.config.BlockBytes), true
 }
 
-// giveBack makes memory free again after a store. If the store timed out, the tier may still use the memory, which is
-// then dropped.
+// giveBack makes the memory of a store free again. If the store timed out, the tier may still use the memory, and
+// giveBack drops it.
 func (o *Offloader) giveBack(m Memory, unused bool) {
 	if unused {
 		o.free <- m
@@ -196,7 +196,7 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld drops the older half of the known blocks when there are too many or the recent half has lasted KnownFor.
+// forgetOld drops the older half of the known blocks if there are too many or the recent half has lasted KnownFor.
 func (o *Offloader) forgetOld() {
 	if now := time.Now(); len(o.recent) >= maxRecent || now.Sub(o.since) >= o.config.KnownFor {
 		o.recent, o.older, o.since = map[blockhash.Hash]bool{}, o.recent, now
@@ -241,8 +241,8 @@ const (
 	declining = "declining"
 )
 
-// paused reports whether looking or loading has failed within the last second. A tier that does not answer then delays
-// one request, not every request.
+// paused reports whether Find or Load has failed within the last second. The pause lets a tier that does not answer
+// delay only one request.
 func (o *Offloader) paused() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -307,9 +307,9 @@ func (o *Offloader) logf(doing, format string, args ...any) {
 	}
 }
 
-// Load reads blocks in the background. It calls write with each group of blocks as they arrive, i being the index of
-// the first, and finally done with the number of leading blocks that it has read. compute is as in Find: a load that
-// takes longer than computing is cancelled.
+// Load reads blocks in the background. It calls write for each group of blocks that arrives, where i is the index of
+// the group's first block. At the end it calls done with the number of leading blocks that it has read. compute is
+// as in Find: a load that takes longer than computing is cancelled.
 func (o *Offloader) Load(
 	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
 ) {

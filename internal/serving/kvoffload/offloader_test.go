@@ -72,8 +72,8 @@ func offer(o *kvoffload.Offloader, blocks []blockhash.Hash) {
 	}
 }
 
-// Ensure that a tier that is too slow delays nothing: blocks are dropped, and they are stored when
-// they are offered again.
+// Ensure that a tier that is too slow delays no request: blocks are dropped, and they are stored when they are
+// offered again.
 func TestAQueueThatIsFullDropsBlocks(t *testing.T) {
 	tier := newSlow(t)
 	o := start(t, tier, 10)
@@ -119,8 +119,8 @@ func TestALoadReadsWhatWasStored(t *testing.T) {
 	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
 }
 
-// Ensure that a load ends when computing the blocks would take no longer, and that data that arrives
-// later is written nowhere.
+// Ensure that a load ends after the time in which the blocks could be computed, and that data that arrives later is
+// written nowhere.
 func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	tier := newSlow(t)
 	storeAll(t, tier.Folder, named(5))
@@ -187,8 +187,7 @@ func TestAProducerLoadsNothingAndAConsumerStoresNothing(t *testing.T) {
 	require.Len(t, files(t, dir), 3)
 }
 
-// Ensure that a chain of tiers stores each block in all tiers, and loads it from the first that has
-// it.
+// Ensure that a chain of tiers stores each block in all tiers, and loads it from the first tier that has it.
 func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	blocks := named(10)
 	fast, far := newFolder(t, t.TempDir(), 1<<20), newFolder(t, t.TempDir(), 1<<20)
@@ -249,8 +248,8 @@ func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	})
 }
 
-// Ensure that Find waits only a short time for a tier that does not answer, even if computing the
-// blocks takes long.
+// Ensure that Find waits only a short time for a tier that does not answer, even if computing the blocks takes a
+// long time.
 func TestLookingTakesLittleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := kvoffload.New(kvoffload.Config{Tier: newSlow(t), BlockBytes: blockBytes, Loads: true})

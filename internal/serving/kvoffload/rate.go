@@ -2,7 +2,7 @@ package kvoffload
 
 import "time"
 
-// A rate is an average of amounts by time, with more weight on later ones.
+// A rate is an average of amounts per time, in which recent amounts have more weight.
 type rate struct {
 	amount, seconds float64
 	last            time.Time

@@ -27,7 +27,7 @@ type RedisConfig struct {
 	TTL      time.Duration // how long a block is kept after its last Store; 0 means until the server evicts it
 }
 
-// Redis is a Tier in a Redis or Valkey server, which evicts by its own maxmemory-policy.
+// Redis is a Tier in a Redis or Valkey server. The server evicts blocks by its own maxmemory-policy.
 type Redis struct {
 	client *redis.Client
 	space  Space

@@ -134,8 +134,8 @@ func TestAServerThatIsNotRedisIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a reply with a length that exceeds the memory, or the data that follows, is an error and
-// does not exhaust the memory.
+// Ensure that a reply is an error if it announces more bytes than fit into memory, or if it really sends too many,
+// and that it does not exhaust the memory.
 func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	for _, reply := range []string{
 		"$9223372036854775000\r\n", "$99999999999999\r\n", "=99999999999999\r\n", "!99999999999999\r\n",

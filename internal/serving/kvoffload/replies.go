@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replies is a connection to a Redis server that checks replies before the client reads them: the client allocates as
-// much memory as a reply announces, without a limit.
+// replies is a connection to a Redis server. It checks replies before the client reads them, because the client
+// allocates as much memory as a reply announces, without a limit.
 type replies struct {
 	net.Conn
 	line []byte // the bytes read of an incomplete line
@@ -99,7 +99,7 @@ func (r *replies) follow(text []byte) error {
 }
 
 // begin checks the first line of a reply or of an element. It accepts unknown types: the client does not know them
-// either, and closes the connection.
+// either, and closes the connection itself.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {

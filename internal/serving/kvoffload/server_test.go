@@ -110,8 +110,7 @@ func TestRedisServerThatIsFullCostsBlocksOnly(t *testing.T) {
 	}
 }
 
-// Ensure that when a server stops, is killed and returns, a request waits no longer than its deadline
-// each time.
+// Ensure that when a server stops, is killed or returns, a request never waits longer than its deadline.
 func TestRedisServerThatComesAndGoes(t *testing.T) {
 	s := startServer(t)
 	r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + s.address()})

@@ -88,9 +88,9 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade decodes 32 sequences that share 4,096 tokens. The shared tokens are read once or,
-// for comparison, by each sequence. The comparison computes one head after the other, so that the
-// prefix of one head stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share 4,096 tokens. It compares reading the shared tokens once for all
+// sequences with reading them once for each sequence. The second kind computes one head after the other, so that
+// the prefix of one head stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {

@@ -5,8 +5,8 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ReadBlock copies a device block of all layers into to, which has Config.BlockBytes bytes. It may be called while the
-// store is in use, as long as nothing writes to the block.
+// ReadBlock copies a device block of all layers into the memory to, which has Config.BlockBytes bytes. ReadBlock may
+// be called while the store is in use, if nothing writes to the block meanwhile.
 func (s *Store) ReadBlock(id int32, to []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {
@@ -15,8 +15,8 @@ func (s *Store) ReadBlock(id int32, to []byte) {
 	}
 }
 
-// WriteBlock copies memory filled by ReadBlock to a device block. It may be called while the store is in use, as long
-// as nothing else reads or writes the block.
+// WriteBlock copies memory that ReadBlock filled to a device block. WriteBlock may be called while the store is in
+// use, if nothing reads or writes the block meanwhile.
 func (s *Store) WriteBlock(id int32, from []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {

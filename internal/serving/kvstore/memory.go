@@ -11,8 +11,8 @@ import (
 // pageSize is the unit to which the memory of a layer is rounded up.
 const pageSize = 4096
 
-// hugePage is the alignment of a mapping, which lets the kernel use huge pages from the first byte on. Reading random
-// blocks is several times faster from huge pages than from pages of 4 KB.
+// hugePage is the alignment of a mapping. With it, the kernel can use huge pages from the first byte on. Reading
+// random blocks is several times faster from huge pages than from pages of 4 KB.
 const hugePage = 2 << 20
 
 // machineMemory returns the memory of the machine in bytes, including swap space.
@@ -24,7 +24,7 @@ func machineMemory() uint64 {
 	return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
 }
 
-// mapMemory maps size zeroed bytes, in huge pages where the system allows. size is a multiple of pageSize.
+// mapMemory maps size zeroed bytes, in huge pages if the system allows them. size must be a multiple of pageSize.
 func mapMemory(size int) ([]byte, error) {
 	if size <= 0 {
 		return nil, nil

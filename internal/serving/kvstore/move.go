@@ -12,7 +12,7 @@ import (
 type Pair struct{ Src, Dst int32 }
 
 // CopyBlocks copies device blocks in all layers (vLLM's copy_blocks). It copies the pairs in order: a later pair reads
-// what an earlier one has written.
+// what an earlier pair has written.
 func (s *Store) CopyBlocks(pairs []Pair) error { return s.move(s.device, s.device, pairs) }
 
 // SwapOut copies blocks of the device (Src) to the host (Dst) in all layers.
@@ -42,15 +42,15 @@ func checkPairs(pairs []Pair, to, from int) error {
 	return nil
 }
 
-// A mover copies blocks on the workers of a pool. A task copies the same part of every block, so that it reads what
-// earlier pairs have written.
+// A mover copies blocks on the workers of a pool. Each task copies the same part of every block, one pair after the
+// other, so that a later pair reads what an earlier pair has written.
 type mover struct {
 	to, from []attention.Cache
 	pairs    []Pair
 	parts    int
 }
 
-// Do copies a part of all blocks of a layer; see parallel.Task.
+// Do copies one part of all blocks of a layer, as a parallel.Task.
 func (m *mover) Do(_, i int) {
 	layer, part := i/m.parts, i%m.parts
 	for _, p := range m.pairs {
@@ -73,9 +73,9 @@ type Copier struct {
 // NewCopier returns a Copier that copies on pool.
 func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 
-// Copy copies the pairs in order: a later pair reads what an earlier one has written. The caches are the same (vLLM's
-// copy_blocks) or do not overlap (swap_blocks). Their shapes and scales must be equal; strides and numbers of blocks
-// may differ. If Copy returns an error, which wraps attention.ErrArgument, it has copied nothing.
+// Copy copies the pairs in order: a later pair reads what an earlier pair has written. The two caches are the same
+// memory (vLLM's copy_blocks), or their memory does not overlap (swap_blocks). Their shapes and scales must be equal;
+// strides and numbers of blocks may differ. An error wraps attention.ErrArgument; Copy has then copied nothing.
 func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	if err := checkCopy(to, from); err != nil {
 		return err

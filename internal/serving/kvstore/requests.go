@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ErrRequest is wrapped when a step continues a request that no earlier step has begun.
+// ErrRequest is wrapped by the error for a step that continues a request which no earlier step has begun.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
@@ -20,7 +20,7 @@ type Requests struct {
 	blocks    int
 	tables    map[uint64][][]int32 // by request and group
 	seen      map[uint64]struct{}  // requests of the last step passed to Check
-	checked   [][][]int32          // the tables of that step's rows before it; nil for a row that begins a table
+	checked   [][][]int32          // the tables of that step's rows before the step; nil for a row that begins a table
 
 	// The last step passed to Begin.
 	Starts, Lens []int32 // attention's QueryStart and SeqLens
@@ -55,9 +55,9 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Check returns an error if Begin cannot begin the step. blocks lists the blocks of row 0 and group 0, then of row 0
-// and group 1, and so on. Those of row i and group g end at ends[i·groups+g] and become the entries of its table from
-// starts[i·groups+g] on. gone lists requests whose tables are dropped before the step.
+// Check returns an error if Begin must not begin the step. blocks lists the blocks of row 0 and group 0, then of row
+// 0 and group 1, and so on. The blocks of row i and group g end at index ends[i·groups+g]; they become the entries of
+// the row's table from entry starts[i·groups+g] on. gone lists requests whose tables are dropped before the step.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,
@@ -112,7 +112,7 @@ func checkSlots(slots []int64, n int64) error {
 	return nil
 }
 
-// tablesBefore returns the tables to which a row adds blocks, or nil if the row begins new ones.
+// tablesBefore returns the tables to which a row adds blocks, or nil if the row begins new tables.
 func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	if r.Computed < 0 || r.Tokens < 1 || r.Computed > math.MaxInt32-r.Tokens {
 		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID,
@@ -128,8 +128,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks returns an error if the blocks leave a gap in a table of had entries, or are too few for the row's
-// tokens.
+// checkBlocks returns an error if the blocks leave a gap behind the table's present entries, whose number is had,
+// or are too few for the row's tokens.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
@@ -148,8 +148,8 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 	return nil
 }
 
-// Begin enters the blocks of a step into the tables, where they replace the entries from starts on. The last call of
-// Check must have accepted the same step.
+// Begin enters the blocks of a step into the tables. They replace the tables' entries from starts on. The last call
+// of Check must have accepted the same step.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
 	at := int64(0)

@@ -18,8 +18,8 @@ const (
 // ErrMemory is wrapped by errors about a store that needs more memory than the machine has.
 var ErrMemory = errors.New("not enough memory")
 
-// Config describes the size of a store. Every error about an argument in this package wraps attention.ErrArgument; the
-// call has then changed nothing.
+// Config describes the size of a store. In this package, every error about an argument wraps attention.ErrArgument,
+// and the failed call has changed nothing.
 type Config struct {
 	attention.Shape
 	Layers     int
@@ -30,8 +30,8 @@ type Config struct {
 // BlockBytes returns the bytes of a block over all layers (vLLM's get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn returns how many blocks fit into the given bytes (vLLM's determine_num_available_blocks), at most the
-// largest number a store can have.
+// BlocksIn returns how many blocks fit into the given number of bytes (vLLM's determine_num_available_blocks). The
+// result never exceeds the largest number of blocks of a store.
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {
 		return 0
@@ -73,8 +73,8 @@ type tier struct {
 }
 
 // New maps zeroed memory for a store, which writes and copies on pool. The system provides the memory page by page on
-// first use, so New cannot know whether enough is free. It returns ErrMemory if the store needs more than the whole
-// machine has.
+// first use, so New cannot know whether enough memory is free. It returns ErrMemory only if the store needs more than
+// the whole machine has.
 func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err

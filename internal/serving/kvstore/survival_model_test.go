@@ -1,8 +1,8 @@
 // The survival tests show that keys and values survive whatever vLLM V1's scheduler does with their blocks. A small
-// transformer with random weights runs through the scheduler, the block manager, kvstore and attention with random
-// requests. Every logit must have the same bits as in one pass of the same model over contiguous memory, so block tables
-// are checked by what is computed from them. The tests contain none of the scheduler's rules. The packages of V0's and the
-// paper's schedulers check their tables by the contents of blocks (testkit/servetest).
+// transformer with random weights runs random requests through the scheduler, the block manager, kvstore and
+// attention. Every logit must have the same bits as in one pass of the same model over contiguous memory, so a
+// wrong block table shows in the logits. The tests contain none of the scheduler's rules. V0's and the paper's
+// schedulers are tested by the contents of their blocks instead (testkit/servetest).
 
 package kvstore_test
 
@@ -34,7 +34,7 @@ type transformer struct {
 	cos, sin []float32 // of the rotation of queries and keys; nil: none
 }
 
-// A batch contains tokens of some sequences, and the location of the memory of each group of layers.
+// A batch contains tokens of some sequences. For each group of layers, it says where the memory of the tokens is.
 type batch struct {
 	tokens    []int32
 	positions []int32
@@ -243,8 +243,8 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
-// times sets y to the product of w and x. It computes four rows at once, so that they do not wait for
-// each other's sums.
+// times sets y to the product of the matrix w and x. It computes four rows at once, so that the processor need not
+// wait for one sum before it continues the next.
 func times(y, w, x []float32) {
 	done := 0
 	for ; done+4 <= len(y); done += 4 {

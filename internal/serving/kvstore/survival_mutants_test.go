@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant changes a rule that moves data: text that occurs once in a file below
-// internal, and what replaces it.
+// A mutant breaks a rule that moves data. It names a text that occurs once in a file below internal, and the text
+// that replaces it.
 type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{
@@ -42,7 +42,7 @@ var mutants = []mutant{
 		"return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
-// dataOnly leaves out the checks of bookkeeping, so that tests fail by the data alone.
+// dataOnly leaves out the checks of bookkeeping, so that a test can fail only because the data is wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
 // Ensure that the tests of survival see each rule by the data alone: if it is changed, they fail.

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// A v1 is vLLM V1's scheduler with a worker that knows only the steps.
+// A v1 is vLLM V1's scheduler and a worker. The worker knows only the steps that the scheduler makes.
 type v1 struct {
 	t *testing.T
 	r *rand.Rand
@@ -160,8 +160,8 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify stores the logits. It returns the accepted drafts and the next token, or nothing if the
-// prompt is not complete.
+// verify stores the logits. It returns the accepted drafts and the next token. If the row does not complete the
+// prompt, it returns nothing.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {

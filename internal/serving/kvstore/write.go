@@ -11,7 +11,7 @@ import (
 // Tokens are keys and values to write.
 type Tokens struct {
 	Key, Value attention.Tensor // [tokens, KV heads, head size]
-	Slots      []int64          // for each token block × block size + place, or -1 if it is not written
+	Slots      []int64          // for each token, block × block size + place in the block, or -1 to skip it
 	Rotation   *Rotation        // applied to the keys before they are written, unless nil
 }
 
@@ -23,7 +23,8 @@ type Rotation struct {
 	Cos, Sin []float32
 	Size     int // rotated elements of a head: even, at most the head size
 
-	// If Interleaved, elements 2i and 2i+1 form a pair (GPT-J), otherwise i and i+Size/2 (GPT-NeoX, Llama).
+	// Interleaved says which elements of a head are rotated together: 2i and 2i+1 (GPT-J) if it is true, i and
+	// i+Size/2 (GPT-NeoX, Llama) otherwise.
 	Interleaved bool
 }
 
@@ -39,7 +40,7 @@ type Writer struct {
 	bypass     bool // bypass the processor's caches
 }
 
-// A side is the keys or the values of a call of Write.
+// A side holds the arguments of Write for the keys, or those for the values.
 type side struct {
 	tensor     *attention.Tensor
 	values     bool
@@ -51,11 +52,11 @@ type side struct {
 	contiguous int       // elements
 }
 
-// large is a size in bytes above that of a core's caches. Writes of this size or more bypass the caches, which saves
-// reading the memory first.
+// large is a size in bytes that is larger than the caches of a core. Writes of this size or more bypass the caches,
+// so that the processor does not read the memory before it writes.
 const large = 4 << 20
 
-// A scratch is a worker's memory for 16 keys or values, before and after they are transposed or converted.
+// A scratch is the memory in which a worker transposes and converts 16 keys or values.
 type scratch struct {
 	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
 }
@@ -66,8 +67,8 @@ func NewWriter(pool *parallel.Pool) *Writer {
 }
 
 // Write writes each token's key and value into its slot (vLLM's reshape_and_cache). If several tokens have the same
-// slot, the last one stays. Keys are rotated first, then divided by their scale and rounded. If Write returns an error,
-// which wraps attention.ErrArgument, it has written nothing.
+// slot, the last one stays. Keys are rotated first, then divided by their scale and rounded. An error wraps
+// attention.ErrArgument; Write has then written nothing.
 func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	if err := t.check(c); err != nil {
 		return err
@@ -134,8 +135,8 @@ func (r *Rotation) check(tokens, headSize int) error {
 	return nil
 }
 
-// Do writes all tokens of some heads; see parallel.Task. One task writes a head, so tokens with the same slot are
-// written in order.
+// Do writes all tokens of some heads, as a parallel.Task. Only one task writes a head, so tokens with the same slot
+// are written in order.
 func (w *Writer) Do(worker, part int) {
 	s, heads := &w.workers[worker], w.cache.NumKVHeads
 	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
@@ -219,7 +220,7 @@ func (w *Writer) offset(x *side, block, head, place, element int) int {
 	return w.cache.KeyOffset(block, head, place, element)
 }
 
-// spread copies pieces of 16, 4, 2 or 1 bytes to addresses that are step bytes apart.
+// spread copies a piece of 16, 4, 2 or 1 bytes to each of several addresses, which are step bytes apart.
 func spread(to []byte, step int, from []byte, size int) {
 	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
 		switch size {
@@ -235,7 +236,8 @@ func spread(to []byte, step int, from []byte, size int) {
 	}
 }
 
-// load reads the key or value of token i, rotates it, and divides it by its scale, which it stores with Int8.
+// load reads the key or value of token i, rotates it, and divides it by its scale. With Int8 it also stores the
+// scale.
 func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	x.tensor.Load(row, i, head*len(row))
 	if x.rotation != nil {
@@ -250,9 +252,9 @@ func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	}
 }
 
-// storedScale returns the factor by which the numbers of a head are multiplied before they are stored. With Int8, it
-// computes the factor from their largest magnitude, and stores its inverse. If all magnitudes are below 2^-120, where
-// the factor would be infinite, it returns 0.
+// storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8,
+// it computes the factor from the largest magnitude in x and stores the inverse of the factor as the scale. If all
+// magnitudes are below 2^-120, the factor would be infinite, and storedScale returns 0.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {

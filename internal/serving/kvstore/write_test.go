@@ -27,8 +27,7 @@ func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {
 	return r
 }
 
-// Ensure that whole tiles, which faster code writes, have the same bytes as tokens that are written
-// one by one.
+// Ensure that the faster code for whole tiles stores the same bytes as the code that writes tokens one by one.
 func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	forEachShape(t, func(t *testing.T, shape attention.Shape) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -155,8 +154,8 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 	}
 }
 
-// Ensure that tokens whose numbers are all below 2^-120 are stored as 0, because their scale has no
-// inverse in float32.
+// Ensure that a token whose numbers are all below 2^-120 is stored as 0, because the inverse of its scale is
+// infinite in float32.
 func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
 	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {
@@ -176,7 +175,7 @@ func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	}
 }
 
-// Ensure that a NaN makes the scale of its token NaN, because int8 itself has no NaN.
+// Ensure that a NaN in a token makes the token's scale NaN, because int8 itself has no NaN.
 func TestANaNIsTheScaleOfItsTokenInInt8(t *testing.T) {
 	for _, layout := range allLayouts {
 		shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: attention.Int8, Layout: layout}

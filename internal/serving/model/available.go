@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AvailableMemory returns the memory that can be used without swapping: the least of what the machine and the control
-// groups that limit this process (a container, or a systemd unit with MemoryMax) have available. ok is false if that is
-// unknown.
+// AvailableMemory returns the memory that can be used without swapping. A control group (of a container, or of a
+// systemd unit with MemoryMax) may have less memory available than the machine; the result is the smallest of these
+// numbers. ok is false if they are unknown.
 func AvailableMemory() (bytes int, ok bool) {
 	root := os.DirFS("/")
 	bytes, ok = machineMemory(root)
@@ -40,10 +40,10 @@ func machineMemory(root fs.FS) (bytes int, ok bool) {
 	return 0, false
 }
 
-// groupFiles names the files with the limits of a version of control groups.
+// groupFiles names the files in which one version of control groups has its limits.
 type groupFiles struct {
 	mount, limit, used string
-	cached             []string // lines of memory.stat: pages of files, which the system frees before it kills a process
+	cached             []string // lines of memory.stat: cached files, which the system drops before it kills a process
 }
 
 var (
@@ -52,7 +52,8 @@ var (
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 
-// groupMemory returns the least memory available in the control groups of this process, if one has a limit.
+// groupMemory returns the smallest amount of memory that a control group of this process has available. ok is false
+// if no group has a limit.
 func groupMemory(root fs.FS) (bytes int, ok bool) {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
@@ -78,7 +79,8 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// available returns the memory that a group can still take, if it has a limit and is visible in this container.
+// available returns the memory that a group may still allocate. ok is false if it has no limit or its files are not
+// visible in this container.
 func (g *groupFiles) available(root fs.FS, dir string) (bytes int, ok bool) {
 	number := func(name string) (int, bool) {
 		text, err := fs.ReadFile(root, path.Join(dir, name))

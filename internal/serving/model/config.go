@@ -20,7 +20,7 @@ const (
 	GELU                   // approximated by tanh
 	ReLU
 	GatedGELU     // gelu(gate) × up (Gemma)
-	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1), with gate limited to at most 7 and up to ±7 (gpt-oss)
+	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1); gate is at most 7, up between -7 and 7 (gpt-oss)
 )
 
 // NormPlace is where a layer has its norms.
@@ -28,7 +28,7 @@ type NormPlace uint8
 
 const (
 	NormBefore NormPlace = iota // before attention and before the MLP
-	NormAfter                   // after attention and after the MLP, before their results are added (OLMo 2)
+	NormAfter                   // after attention and after the MLP, before their outputs are added (OLMo 2)
 	NormAround                  // both (Gemma)
 )
 
@@ -55,7 +55,7 @@ type Config struct {
 
 	Norm       Norm
 	NormEps    float64
-	NormOffset float32 // added to the weights of norms in the file (1 in Gemma's folders)
+	NormOffset float32 // added to norm weights from the file (1 in Gemma's folders)
 	NormPlace  NormPlace
 	QKNorm     QKNorm
 	Activation Activation
@@ -67,7 +67,7 @@ type Config struct {
 	SlidingWindow  int    // tokens that a token attends to; 0 means all
 	Full           []bool // layers without the window; if nil, all have it
 	NoRope         []bool // layers without rotations (SmolLM3); if nil, all have them
-	UnusedWindow   int    // tokens of a GGUF file's window that is ignored, as in llama.cpp, or 0
+	UnusedWindow   int    // the window that a GGUF file states and that is ignored, as in llama.cpp; 0 if there is none
 	Sinks          bool   // the softmax of each head has an extra logit without a value (gpt-oss)
 	TieEmbeddings  bool   // the output matrix is the embeddings
 
@@ -89,8 +89,8 @@ type Experts struct {
 	Count, PerToken  int
 	IntermediateSize int  // of each expert
 	SharedSize       int  // IntermediateSize of an expert that all tokens use, or 0
-	SharedGate       bool // the shared expert is multiplied by the sigmoid of a product (Qwen2)
-	Normalize        bool // weights are a softmax over the logits of the chosen experts, not of all
+	SharedGate       bool // the output of the shared expert is multiplied by a sigmoid (Qwen2)
+	Normalize        bool // weights are a softmax over the logits of the chosen experts, not over all logits
 	Bias             bool
 	RouterBias       bool
 	Dense            []bool // layers with an MLP; if nil, all have experts
@@ -102,7 +102,7 @@ func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
 }
 
-// Window returns the number of tokens that a token attends to in a layer, or 0 for all.
+// Window returns the number of tokens to which a token attends in a layer, or 0 if it attends to all tokens.
 func (c *Config) Window(layer int) int {
 	if c.Full != nil && c.Full[layer] {
 		return 0
@@ -127,7 +127,7 @@ func (c *Config) scale() float32 {
 	return float32(1 / math.Sqrt(float64(c.HeadDim)))
 }
 
-// check returns an error if the forward pass cannot compute the model or a size is implausible.
+// check returns an error if this package cannot compute the model, or if a size is implausible.
 func (c *Config) check() error {
 	const limit = 1 << 24
 	for _, n := range []struct {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// published is a config.json. Some settings have different names in different families.
+// published has the fields of a config.json. Families use different names for some settings.
 type published struct {
 	ModelType     string   `json:"model_type"`
 	Architectures []string `json:"architectures"`
@@ -110,7 +110,7 @@ type scaling struct {
 	Sliding *scaling `json:"sliding_attention"`
 }
 
-// ReadConfig reads config.json of a folder, and the tokens that end a sequence from generation_config.json.
+// ReadConfig reads config.json from a folder. It reads end tokens from generation_config.json.
 func ReadConfig(dir string) (*Config, error) {
 	if err := refuseAdapter(dir); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func ReadConfig(dir string) (*Config, error) {
 }
 
 // refuseAdapter returns an error for a folder with an adapter. If the folder also has a model, transformers applies the
-// adapter and vLLM does not, so either choice would surprise somebody.
+// adapter and vLLM does not. Either choice would surprise some users.
 func refuseAdapter(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,7 +216,8 @@ func parsePublished(data []byte) (*published, error) {
 	return p, nil
 }
 
-// family finds the family. For a model that also reads images, it reads the settings of the text part.
+// family finds the model's family. For a model that also reads images, it reads the settings of the text part
+// to p.
 func (p *published) family() (*family, error) {
 	var known []string
 	for _, f := range families {

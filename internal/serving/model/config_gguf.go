@@ -11,13 +11,13 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// ggufIdle lists keys that do not affect logits in architectures for which they are not read below. llama.cpp does not
-// read them there either.
+// ggufIdle lists keys that do not affect logits, except in architectures for which they are read below. llama.cpp does
+// not read them in other architectures either.
 var ggufIdle = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral has the values with which other keys of an architecture have no effect.
+// ggufNeutral has keys that are not read, with the value for which each has no effect.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
@@ -26,7 +26,8 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufKeys reads the keys of an architecture. err is the first error: a missing key or a value of the wrong type.
+// ggufKeys reads the keys of an architecture. err is the first error that occurred: a missing key or a value of the
+// wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -147,7 +148,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
-// fromGGUF reads the settings of a family. It looks for biases among the tensors.
+// fromGGUF reads the settings of a family. Whether projections have biases follows from the file's tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.name
@@ -212,7 +213,7 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	}
 }
 
-// expertsFromGGUF reads the keys of a mixture of experts. A file without experts has none of them.
+// expertsFromGGUF reads the keys of a mixture of experts. In a file without experts, all these keys are missing.
 func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	e := c.Experts
 	if e.SharedGate {
@@ -237,8 +238,8 @@ const (
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// ropeFromGGUF reads rope scaling as llama.cpp does: the default type is linear, and scale_linear is an older name of
-// the factor, in which 0 means 1.
+// ropeFromGGUF reads rope scaling as llama.cpp does. The default type is linear. scale_linear is an older name of the
+// factor; its value 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}

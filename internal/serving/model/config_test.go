@@ -17,7 +17,7 @@ import (
 
 const smallLlama = `{"model_type": "llama", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "eos_token_id": `
 
-// Ensure that the end tokens of generation_config.json are used, because for chat models it lists more
+// Ensure that the end tokens of generation_config.json are used. For chat models, that file lists more end tokens
 // than config.json.
 func TestTokensThatEndASequence(t *testing.T) {
 	for _, test := range []struct {
@@ -44,8 +44,8 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// Ensure that the same layers have a window as in transformers: all of Mistral's, those of Qwen's that
-// layer_types or max_window_layers name, and none of Llama's.
+// Ensure that the same layers have a window as in transformers: all layers of Mistral, those layers of Qwen that
+// layer_types or max_window_layers name, and no layers of Llama.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
@@ -105,14 +105,14 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 	}
 }
 
-// Ensure that a value that config.json omits is the default of the family in transformers.
+// Ensure that a value missing in config.json is the default that transformers has for the family.
 func TestWhatConfigNeedNotState(t *testing.T) {
 	for _, test := range []struct {
 		kind          string
 		theta, eps    float64
 		dim           int
 		tied          bool
-		window, every int // of every so many layers, the last has no window; if every is 0, all layers have the window
+		window, every int // every n-th layer has no window, n being every; if every is 0, all layers have the window
 	}{
 		{"llama", 10000, 1e-6, 16, false, 0, 0}, {"mistral", 10000, 1e-6, 16, false, 4096, 0},
 		{"mixtral", 10000, 1e-5, 16, false, 0, 0}, {"qwen2", 10000, 1e-6, 16, false, 0, 0},

@@ -33,7 +33,7 @@ func (l *loader) mixture(to *layer, i int) {
 	}
 }
 
-// A routing records which rows use which experts. Rows that use the same expert are computed together.
+// A routing records which rows use which experts, because rows that use the same expert are computed together.
 type routing struct {
 	logits  []float32 // [rows][experts]
 	chosen  []int32   // [rows][experts per token]: the experts of a row
@@ -50,7 +50,7 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// choose selects the experts with the largest logits of a row, the first among equal ones.
+// choose selects, for a row, the experts with the largest logits. Of experts with equal logits, it takes the first.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0
@@ -97,8 +97,8 @@ func (g *routing) order(e *Experts, rows int) {
 }
 
 // mixture computes the experts of some rows and sets sums to their weighted sum. It reads the weights of an expert once
-// for all rows. A row is summed in the order in which its experts were chosen, so the result does not depend on other
-// rows.
+// for all rows. The experts of a row are added in the order in which the row chose them, so the result does not depend
+// on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// A family describes a family of models: the properties that its models share, and how to read the
-// other properties from their files. A new family is a new entry of families.
+// A family describes a family of models: the properties that all its models share, and how to read the other
+// properties from their files. To add a family, add an entry to families.
 type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
@@ -18,7 +18,7 @@ type family struct {
 }
 
 type window struct {
-	every    int  // every n-th layer has none; if 0, all layers have it, but none in GGUF, as in llama.cpp
+	every    int  // every n-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
 	size     int  // tokens if config.json does not state them; 0 means no window
 	ggufSize int  // the same for GGUF
 	optional bool // in config.json, only use_sliding_window enables it
@@ -28,7 +28,7 @@ type window struct {
 // inFolder describes how to read a family from a folder in Hugging Face's format.
 type inFolder struct {
 	name  string // model_type
-	outer string // model_type of models that also read images, whose text_config is a config.json of this family
+	outer string // model_type of models that also read images; their text_config is a config.json of this family
 
 	// Defaults of config.json.
 	eps, theta float64
@@ -44,8 +44,8 @@ type inFolder struct {
 	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Llama, Mistral and Mixtral have one name in GGUF, as do OLMo 2 and
-// 3. The name belongs to the family that can represent the others.
+// inGGUF describes how to read a family from GGUF. Some families share a name in GGUF: Llama, Mistral and Mixtral,
+// and OLMo 2 and 3. The family that can represent the others has the name here.
 type inGGUF struct {
 	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved

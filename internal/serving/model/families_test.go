@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A family is a small model with random weights, both as files and as a reference.
+// A family is a small model with random weights, given both as files and as a reference.
 type family struct {
 	name   string
 	config map[string]any
@@ -244,8 +244,8 @@ func (f *family) write(t testing.TB) string {
 	return dir
 }
 
-// save writes the tensors that the function tensors returns for each name, in the same order in each
-// process.
+// save writes the tensors that the function tensors returns for each name. The order of the tensors is the same in
+// each process.
 func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
 	var all []weightfile.Tensor
 	shapes := f.tensors()
@@ -298,7 +298,7 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	return &bench{m, store, runner}
 }
 
-// A part is a range of tokens of a sequence that a step computes, starting at a position.
+// A part is a range of tokens of a sequence that a step computes. It starts at a position of the sequence.
 type part struct {
 	tokens []int32
 	from   int

@@ -62,8 +62,8 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// scaleLargestGemma sets the attention scale of the largest model of a family, which differs from that of the others
-// and is not in GGUF.
+// scaleLargestGemma sets the attention scale of the largest model of a family, which has the given number of layers.
+// Its scale differs from that of the other models and is not in GGUF.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))
@@ -98,7 +98,8 @@ var granite = family{
 	}},
 }
 
-// gpt2 and opt have different names in config.json, which before maps to Llama's.
+// gpt2 and opt have other names in config.json than Llama. Their function before copies the values to Llama's
+// names.
 
 var gpt2 = family{
 	rules: Config{Norm: LayerNorm, Activation: GELU, QKVBias: true, OutBias: true, MLPBias: true}, learned: true,

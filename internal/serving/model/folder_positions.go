@@ -26,7 +26,8 @@ func (p *published) positions(c *Config, f *family) (err error) {
 	return nil
 }
 
-// windows reads the sliding window and which layers have it, as transformers' configurations of the families do.
+// windows reads the size of the sliding window, and which layers have it. It follows transformers' configuration of
+// each family.
 func (p *published) windows(c *Config, f *family) error {
 	w := cmp.Or(f.window, &window{})
 	size := w.size
@@ -74,7 +75,8 @@ func (p *published) windows(c *Config, f *family) error {
 	return nil
 }
 
-// noRope returns the layers without rotations: those with a 0 in no_rope_layers or, without that field, every n-th.
+// noRope returns the layers without rotations: those that have a 0 in no_rope_layers. Without that field, every
+// n-th layer has no rotations.
 func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, orElse(p.NoRopeEvery, f.noRopeEvery))
@@ -86,7 +88,8 @@ func (p *published) noRope(f *family) []bool {
 	return none[:min(len(none), max(p.Layers, 0))]
 }
 
-// rope reads the rotation of layers without a LocalRope, and sets MaxModelLen to the length that its scaling allows.
+// rope reads the rotation of layers, except that of layers with a LocalRope. It sets MaxModelLen to the length that
+// the rotation's scaling allows.
 func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
 	if s.Full != nil {
@@ -125,7 +128,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	return r, nil
 }
 
-// dynamic scales as vLLM does: all lengths have the scaling of the longest.
+// dynamic reads dynamic scaling. As in vLLM, sequences of all lengths get the scaling of the longest.
 func (s *scaling) dynamic(c *Config, r *Rope) error {
 	size := float64(r.size(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {
@@ -152,7 +155,7 @@ func (s *scaling) yarn(c *Config, r *Rope, original float64) {
 	}
 }
 
-// long reads longrope. stated reports that config.json itself has original, not rope_scaling.
+// long reads longrope. stated says that the original length is in config.json itself and not in rope_scaling.
 func (s *scaling) long(c *Config, r *Rope, original float64, stated bool) {
 	r.Long = &LongRope{Short: s.Short, Long: s.Long, OriginalLength: int(original)}
 	factor := s.Factor

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer returns random weights of a matrix in a quantized format, and sets the parameter weights
-// to the dequantized values.
+// A quantizer returns random weights of a matrix in a quantized format. It sets the parameter weights to the values
+// that these weights have after dequantization.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -106,17 +106,17 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns the factor of YaRN for a pair i of 16, with scaling 4 and theta 1000. It does not
-// round the positions of the pairs that make 8 turns and 1 turn over 64 tokens.
+// exactYarn returns YaRN's factor for a pair i of 16, with scaling 4 and theta 1000. The pairs that make 8 turns
+// and 1 turn over 64 tokens have fractional indices, which it does not round.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
 	return (1 - ramp) + ramp/4
 }
 
-// separate replaces the published tensors of all experts of gpt-oss by one tensor for each expert, and
-// gives the sinks their name in GGUF. The published shape is [experts, inputs, outputs], with gate and
-// up projection alternating.
+// separate replaces the published tensors of all experts of gpt-oss by one tensor for each expert, and renames the
+// sinks as in GGUF. The published shape is [experts, inputs, outputs], with outputs of gate and up projection
+// alternating.
 func (r *reference) separate() {
 	p := &r.shape
 	for l := range r.layers {
@@ -152,8 +152,8 @@ func (r *reference) separate() {
 	}
 }
 
-// randomMXFP4 returns random experts of the shape [experts, inputs, outputs] as [experts, outputs,
-// groups of inputs, 16]. It sets the parameter weights to the dequantized values.
+// randomMXFP4 returns random experts of the shape [experts, inputs, outputs], stored as [experts, outputs, groups
+// of inputs, 16]. It sets the parameter weights to the values that they have after dequantization.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]
@@ -251,8 +251,8 @@ func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that without these fields, a config.json of gpt-oss gets transformers' defaults, which equal
-// the published values.
+// Ensure that if config.json of gpt-oss lacks these fields, the model gets transformers' defaults, which equal the
+// published values.
 func TestGPTOSSHasItsDefaults(t *testing.T) {
 	c, err := model.ParseConfig([]byte(`{"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880,
 		"intermediate_size": 2880, "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,

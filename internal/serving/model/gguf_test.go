@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes lists the types of GGUF: their number, the elements and bytes of a block, and the offsets
-// of its scales.
+// ggufTypes lists the types of GGUF. A type has its number, the elements and bytes of a block, and the offsets of
+// the scales in a block.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -62,8 +62,7 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
 }
 
-// These are the shapes of a model with all the types of GGUF. Each row is a whole number of blocks in
-// each type.
+// The sizes of a model with all the types of GGUF. In each type, each row is a whole number of blocks.
 const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
 
 // A ggufFile is what a file is written of.
@@ -72,8 +71,7 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF returns a file whose matrices have all the types of GGUF. The parameter place replaces
-// types by others.
+// mixedGGUF returns a file in which each type of GGUF occurs. The parameter place replaces types by others.
 func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))
@@ -162,8 +160,8 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of
-// the errors, and that of the logits.
+// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of the errors,
+// and the root mean square of the logits.
 func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// A productJob multiplies rows by a linear, some panels at a time.
+// A productJob multiplies rows by a linear. A task multiplies by some of its panels.
 type productJob struct {
 	lin      *linear
 	dst      []float32
@@ -18,7 +18,7 @@ type productJob struct {
 	last     int
 	large    int      // panels of each worker's first task
 	small    int      // panels of the other tasks
-	largest  *largest // if not nil, the outputs are logits, of which it finds the largest of each row
+	largest  *largest // if not nil, the outputs are logits, and largest finds the largest logit of each row
 	config   *Config
 	scratch  []*matrix.Scratch
 }
@@ -28,9 +28,9 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
 }
 
-// addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream. In a group, a worker
-// has a part of the inputs, and the product is the sum over all workers. If after has weights, the product is
-// normalized before it is added.
+// addProduct multiplies x by a matrix and adds the product, plus the matrix's bias, to rows of the residual stream.
+// In a group, each worker has some of the inputs, and the product is the sum over all workers. If after has weights,
+// the product is normalized before it is added.
 func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
 	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
@@ -69,8 +69,9 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	r.pool.Run(tasks, j)
 }
 
-// share divides n panels into tasks and returns their number. Each worker first gets a large task, whose weights are
-// contiguous in memory, and then small ones, so that all workers end at about the same time.
+// share divides n panels into tasks and returns the number of tasks. First there is a large task for each worker,
+// whose weights are contiguous in memory. Then there are small tasks, so that all workers end at about the same
+// time.
 func (j *productJob) share(n, workers int) int {
 	j.large = n * 5 / 8 / workers
 	rest := n - j.large*workers
@@ -83,8 +84,8 @@ type packJob struct{ product *productJob }
 // Do packs some rows; see parallel.Task.
 func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// pack packs the product's input rows in the given number of calls of Pack. With few calls, one worker is done before
-// others would wake up.
+// pack packs the product's input rows with the given number of calls of Pack. If there are few calls, it makes them
+// itself, because it would be done before other workers woke up.
 func (r *Runner) pack(calls int) {
 	if calls > 2 {
 		r.packing.product = &r.product
@@ -170,7 +171,7 @@ const (
 	opActivate              // up to act
 	opRoute                 // logits of experts to chosen experts
 	opCombine               // results of experts to sums
-	opAdd                   // adds sums, with bias and norm if given, to the residual stream
+	opAdd                   // adds sums, after bias and norm if they are given, to the residual stream
 	opLogits                // scales and caps logits
 )
 
@@ -265,7 +266,8 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow adds a product to the residual stream, with the operations in the same order as with one worker.
+// addRow adds a row of sums to the residual stream. It does the operations in the same order as a single worker
+// does.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]
@@ -300,10 +302,11 @@ func (r *Runner) activateRow(row, width int) {
 	}
 }
 
-// comparedPanels is the number of panels whose logits are compared while they are in the second-level cache.
+// comparedPanels is the number of panels whose logits are computed before they are compared. The logits are then
+// still in the second-level cache.
 const comparedPanels = 16
 
-// largest finds the largest logit of each row during the product with the head.
+// largest finds the largest logit of each row while the product with the head is computed.
 type largest struct {
 	tasks  []logit // the largest of each task and row
 	tokens []int32 // the result for each row
@@ -328,20 +331,21 @@ func (l *largest) reset(tasks, rows int) {
 	l.tokens = l.tokens[:rows]
 }
 
-// compare compares logits of a row, the first of which is that of token.
+// compare compares consecutive logits of a row. The first of them is the logit of token.
 func (l *largest) compare(task, row int, logits []float32, token int) {
 	i, value := matrix.ArgMax(logits)
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
 }
 
-// take keeps the larger logit, or the first of equal ones. A NaN is larger than any number.
+// take keeps the larger of two logits, or l if they are equal. A NaN counts as larger than any number.
 func (l *logit) take(other logit) {
 	if other.value > l.value || l.token < 0 && other.value == l.value || other.value != other.value {
 		*l = other
 	}
 }
 
-// merge combines the tasks, in the order of tokens. A row whose largest logit is not finite gets token -1.
+// merge finds the largest logit of each row among those of the tasks, in the order of tokens. If it is not finite,
+// the row gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

@@ -34,7 +34,7 @@ func (l *loader) head(m *Model) {
 	n := l.part.size()
 	for rank := range n {
 		columns := Columns{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
-		if c.TieEmbeddings { // each part has all embeddings and multiplies by some of their panels
+		if c.TieEmbeddings { // each part has the embeddings of all tokens, and multiplies by some of their panels
 			panels := (c.VocabSize + matrix.Panel - 1) / matrix.Panel
 			columns = Columns{panels * rank / n * matrix.Panel, min(panels*(rank+1)/n*matrix.Panel, c.VocabSize)}
 		}
@@ -85,7 +85,7 @@ func (l *loader) layer(i int) (layer layer) {
 	return layer
 }
 
-// tensor of a layer, or of one of its experts. "" stays "".
+// tensorName fills numbers, of a layer or of an expert, into a name. The name "" stays "".
 func tensorName(name string, numbers ...any) string {
 	if name == "" {
 		return ""
@@ -104,14 +104,13 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 	return nil
 }
 
-// An mlpShape is the size of an MLP. For an expert, it also has the expert's index in a stacked
-// tensor.
+// An mlpShape has the size of an MLP. For an expert whose tensor has all experts, it also has the expert's index.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool
 }
 
-// mlp loads an MLP or an expert. If gate is empty, the tensor up has the rows of the gate first.
+// mlp loads an MLP or an expert. If the name gate is empty, the tensor up has the rows of the gate before its own.
 func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
@@ -135,7 +134,7 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	return both
 }
 
-// A table is a matrix whose rows are looked up. It keeps the format of the file.
+// A table is a matrix of which single rows are read. It keeps the format of the file.
 type table struct {
 	memory *matrix.Memory
 	tensor *weights.Tensor

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// A linear is a bias and matrices with the same inputs, whose outputs are concatenated.
+// A linear has a bias, and matrices that multiply the same inputs. Their outputs follow each other.
 type linear struct {
 	parts []*matrix.Matrix
 	out   int
@@ -31,7 +31,7 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// product computes panels from to to-1, counted over all parts, without the bias.
+// product computes panels from to to-1 without the bias. The numbers of panels run through all parts.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {
@@ -43,7 +43,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType returns the type of a matrix of t's weights. in is the number of inputs of all workers together.
+// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs, that of
+// all workers together.
 func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -51,7 +52,8 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 			return rounds
 		}
 	case matrix.Shorts:
-		// Up to 4 workers each have whole pairs of inputs, so the number of inputs must be a multiple of 8.
+		// With up to 4 workers, each must have whole pairs of inputs. So the number of inputs must be a multiple of
+		// 8.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
 			return matrix.W16A16
 		}
@@ -59,7 +61,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	return t.Packed()
 }
 
-// A transposed is a matrix whose rows are the columns of the one in the file.
+// A transposed is a matrix whose rows are the columns of the matrix in the file.
 type transposed struct {
 	values     []float32
 	rows, cols int // of the matrix in the file
@@ -71,8 +73,8 @@ func (t transposed) Row(i int, dst []float32) {
 	}
 }
 
-// A paired is a matrix of experts whose rows in the file alternate between gate and up projection. Its rows are, for
-// each expert, first those of the gate.
+// A paired is a matrix of experts. In the file, its rows alternate between gate and up projection. The rows of a
+// paired are, for each expert, first those of the gate and then those of the up projection.
 type paired struct {
 	*weights.Tensor
 	inter int // rows of an expert's gate
@@ -89,8 +91,8 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs the rows of a source, in parallel. It releases the source pages of a large matrix wave by wave, because all
-// of them would take as much memory again.
+// pack packs the rows of a source, in parallel. After each part of a large matrix, it releases the pages of the
+// source, because the pages of the whole source would take as much memory again.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil
@@ -120,7 +122,7 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	return m
 }
 
-// waveBytes is the number of bytes of a matrix, as f32, that are packed before their source is released.
+// waveBytes is the size, as f32, of the part of a matrix that is packed before its source is released.
 const waveBytes = 32 << 20
 
 type packing struct {
@@ -135,15 +137,15 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape describes the part of its tensors that a linear contains. The tensors have in inputs and
-// outs outputs; both are fields.
+// A shape describes which part of its tensors a linear contains. A tensor has as many inputs as the field in says,
+// and as many outputs as its entry in outs.
 type shape struct {
 	in     int
 	outs   []int
 	rows   [][]span // of each tensor; nil means all
 	cols   span     // inputs; empty means all
 	bias   bool
-	paired int // rows of an expert's gate if they alternate with those of the up projection, else 0
+	paired int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
 // linear loads matrices. Consecutive matrices of the same type are packed as one.
@@ -215,8 +217,8 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	}
 }
 
-// second loads the second matrix of attention or of an MLP, of which each worker has some inputs. Its products are sums
-// over slices of the inputs, whatever the number of workers.
+// second loads the second matrix of attention or of an MLP. Each worker has some of its inputs. Its products are sums
+// over slices of the inputs, and the slices do not depend on the number of workers.
 func (l *loader) second(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)

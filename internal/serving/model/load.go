@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Model is a configuration with packed weights. It does not change after loading.
+// A Model is a configuration with packed weights. Nothing changes it after it is loaded.
 type Model struct {
 	Config
 	part      Part
@@ -26,8 +26,8 @@ type Model struct {
 	unused    []string
 }
 
-// Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
-// scales, and tensors for images.
+// Unused returns the sorted names of the tensors of a folder that the model does not use. It leaves out frequencies,
+// masks, scales, and tensors for images.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
@@ -64,7 +64,7 @@ func (l *layer) matrices(f func(*linear)) {
 	}
 }
 
-// Part returns which part of the model m is. The whole model is part 0 of 1.
+// Part returns which part of the whole model m is. If m is the whole model, the result is part 0 of 1.
 func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close releases the weights' memory.
@@ -201,21 +201,21 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 // An Option changes how a model is loaded.
 type Option func(*loader)
 
-// ErrNotQuantized is wrapped when Int8Activations is used with a model without quantized weights.
+// ErrNotQuantized is wrapped when Int8Activations is used for a model without quantized weights.
 var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, which are multiplied by 8-bit " +
 	"activations")
 
-// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32 with a scale each, so
-// that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8. Other weights are multiplied as
-// without it. A model without quantized weights is refused with ErrNotQuantized.
+// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32 with a scale each.
+// Such a product multiplies integers, as in llama.cpp; vLLM calls these products W8A8 and W4A8. The option does not
+// change products with other weights. A model without quantized weights is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
-// ErrNotHalves is wrapped when BF16Activations is used with a model without F16 or BF16 weights.
+// ErrNotHalves is wrapped when BF16Activations is used for a model without F16 or BF16 weights.
 var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplied by BF16 activations")
 
-// BF16Activations rounds F16 weights and the inputs of products with F16 and BF16 weights to BF16, so that products are
-// of BF16, summed in float32. Other weights, and those whose number of inputs is not a multiple of 8, are multiplied as
-// without it. A model without weights that it applies to is refused with ErrNotHalves.
+// BF16Activations rounds F16 weights, and the inputs of products with F16 and BF16 weights, to BF16. Such a product
+// multiplies BF16 and adds in float32. The option does not change products with other weights, nor those with a number
+// of inputs that is not a multiple of 8. If it changes no product of a model, the model is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 func (m *Model) forms() matrix.Form {
@@ -226,7 +226,7 @@ func (m *Model) forms() matrix.Form {
 	return forms
 }
 
-// PackedBytes estimates the size of a model's packed weights, all parts together.
+// PackedBytes estimates the size of a model's packed weights, for all parts together.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
@@ -266,7 +266,7 @@ func (l *loader) tensor(name string) *weights.Tensor {
 	return nil
 }
 
-// allUsed returns an error if a tensor of a GGUF file was not used: llama.cpp may compute with it.
+// allUsed returns an error if a tensor of a GGUF file was not used, because llama.cpp may compute with that tensor.
 func (l *loader) allUsed() error {
 	l.used[ropeFactors] = l.config.Rope.Factors != nil // read by ropeFromGGUF
 	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
@@ -284,7 +284,7 @@ func (l *loader) allUsed() error {
 }
 
 // idle matches the names of tensors that are not reported as unused: frequencies and masks, which are computed; scales,
-// which are read with their weights or not used; and tensors for images.
+// which are read with their weights or have no effect; and tensors for images.
 var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
 // unused returns the names for Model.Unused. It returns an error for a bias that would affect the logits.
@@ -339,8 +339,8 @@ func (l *loader) normWeights(name string, n int) []float32 {
 	return v
 }
 
-// Build makes a part of a model from tensors named as in the family's Hugging Face checkpoints. It packs the weights on
-// pool and returns an error for a missing tensor or a wrong shape.
+// Build makes a part of a model from tensors. Their names are those of the family's Hugging Face checkpoints. It packs
+// the weights on pool and returns an error for a missing tensor or a wrong shape.
 func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err

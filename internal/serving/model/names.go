@@ -1,6 +1,7 @@
 package model
 
-// names has the names of a family's tensors; %d is the layer. q also names a fused q/k/v, up a fused gate/up.
+// names has the names of a family's tensors, in which %d stands for the layer. If queries, keys and values are in
+// one tensor, its name is in q; if gate and up projection are in one tensor, its name is in up.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
@@ -8,7 +9,7 @@ type names struct {
 	attnPost, mlpPost                    string // norms after attention and after the MLP
 	mlpNorm, gate, up, down              string
 	router                               string
-	expertGate, expertUp, expertDown     string // a second %d stands for the expert; without it, a tensor has all experts
+	expertGate, expertUp, expertDown     string // a second %d is the expert; without it, a tensor has all experts
 	sharedGate, sharedUp, sharedDown     string
 	sharedRouter                         string
 	transposed                           bool // matrices are [inputs, outputs] (GPT-2)
@@ -27,8 +28,8 @@ func folderNames(c *Config) *names {
 	return &n
 }
 
-// namesInGGUF returns the names in a GGUF file, which may have queries, keys and values in one tensor, and a tensor for
-// each expert.
+// namesInGGUF returns the names in a GGUF file. A file may have queries, keys and values in one tensor, and may have a
+// tensor for each expert.
 func namesInGGUF(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
@@ -69,6 +70,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// prefixes lists the prefixes of all names but the head's, which depend on the class that saved the model. In a folder
-// without embeddings, errors name tensors with the first one.
+// prefixes lists the prefixes of all names except the head's. The prefix depends on the class that saved the model.
+// Errors about a folder without embeddings use the first prefix in names of tensors.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

@@ -60,7 +60,7 @@ func newerFamilies(llama makeFamily) []family {
 	yarn := make("Qwen3, yarn", "qwen3", 4, 2, 32, layerShape{}, map[string]any{"rope_scaling": map[string]any{
 		"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}})
 	yarn.ref.ropeFactor = 0.1*math.Log(4) + 1
-	yarn.ref.stretch = func(i int) float64 { // the first pair turns 8 times over 64 tokens, and the seventh less than once
+	yarn.ref.stretch = func(i int) float64 { // over 64 tokens, the first pair makes 8 turns, the seventh less than one
 		ramp := min(1, float64(i)/6)
 		return (1 - ramp) + ramp/4
 	}
@@ -246,7 +246,7 @@ func newerFamily(t *testing.T, name string) *family {
 	return &all[i]
 }
 
-// Ensure that longrope uses its short factors if no sequence is longer than the original length.
+// Ensure that longrope uses its short factors if no sequence can be longer than the original length.
 func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
 	f := newerFamily(t, "Phi-3, longrope")
 	b := newBench(t, f.write(t), 1)

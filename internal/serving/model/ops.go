@@ -31,7 +31,8 @@ func rmsNorm(dst, x, weight []float32, eps float64) {
 	}
 }
 
-// scaleBy computes rmsNorm for some of width values; squares is the sum of the squares of all of them.
+// scaleBy computes rmsNorm for some of the width values of a row. squares is the sum of the squares of all width
+// values.
 func scaleBy(x, weight []float32, squares float32, width int, eps float64) {
 	scale := float32(1 / math.Sqrt(float64(squares)/float64(width)+eps))
 	for i, v := range x {
@@ -63,7 +64,7 @@ func gelu(dst, x []float32) {
 	}
 }
 
-// prepareGate changes gate and up so that silu(gate) × up is the activation.
+// prepareGate changes gate and up so that silu(gate) × up is the value of the activation a.
 func prepareGate(a Activation, gate, up []float32) {
 	switch a {
 	case GatedGELU: // gelu(x) = x · sigmoid(x·t), approximated by tanh

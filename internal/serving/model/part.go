@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Part is one worker's share of a model, as in vLLM's tensor parallelism: heads, columns of the first matrix of
-// attention and of each MLP, and rows of the second one. Each part has all embeddings.
+// A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads, columns of
+// the first matrix of attention and of each MLP, and rows of the second matrix. Each part has all embeddings.
 type Part struct {
 	Rank int // from 0
 	Size int // number of workers: 1, 2 or 4; 0 means 1
@@ -21,7 +21,7 @@ func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
 
-// Check returns an error if the model cannot be divided into such parts.
+// Check returns an error if the model cannot be divided into parts of this size.
 func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
@@ -43,7 +43,7 @@ type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-// fused returns the part's rows of a fused matrix of queries, keys and values.
+// fused returns the part's rows of a matrix that has the rows of queries, keys and values.
 func (p Part) fused(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
 	return []span{q, {query + k.from, query + k.to}, {query + kv + k.from, query + kv + k.to}}
@@ -145,7 +145,7 @@ func (s *stack) at(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release allows the system to drop the memory of rows that will not be read again.
+// release lets the system drop the memory of rows that will not be read again.
 func (s *stack) release(from, to int) {
 	for i := from; i < to; i++ {
 		c, row := s.at(i)
@@ -174,21 +174,22 @@ func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
 }
 
 // A Group connects workers that each have a part of the model and call the same methods in the same order. A call
-// returns when its result is complete. After an error the group cannot be used. Package mpi connects processes.
+// returns when its result is complete. After an error, the group must not be used any more. Package mpi implements
+// a Group of processes.
 type Group interface {
 	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, the sum is
 	// (x0 + x1) + (x2 + x3), where xi is the x of worker i.
 	AllReduce(rank int, x []float32) error
 
-	// Gather copies the rows of each worker's part into that worker's columns of dst in worker 0. Rows of dst are
-	// stride values apart.
+	// Gather copies the part of each worker, which has some columns of every row, to these columns of dst in worker
+	// 0. Rows of dst are stride values apart.
 	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
 }
 
 // Columns are columns From to To-1 of a matrix.
 type Columns struct{ From, To int }
 
-// CopyFrom copies rows of the columns, which are contiguous in part, to dst.
+// CopyFrom copies the columns of some rows from part, where they are contiguous, to dst.
 func (c Columns) CopyFrom(part, dst []float32, stride int) {
 	width := c.To - c.From
 	for r := 0; r*width < len(part); r++ {

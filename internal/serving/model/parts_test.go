@@ -44,8 +44,8 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 	return logits
 }
 
-// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups,
-// and requires the same bits.
+// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups. It requires
+// that both compute the same bits.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
 	for _, b := range many {
@@ -81,7 +81,8 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// Ensure the same for 4-bit and 8-bit weights, whose blocks share scales, and for rounded activations.
+// Ensure that parts compute the same bits as the whole, for 4-bit and 8-bit weights, whose blocks share scales, and
+// for rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		place   map[string]string
@@ -120,7 +121,8 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that in every worker a sum of four has the bits of (a+b)+(c+d). Other orders give other bits.
+// Ensure that in every worker a sum of four numbers has the bits of (a+b)+(c+d). The numbers are such that other
+// orders give other bits.
 func TestSumsAreInAFixedOrder(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		rnd := rand.New(rand.NewPCG(uint64(n), 6))

@@ -39,8 +39,7 @@ type layerShape struct {
 	expertMLP                                                 [3]string
 }
 
-// times returns the product of x with a matrix [out, in] (GPT-2: [in, out]), plus the bias if there is
-// one.
+// times multiplies x by a matrix [out, in] (in GPT-2 [in, out]), and adds the bias if there is one.
 func (r *reference) times(name string, x []float64, out int) []float64 {
 	w, ok := r.w[name+".weight"]
 	if !ok {
@@ -72,8 +71,8 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	return y
 }
 
-// rounded rounds a row in blocks of 32, to whole multiples of the block's largest magnitude divided by
-// 127.
+// rounded rounds a row in blocks of 32. Each value becomes a whole multiple of the block's largest magnitude
+// divided by 127.
 func rounded(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {
@@ -289,8 +288,7 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 	return add(x, r.mlp(n, r.inter, at("mlp.gate_proj"), at("mlp.up_proj"), at("mlp.down_proj")), secondPost)
 }
 
-// mlp returns the output of the second half of a layer, or of an expert. Gate and up projection may be
-// one tensor.
+// mlp returns the output of an MLP or of an expert. Gate and up projection may be in one tensor.
 func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
 	var gate, up []float64
 	if both := strings.Replace(names[1], ".up_proj", ".gate_up_proj", 1); both != names[1] && r.w[both+".weight"] != nil {
@@ -313,8 +311,8 @@ func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
 	return r.times(names[2], up, r.hidden)
 }
 
-// mixture returns the output of the experts with the largest probabilities, plus that of the shared
-// expert.
+// mixture returns the output of the experts with the largest probabilities, plus that of the shared expert if there
+// is one.
 func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
 	at := fmt.Sprintf("model.layers.%d.", l)

@@ -8,7 +8,7 @@ import (
 // Rope is rotary position embedding.
 type Rope struct {
 	Theta       float64
-	Interleaved bool      // pairs are elements 2i and 2i+1 (GGUF's Llama), not i and i + half
+	Interleaved bool      // pairs are elements 2i and 2i+1 (GGUF's Llama), otherwise i and i + half
 	Linear      float64   // if not 0, positions are divided by it
 	Llama3      *Llama3   // if not nil, Llama 3.1's scaling of frequencies
 	Factors     []float64 // if not nil, each frequency is divided by its factor (GGUF)
@@ -22,13 +22,13 @@ type Rope struct {
 type Yarn struct {
 	Factor, OriginalLength float64
 	// Pairs that make more than BetaFast turns over the original length keep their frequency. The frequencies of
-	// pairs that make fewer than BetaSlow turns are divided by Factor.
+	// pairs that make fewer than BetaSlow turns are divided by Factor. The pairs between them are interpolated.
 	BetaFast, BetaSlow float64
-	Exact              bool // the indices of the pairs with BetaFast and BetaSlow turns are not rounded to integers
+	Exact              bool // the indices of pairs with exactly BetaFast and BetaSlow turns are not rounded
 }
 
-// LongRope has the settings of rope_type "longrope": the factors of servers whose longest sequence is at most
-// OriginalLength, and those of servers with longer ones.
+// LongRope has the settings of rope_type "longrope". A server whose longest sequence is at most OriginalLength uses
+// the factors Short, other servers use Long.
 type LongRope struct {
 	Short, Long    []float64
 	OriginalLength int
@@ -84,7 +84,7 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the rope factors for a maximum sequence length. It returns "" if they do not depend on it.
+// RopeFor names the factors of LongRope that a maximum sequence length needs. It returns "" for other rotations.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:
@@ -129,8 +129,8 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// stretch keeps frequencies with many turns over the original length, divides those with few turns by the factor, and
-// interpolates between them.
+// stretch returns the scaled frequency for a frequency f. Frequencies with many turns over the original length stay
+// the same, those with few turns are divided by the factor, and those between are interpolated.
 func (l *Llama3) stretch(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {
@@ -158,7 +158,7 @@ func (y *Yarn) stretch(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns YaRN's factor of cosines and sines for a scaling factor.
+// yarnAttention returns the number by which YaRN multiplies cosines and sines, for a scaling factor.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1
@@ -169,7 +169,8 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// extend extends the tables to position n-1 or further, by at least half, but not beyond limit positions.
+// extend extends the tables to at least n positions. It makes them at least half as long again, but not longer than
+// limit positions.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.size(headDim) / 2
 	have := len(t.cos) / half

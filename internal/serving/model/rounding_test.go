@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// requireRoundedLogits compares a model with a reference that rounds at the same places. A value close
-// to the middle between two steps may be rounded differently, which changes the logits of its token
-// and of later tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
+// requireRoundedLogits compares a model with a reference that rounds the same values. The model may round a value
+// that is close to the middle between two steps differently, which changes the logits of its token and of later
+// tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
 	off := 0
@@ -37,8 +37,8 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	require.Less(t, off, sequences*tokens/4)
 }
 
-// Ensure that the logits equal those of the reference that rounds at the same places. Packing changes
-// no weight of these types.
+// Ensure that the logits equal those of the reference that rounds the same values. Packing changes no weight of
+// these types.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that with weights of all types the logits differ from those of a reference without rounding
-// by at most 5 % of their size in the mean, and by at most 60 % each.
+// Ensure that with weights of all types, the logits differ little from those of a reference without rounding: at
+// most by 5 % of their size in the mean, and by 60 % each.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string
@@ -87,7 +87,7 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 }
 
-// halves maps quantized types to the 16-bit types that replace them, because BF16 activations do not
+// halves maps quantized types to the 16-bit types that replace them in this test, because BF16 activations do not
 // affect quantized types.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
@@ -99,8 +99,8 @@ func shortened(x []float64) []float64 {
 	return y
 }
 
-// Ensure that the logits equal those of the reference that rounds at the same places: F16 weights, and
-// activations that are multiplied by F16 and BF16 weights.
+// Ensure that the logits equal those of the reference that rounds the same values: F16 weights, and activations
+// that are multiplied by F16 and BF16 weights.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {

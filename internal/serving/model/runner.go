@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Forward computes the last of them,
-// Tokens[QueryStart[s]:QueryStart[s+1]].
+// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Forward computes the last of these tokens,
+// which are Tokens[QueryStart[s]:QueryStart[s+1]].
 type Batch struct {
 	Tokens     []int32
 	Positions  []int32
@@ -27,7 +27,7 @@ type Batch struct {
 // Blocks locates the keys and values of a batch for a group of layers. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
 type Blocks struct {
-	Slots        []int64 // for each token block × block size + place, or -1 to drop its keys and values
+	Slots        []int64 // for each token, block × block size + place in the block, or -1 to drop its keys and values
 	BlockTables  []int32
 	TableStride  int
 	CommonPrefix int // tokens of context that all sequences share, in the same blocks
@@ -40,12 +40,12 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place locates the keys and values of a layer: the group whose blocks it uses, and the layer of the store, which
-// layers of several groups may share.
+// A Place says where the keys and values of a layer are: in the blocks of which group, and in which layer of the
+// store. Layers of different groups may share a layer of the store.
 type Place struct{ Group, Layer int }
 
-// A Runner computes batches of a model over a store. One goroutine may use it at a time. It allocates nothing once it
-// has seen its largest batch.
+// A Runner computes batches of a model over a store. One goroutine may use it at a time. After its largest batch, it
+// allocates no more memory.
 type Runner struct {
 	model   *Model
 	local   Config // the shape of the part
@@ -75,15 +75,15 @@ type Runner struct {
 	batch   attention.Batch
 }
 
-// A rotary is a rope with its tables and how keys are rotated by it.
+// A rotary is a rope, its tables, and the way in which keys are rotated by it.
 type rotary struct {
 	tables
 	rope     *Rope
 	rotation kvstore.Rotation
 }
 
-// maxMLPRows limits the rows that go through an MLP together, because its activations are the widest of a model. With
-// 256, a prompt of 512 tokens took 1 to 2 % longer.
+// maxMLPRows limits the number of rows that go through an MLP together, because an MLP has the widest activations of
+// a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
 const maxMLPRows = 512
 
 // KVShape returns the shape of the keys and values of one layer in m.
@@ -97,8 +97,8 @@ func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attenti
 }
 
 // NewRunner makes a Runner. The store must have the shape of the model's part. A part that is not the whole model needs
-// a group, whose other workers compute the same batches at the same time. Without places, all layers are in group 0,
-// and each has its own layer of the store.
+// a group, whose other workers must compute the same batches at the same time. Without places, all layers are in group
+// 0, and each layer has its own layer of the store.
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
 	if places == nil && s.Layers == m.NumLayers {
@@ -155,7 +155,7 @@ func (r *Runner) Limit(maxModelLen int) {
 	}
 }
 
-// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may follow. The
+// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may follow. An
 // error wraps ErrBatch or an error of attention or kvstore; Forward may then have written to the slots of the batch.
 func (r *Runner) Forward(b *Batch) error {
 	if err := r.check(b); err != nil {
@@ -311,7 +311,8 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares sums the squares of each row's queries and keys, in four sums that are divided among the workers.
+// sumSquares adds the squares of each row's queries and keys over all heads. There is a sum for each
+// quarter of the heads, and the workers share the quarters.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})
@@ -327,13 +328,14 @@ func (r *Runner) mlpRows(n int) int {
 	return (n + pieces - 1) / pieces
 }
 
-// Largest returns, for each row of the last ComputeLogits, the token with the largest logit, the first of equal ones.
-// It is -1 if the row has a NaN or +Inf or has only -Inf. The logits were compared while they were in a core's cache.
-// For a part of a model, Largest returns nil.
+// Largest returns the token with the largest logit for each row of the last ComputeLogits. Among equal logits, it is
+// the first token. It is -1 if the row has a NaN or +Inf, or has only -Inf. The logits were compared while they were
+// in a core's cache. For a part of a model, Largest returns nil.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
 // ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of VocabSize
-// after the other. They are valid until the next call. In a group, worker 0 returns them and the others nil.
+// after the other. They are valid until the next call. In a group, only worker 0 returns logits; the others return
+// nil.
 func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	m := r.model
 	hidden := m.HiddenSize
@@ -373,7 +375,7 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
-// grow returns a slice of n values, in the memory of s if that is large enough.
+// grow returns a slice of n values. It uses the memory of s if that is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) >= n {
 		return s[:n]

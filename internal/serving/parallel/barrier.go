@@ -9,8 +9,9 @@ import (
 // A Barrier makes several goroutines wait for each other. Like the workers of a pool, they poll for a while before they
 // sleep.
 //
-// Two goroutines may have woken on the same processor (see placement), where they take turns while another processor is
-// idle. A waiting goroutine therefore moves to another processor if a second goroutine was last seen on its own.
+// Linux may wake two goroutines on the same processor (see placement). They then take turns there while another
+// processor is idle. A waiting goroutine therefore moves to another processor if another goroutine was last seen on its
+// processor.
 type Barrier struct {
 	size     int64
 	patience time.Duration
@@ -74,7 +75,7 @@ func (b *Barrier) noteProcessor(number int) {
 	b.members[number].processor.Store(int64(here))
 }
 
-// separate moves the goroutine to another processor if a second goroutine was last seen on its processor.
+// separate moves the goroutine to another processor if another goroutine was last seen on its processor.
 func (b *Barrier) separate(number int) {
 	own := &b.members[number]
 	here := own.processor.Load()

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placement moves the thread that calls Run off the processor of a worker's thread.
+// A placement moves the thread that calls Run to another processor if a worker's thread is on the same one.
 //
-// In a virtual machine, the host takes back an idle processor, and Linux then does not consider it idle
-// (vcpu_is_preempted). A thread that wakes after a long sleep is therefore often placed on the processor of the thread
-// that woke it. It waits there, and Linux may take 10 ms to move one of the two.
+// In a virtual machine, the host takes back an idle processor, and Linux then does not consider the processor idle
+// (vcpu_is_preempted). Linux therefore often places a thread that wakes after a long sleep on the processor of the
+// thread that woke it. The woken thread waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
-	moves   int       // moves that remain until a worker wakes from a long sleep again
-	missing time.Time // when a Run first lacked workers; zero if the last Run had all of them
+	moves   int       // moves that are still allowed before a worker wakes from a long sleep again
+	missing time.Time // when a Run first lacked a worker that it had called; zero if the last Run had all workers
 	moved   time.Time
 }
 
@@ -24,18 +24,18 @@ const (
 	longSleep    = 2 * time.Millisecond
 	missingFor   = 100 * time.Microsecond // waking takes 20 to 100 µs
 	betweenMoves = time.Millisecond
-	maxMoves     = 3 // if another program occupies the processors, a move gains nothing and takes up to 100 µs
+	maxMoves     = 3 // another program may occupy all processors; a move then gains nothing and takes up to 100 µs
 )
 
-// woke records that a worker that has slept since the given time is being woken.
+// woke records that a worker is being woken that has slept since the given time.
 func (p *placement) woke(since time.Time) {
 	if time.Since(since) >= longSleep {
 		p.moves, p.missing = maxMoves, time.Time{}
 	}
 }
 
-// check is called after each Run. It moves the calling thread to another processor if Runs have lacked workers that
-// were called for missingFor.
+// Run calls check at its end. check moves the calling thread to another processor if Runs have lacked workers,
+// which they had called, for at least missingFor.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

@@ -40,12 +40,12 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls
-// for the end of a Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of
-// a hundred Runs with little work between them. The time is lessPatience if polling takes a processor
-// from other work: if the pool has more workers than there are processors, or as many in a program
-// that also computes with other threads. In a pool that uses all of Go's processors, workers that poll
-// longer than lessPatience let other goroutines run.
+// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end
+// of a Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with
+// little work between them. The time is lessPatience if polling would take a processor from other work. That is so
+// if the pool has more workers than there are processors, or as many workers as processors in a program that also
+// computes with other threads. In a pool that uses all of Go's processors, workers that poll longer than
+// lessPatience let other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -60,9 +60,9 @@ func New(size int, cpus ...int) (*Pool, error) {
 	return newPool(size, size > processors(), cpus)
 }
 
-// NewBesideThreads makes a pool for a program that calls Run on its own threads and computes with them between Runs, as
-// C programs do. The pool does not move these threads: the program may be setting their processors itself, and a
-// sandbox may forbid it.
+// NewBesideThreads makes a pool for a program that calls Run on its own threads and uses these threads for other
+// computations between Runs, as C programs do. The pool does not move these threads: the program may be setting their
+// processors itself, and a sandbox may forbid it.
 func NewBesideThreads(size int) (*Pool, error) {
 	p, err := newPool(size, size >= processors(), nil)
 	if err == nil {
@@ -148,11 +148,10 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw cancels the calls of workers that have not begun, and returns their number. No task is left
-// for these workers, and a worker whose processor does other work may begin milliseconds later. Run
-// waits for workers that are bound to processors instead. Without that wait, they would miss many
-// short Runs after a sleep, or while the caller is on their processor (a step of one sequence took 1.3
-// ms instead of 0.8).
+// withdraw cancels the calls of workers that have not begun, and returns the number of these workers. No task is
+// left for them, and a worker whose processor does other work may begin milliseconds later. If workers are bound to
+// processors, Run waits for them instead. Without that wait, they would miss many short Runs after a sleep, or
+// while the caller is on their processor (a step of one sequence took 1.3 ms instead of 0.8).
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {
@@ -162,7 +161,7 @@ func (p *Pool) withdraw(helpers int) (n int) {
 	return n
 }
 
-// work takes tasks until none is left. It keeps the value of a panic for the caller.
+// work does tasks until none is left. If a task panics, work keeps the value for the goroutine that called Run.
 func (p *Pool) work(number int) {
 	defer p.keepPanic()
 	for {
@@ -231,7 +230,7 @@ type worker struct {
 const (
 	waiting = iota // polls
 	asleep         // must be woken
-	called         // must take part in a Run, or end; a Run may withdraw the call
+	called         // must take part in a Run, or end; Run may withdraw this call
 	working
 )
 

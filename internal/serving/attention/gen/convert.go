@@ -37,13 +37,13 @@ func converts(g *gen) {
 	halve(g, "E5M2")
 }
 
-// convert generates the kernel that unpacks n rows of a chunk of numbers, inStride bytes apart, to float32 without
-// gaps; numbers of float16 are multiplied by x. It sets flag to the bits of a NaN if a number is NaN or infinite, else
-// to 0.
+// convert generates the kernel that unpacks n rows of a chunk of numbers to float32, without gaps. The rows are
+// inStride bytes apart. Numbers of float16 are multiplied by x. The kernel sets flag to the bits of a NaN if a number
+// is NaN or infinite, else to 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
-	const sum, zero = 8, 12 // one sum for each register of a row: additions to a single sum would wait for each other
+	const sum, zero = 8, 12 // a sum for each register of a row: additions to a single sum would wait
 	for i := sum; i <= zero; i++ {
 		g.zero(i)
 	}
@@ -84,9 +84,9 @@ type halveKernel struct {
 	mask, nan, sevenths int // E4M3 only
 }
 
-// halve generates the kernel that converts n numbers of 8 bits, a multiple of 16, to float16. in: numbers; out:
-// float16, times 2^-8 for E4M3. For E4M3, it sets flag to a value other than 0 if there is a NaN, which it converts to
-// a number.
+// halve generates the kernel that converts n numbers of 8 bits, a multiple of 16, to float16. Arguments: in, the
+// numbers; out, the float16, which for E4M3 are multiplied by 2^-8. A NaN of E4M3 becomes a number; the kernel then
+// sets flag to a value other than 0.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
@@ -125,7 +125,8 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve converts numbers to 16-bit words of a register. half has the lower halves of the registers in whole.
+// halve converts as many numbers as a register has 16-bit words. Register i of half is the lower half of register i
+// of whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {
@@ -150,7 +151,7 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow generates the kernel that rounds 16·n numbers of in to nearest, ties to even, and writes them to out.
+// narrow generates the kernel that rounds 16·n numbers at in to nearest, ties to even, and writes them to out.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
@@ -171,7 +172,8 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
-// roundBF16 leaves the rounded numbers in the lower half of a register. It does not round NaN, but makes it quiet.
+// roundBF16 rounds the numbers of a register to BF16, and leaves them in the register's lower half. A NaN becomes
+// quiet.
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)

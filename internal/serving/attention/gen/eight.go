@@ -7,8 +7,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An eightBits reads E4M3 and E5M2 with AVX-512, by way of float16. It has registers for constants and for the largest
-// magnitudes of E4M3, by which it finds NaN.
+// An eightBits reads numbers of type E4M3 and E5M2 with AVX-512: it converts them to float16 first. Its register nan
+// has the largest magnitudes of E4M3 so far, which show whether there was a NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool
@@ -30,7 +30,8 @@ func (g *gen) eightBits(d dtype) *eightBits {
 	return k
 }
 
-// load reads 32 numbers into registers i and j, with zeros where mask is 0. Numbers of E4M3 are multiplied by 2^-8.
+// load reads 32 numbers into registers i and j. Numbers whose bit in mask is 0 become zero. Numbers of E4M3 are
+// multiplied by 2^-8.
 func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm, words := k.asm, k.regs[j]
 	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z
@@ -53,7 +54,7 @@ func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm.VCVTPH2PS(k.half[j], words)
 }
 
-// check looks for NaN of E4M3 in the next 64 numbers or, with a mask, in up to 32.
+// check looks for a NaN among the next 64 numbers of E4M3 or, with a mask, among up to 32.
 func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	switch {
 	case !k.e4m3:

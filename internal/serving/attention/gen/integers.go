@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// integers generates the kernels for int8 keys, whose products with 16-bit queries are summed as integers. Keys and
-// queries are pairs of elements: two numbers of 16 bits in 32.
+// integers generates the kernels for int8 keys: they multiply 16-bit queries with keys and add the products as
+// integers. Keys and queries are stored in pairs of elements, two 16-bit numbers in 32 bits.
 func integers(g *gen) {
 	panelScores(g, g.rows, true)
 	for _, n := range g.tileRows {
@@ -22,7 +22,8 @@ func integers(g *gen) {
 	}
 }
 
-// dot multiplies the pairs in a and b and adds both products of each pair to sum. Without VNNI, it overwrites spare.
+// dot multiplies the pairs in a by the pairs in b, and adds both products of each pair to sum. Without VNNI, it
+// overwrites spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -90,8 +91,8 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude generates the kernel that finds the largest magnitude of 8·n numbers. in: numbers. It sets flag to its
-// bits; those of a NaN are larger than those of any number.
+// magnitude generates the kernel that finds the largest magnitude of the 8·n numbers at in. The kernel sets flag to
+// the bits of this magnitude. As integers, the bits of a NaN are larger than those of any number.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -115,7 +116,8 @@ func magnitude(g *gen) {
 	g.end()
 }
 
-// quantize generates the kernel that rounds 8·n numbers, times x, to 16-bit integers. in: numbers; out: integers.
+// quantize generates the kernel that multiplies 8·n numbers at in by x, rounds them to 16-bit integers, and writes
+// these to out.
 func quantize(g *gen) {
 	g.begin("quantize")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
@@ -133,8 +135,8 @@ func quantize(g *gen) {
 	g.end()
 }
 
-// pack generates the kernel that pairs the integers of two rows, for n pairs of rows of 16 integers stored as float32.
-// in: numbers; out: pairs, which may begin where the numbers begin.
+// pack generates the kernel that combines two rows of integers to one row of pairs, for n pairs of rows. A row at in
+// has 16 integers, stored as float32. The pairs are written to out, which may begin where in begins.
 func pack(g *gen) {
 	g.begin("pack")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

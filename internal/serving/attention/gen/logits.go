@@ -14,21 +14,21 @@ func logits(g *gen) {
 	}
 }
 
-// A refineKernel has the numbers of its registers. The products of a tile, or with AVX2 of half a tile, take two
-// registers in float64.
+// A refineKernel has the numbers of its registers. In float64, the products of a tile take two registers; with
+// AVX2, two registers hold those of half a tile.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
-	sums                       int // the first of 4: sums of even elements, then of odd elements
+	sums                       int // the first of 4 registers: two sum the even elements, two the odd elements
 	keys                       int // the first of 2
 	bcast, products, high, low int
 	large                      int // AVX2 only: which products are large
 }
 
-// refine generates the kernel that replaces products whose magnitude is finite and larger than x by those of float64,
-// the sum of even elements plus the sum of odd elements, as high + low. in: the query of one row; data: addresses of
-// tiles of keys in float32; out: products; n: tiles; size: elements of a head; buffer: temporary memory. If no product
-// is large, it does not write low; otherwise it sets flag to 1.
+// refine generates the kernel that computes large products again in float64: those whose magnitude is finite and
+// larger than x. It stores each as the sum of a float32 at out and one at low. Arguments: in, the query of one row;
+// data, addresses of tiles of keys in float32; out, the products; n, the number of tiles; size, the elements of a
+// head; buffer, temporary memory. If no product is large, the kernel does not write low; otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,
@@ -46,7 +46,8 @@ func refine(g *gen) {
 	g.end()
 }
 
-// anyLarge jumps to none if no product is larger than the limit. As integers, infinity and NaN count as larger.
+// anyLarge jumps to the label none if no product is larger than the limit. As integers, infinity and NaN are
+// larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}
@@ -91,7 +92,7 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine replaces the products of the register at a byte of a tile.
+// refine replaces the large products of one register. The register starts at the given byte of a tile.
 func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]
@@ -128,7 +129,8 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply sums the products with one register of a tile's keys, which starts at byte at of its rows.
+// multiply computes the products of the query with the keys of one register. The register starts at byte at of each
+// row of the tile.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {
@@ -177,8 +179,8 @@ func (g *gen) round(from, to reg.VecPhysical) {
 	}
 }
 
-// scalePairs generates the kernel that replaces products by logits, x·product + y·(z + index), each the sum of two
-// numbers, in and low. n: tiles.
+// scalePairs generates the kernel that replaces products by logits, x·product + y·(z + index). A product or logit
+// is the sum of a float32 at in and one at low. n is the number of tiles.
 func scalePairs(g *gen) {
 	g.begin("scalePairs")
 	in, low, n := g.arg(atIn), g.arg(atLow), g.arg(atN)

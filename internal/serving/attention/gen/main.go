@@ -3,8 +3,8 @@
 //
 //	go run ./internal/serving/attention/gen -o internal/serving/attention
 //
-// A test of the package fails if its output is out of date. Every function takes a pointer to attention's type call,
-// whose fields it reads and writes at the offsets below; a test compares the offsets.
+// A test of the package fails if the generated files are out of date. Every function takes a pointer to attention's
+// type call, and reads and writes its fields at the offsets below; a test compares the offsets with the type.
 package main
 
 import (
@@ -81,7 +81,8 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files of an instruction set, which uses the functions of a narrower set for the rest.
+// partsOf lists the files of an instruction set. For everything else, the instruction set uses the functions of
+// AVX2 or, with VNNI, of AVX-512.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}
@@ -98,18 +99,18 @@ func partsOf(w width) []part {
 	}...)
 }
 
-// A gen generates one file for one instruction set. The context is not embedded: the compiler would take 10 s to make
-// its 3,000 methods methods of gen.
+// A gen generates one file for one instruction set. It does not embed the context: the compiler would take 10 s to
+// make the context's 3,000 methods methods of gen.
 type gen struct {
 	asm *build.Context
 	width
 	labels  int
 	known   map[string]operand.Mem
 	args    reg.Register
-	onStack bool // callers have the call on the stack; elsewhere functions are called through tables, so that it escapes
+	onStack bool // callers keep the call on the stack; a call to a function in a table escapes to the heap
 }
 
-// begin begins a function, to whose name it appends the instruction set's suffix.
+// begin begins a function. It appends the instruction set's suffix to the name.
 func (g *gen) begin(name string) {
 	g.function(name, "func(a *byte)")
 	if g.onStack {
@@ -163,14 +164,14 @@ func (g *gen) loop(n reg.GPVirtual, body func()) {
 	g.asm.JNZ(operand.LabelRef(label))
 }
 
-// A next is a pointer that each iteration of a loop advances by some bytes.
+// A next is a pointer that moves forward by some bytes in each iteration of a loop.
 type next struct {
 	pointer reg.Register
 	bytes   int
 }
 
-// tiles repeats body n times for each register of a tile, which begins at byte at of the tile, and advances pointers
-// after each tile.
+// tiles loops over n tiles. For each register of a tile it calls body with the register's number and the byte of the
+// tile where the register begins. It advances pointers after each tile.
 func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...next) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {

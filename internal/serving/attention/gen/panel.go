@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// newRows addresses n rows, the first at base. The field of the call at offset stride has their distance.
+// newRows addresses n rows, the first at base. The distance between rows is in the call's field at offset stride.
 func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
 	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
@@ -20,11 +20,12 @@ func panels(g *gen) {
 	panelValues(g, g.rows)
 }
 
-// panelScores generates the kernel that computes products of groups × n rows with tiles of keys, two registers of
-// tokens at a time. in: queries; data: keys; out: products; n: tiles; size: elements of a head; first: elements of a
-// sum, a multiple of 4; ahead: addresses of 16·size bytes to prefetch, then 0. It changes n and advances ahead. With
-// integers, an element is a pair of integers, and all products are one sum. AVX-512 takes two tiles at a time; if the
-// number of tiles is odd, it takes the last one twice.
+// panelScores generates the kernel that multiplies groups × n rows of queries by tiles of keys. Arguments: in, the
+// queries; data, the keys; out, the products; n, the number of tiles; size, the elements of a head; first, how many
+// elements are summed before the sum is added to out, a multiple of 4; ahead, addresses of 16·size bytes to prefetch,
+// with a 0 at the end. The kernel changes n and advances ahead. With integers, an element is a pair of integers, and
+// all products are added to one sum. AVX-512 takes two tiles at a time; if the number of tiles is odd, it takes the
+// last tile twice.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
@@ -51,7 +52,8 @@ func (g *gen) nextTile(keys reg.Register) {
 	g.asm.ADDQ(step, keys)
 }
 
-// panelTiles multiplies all groups of n rows by two registers of tokens: two tiles, or with AVX2 the halves of one.
+// panelTiles multiplies all groups of n rows by two registers of keys: two tiles, or with AVX2 the two halves of a
+// tile.
 func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
@@ -79,7 +81,8 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// nextAhead returns the next address of the list ahead or, after its end, other, an address in the cache.
+// nextAhead returns the next address of the list ahead. After the end of the list it returns other, an address that
+// is in the cache.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
@@ -91,7 +94,8 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum sums products over the next elements of a sum, and prefetches one cache line for every four.
+// panelSum adds the products of the next elements to new sums. It prefetches one cache line for every four
+// elements.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	g.zeros(2 * n)
 	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
@@ -111,7 +115,8 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums adds n rows of sums to those at an address. If done is at most first, it stores them there instead.
+// addSums adds the sums of n rows to those in memory at to. If done is at most first, it overwrites the memory
+// instead.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))
@@ -132,8 +137,9 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// products adds the values at a byte of n rows times two registers to the rows' sums. It takes turns with registers from
-// bcast on.
+// products multiplies a number of each of n rows by two registers, and adds the products to the row's sums. The
+// numbers are at byte at of the rows. They are loaded, in turn, to the registers from bcast on, whose number is
+// turns.
 func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, turns int) {
 	for row := range n {
 		b := g.regs[bcast+row%turns]
@@ -178,10 +184,10 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	g.asm.ADDQ(s, p)
 }
 
-// panelValues generates the kernel that adds p·v over n tokens to groups × n rows, two registers of a chunk at a time.
-// in: weights; data: values; out: sums; n: tokens; size: chunks. If first is 0, tokens are added to the sums directly.
-// Otherwise they are summed separately and then added: the first tokens, as many as first says, and then those of a
-// tile at a time.
+// panelValues generates the kernel that adds p·v over n tokens to the sums of groups × n rows, two registers of a
+// chunk at a time. Arguments: in, the weights; data, the values; out, the sums; n, the number of tokens; size, the
+// number of chunks. If first is 0, each token is added to the sums directly. Otherwise some tokens are summed
+// separately before the sum is added: at first as many tokens as first says, then those of a tile at a time.
 func panelValues(g *gen, n int) {
 	g.begin(fmt.Sprintf("valuesPanel%d", n))
 	parts := g.arg(atSize)
@@ -232,7 +238,8 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// panelTokens sums p·v over the next tokens, at most next, and advances the pointers. It changes next.
+// panelTokens adds p·v of the next tokens to registers, and advances the pointers. The number of tokens is next or
+// what remains; next is changed to it.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), next)

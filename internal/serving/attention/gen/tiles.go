@@ -10,13 +10,14 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// ahead returns how many tiles ahead a tile is prefetched: about 8 KB.
+// ahead returns the distance in tiles at which the kernels prefetch, about 8 KB.
 func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 
-// far returns how many tiles ahead a tile is prefetched into an outer cache.
+// far returns the distance in tiles at which the kernels prefetch into an outer cache.
 func (d dtype) far() int { return 2 * d.ahead() }
 
-// tileTypes returns the types that the tile kernels of an instruction set read. AVX2 reads E4M3 and E5M2 as float16.
+// tileTypes returns the types that an instruction set's tile kernels can read. AVX2 reads E4M3 and E5M2 after a
+// conversion to float16.
 func tileTypes(w width) []dtype {
 	if w.wide() {
 		return append(slices.Clone(wholes), eights...)
@@ -24,7 +25,8 @@ func tileTypes(w width) []dtype {
 	return wholes
 }
 
-// tileScores generates the kernels that multiply a few rows with keys in their blocks, except those for Int8.
+// tileScores generates the kernels that multiply a few rows by keys where they lie in blocks, except those for
+// Int8.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -36,8 +38,8 @@ func tileScores(g *gen) {
 	}
 }
 
-// sumElements is the number of products of float32 keys that are summed before the sum is added to those before it. For
-// narrower types all products are one sum, whose error is small compared with their rounding.
+// sumElements is how many products of float32 keys are summed before their sum is added to the earlier sums. For
+// narrower types, all products are added to one sum, whose error is small compared with the rounding of the keys.
 const sumElements = 32
 
 // unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.
@@ -54,9 +56,10 @@ type scoreKernel struct {
 	list, at       reg.GPVirtual
 }
 
-// tileScore generates the kernel that computes products of n rows with tiles of keys and prefetches the tiles that are
-// read next. in: queries; data: addresses of tiles, and of those that are read after them; out: products; n: tiles, an
-// even number; size: elements of a head, a multiple of 16. It changes out and n.
+// tileScore generates the kernel that multiplies n rows of queries by tiles of keys, and prefetches the tiles that are
+// read next. Arguments: in, the queries; data, addresses of the tiles and of those that are read after them; out, the
+// products; n, the number of tiles, which is even; size, the elements of a head, a multiple of 16. The kernel changes
+// out and n.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
 	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,
@@ -142,7 +145,8 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.sums(k.n, g.arg(atOut), false)
 }
 
-// tilePrefetch prefetches the next tiles' bytes at the offsets of the next elements.
+// tilePrefetch prefetches the same elements of later tiles, while these elements of the present tiles are
+// multiplied.
 func (g *gen) tilePrefetch(k *scoreKernel, elements int) {
 	for v := range k.perStep {
 		for disp := 0; disp < elements*k.line; disp += 64 {

@@ -7,8 +7,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// transposes generates the kernels that transpose 16 rows of size numbers, inStride bytes apart, to size rows of 16.
-// size is a multiple of 8. If first is not 0, they bypass the caches; the memory is then aligned to 32 bytes.
+// transposes generates the kernels that transpose 16 rows of size numbers to size rows of 16 numbers. The rows are
+// inStride bytes apart, and size is a multiple of 8. If first is not 0, the kernels bypass the caches; out must then
+// be aligned to 32 bytes.
 func transposes(g *gen) {
 	g.onStack = true
 	transpose32(g)
@@ -16,7 +17,8 @@ func transposes(g *gen) {
 	copyRows(g)
 }
 
-// store writes registers to memory, step bytes apart. If stream is not 0, it bypasses the caches.
+// store writes registers to memory; each register's place is step bytes after that of the register before. If
+// stream is not 0, it bypasses the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -85,8 +87,8 @@ func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int
 	g.store(y[8:16], out, disp, 64, stream)
 }
 
-// transpose16 generates the kernel for numbers of 16 bits. It takes 8 of each row at a time, with rows 0 to 7 in the
-// lower halves of registers and rows 8 to 15 in the upper halves.
+// transpose16 generates the kernel for numbers of 16 bits. It takes 8 numbers of each row at a time. Rows 0 to 7 are
+// in the lower halves of registers and rows 8 to 15 in the upper halves.
 func transpose16(g *gen) {
 	g.begin("transpose16")
 	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
@@ -126,8 +128,8 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows generates the kernel that copies n rows of size bytes, a multiple of 32, inStride bytes apart, to memory
-// without gaps, aligned to 32 bytes. It bypasses the caches.
+// copyRows generates the kernel that copies n rows of size bytes, which are inStride bytes apart, to memory without
+// gaps. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)
@@ -147,7 +149,7 @@ func copyRows(g *gen) {
 	g.end()
 }
 
-// endStream ends the function with a fence if it bypassed the caches, so that its stores become visible in order.
+// endStream ends the function. If the function bypassed the caches, a fence makes its stores visible in order.
 func (g *gen) endStream(stream reg.Register) {
 	plain := g.label("plain")
 	g.asm.TESTQ(stream, stream)

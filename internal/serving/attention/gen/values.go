@@ -26,10 +26,10 @@ type valueKernel struct {
 	values, next, far, row reg.GPVirtual // row: bytes of a value
 }
 
-// tileValue generates the kernel that adds p·v to n rows and prefetches the tiles that are read next. in: weights, from
-// the first token on; data: addresses of tiles, and of those after them; out: sums, of which a multiple of 64 is
-// written; n: tokens; first: place of the first token in its tile; size: elements of a head, a multiple of 16. It
-// changes in, data, n and first.
+// tileValue generates the kernel that adds p·v to the sums of n rows, and prefetches the tiles that are read next.
+// Arguments: in, the weights, from the first token on; data, addresses of the tiles and of those after them; out, the
+// sums, of which the kernel writes a multiple of 64 bytes; n, the number of tokens; first, the place of the first token
+// in its tile; size, the elements of a head, a multiple of 16. The kernel changes in, data, n and first.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
 	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
@@ -61,7 +61,7 @@ func tileValue(g *gen, d dtype, n int) {
 	g.end()
 }
 
-// nextValueTile advances the arguments to the next tile and its weights, and jumps to tile.
+// nextValueTile advances the arguments to the next tile and its weights, and jumps to the label tile.
 func (g *gen) nextValueTile(tile string) {
 	in := g.arg(atCount)
 	g.asm.SHLQ(operand.U8(2), in)
@@ -71,7 +71,8 @@ func (g *gen) nextValueTile(tile string) {
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount sets count to the tokens of the next tile and subtracts it from n. It jumps to done if none remain.
+// tileCount sets count to the number of tokens in the next tile, and subtracts it from n. It jumps to the label
+// done if no tokens remain.
 func (g *gen) tileCount(done string) {
 	rest, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(rest, rest)
@@ -85,7 +86,8 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// passes computes all elements of a tile, some registers at a time.
+// passes adds p·v for all elements of the values of a tile. A pass computes as many elements as fit into k.vecs
+// registers.
 func (k *valueKernel) passes() {
 	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
@@ -122,7 +124,8 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass adds p·v for some registers of elements, over all tokens of a tile. It skips registers without elements.
+// pass adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. It skips registers without
+// elements.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added
@@ -156,7 +159,7 @@ func (k *valueKernel) pass(to, elements reg.Register) {
 	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
 }
 
-// multiply adds p·v of the next token for registers first and first+1 of its elements.
+// multiply adds p·v of the next token for the elements in registers first and first+1.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	values := k.vecs * k.n
 	bcast := values + k.vecs // one register, or the first of one for each row

@@ -37,8 +37,8 @@ func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale generates the kernel that replaces products by logits, x·product + y·(z + index). in:
-// products; n: number of tiles.
+// scale generates the kernel that replaces products by logits, x·product + y·(z + index). Arguments: in, the
+// products; n, the number of tiles.
 func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -69,10 +69,10 @@ func (g *gen) counting(name string, n int) operand.Mem {
 	return m
 }
 
-// Coefficients of the polynomial for e^x on ±ln 2 / 2, from that of x^6 to that of x^2; the first
-// terms are 1 + x. In exact arithmetic the relative error would be 3e-9, a tenth of the error of
-// rounding the sum. Adding 1.5·2^23 to a number rounds it to an integer, which is then in the lowest
-// bits.
+// Coefficients of a polynomial for e^x, where |x| is at most ln 2 / 2, from the coefficient of x^6 to that of x^2;
+// the first terms are 1 + x. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding
+// the sum. Adding 1.5·2^23 to a number rounds it to an integer, and the integer is then in the lowest bits of the
+// sum.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest
@@ -84,9 +84,10 @@ const (
 var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1,
 	1}
 
-// softmax generates the kernel that replaces products by weights, exp(x·product - the largest logit). in: products; n:
-// tiles; x: a positive factor. It sets x to the largest logit and y to the sum of weights. With pairs, each product is
-// the sum of a number at in and one at low, and the rounding errors of the logit and of the difference are kept.
+// softmax generates the kernel that replaces products by weights, exp(x·product - largest logit). Arguments: in, the
+// products; n, the number of tiles; x, a positive factor. The kernel sets x to the largest logit and y to the sum of
+// the weights. With pairs, a product is the sum of a number at in and one at low, and the kernel does not lose the
+// rounding errors of logits and of their differences.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
@@ -131,7 +132,7 @@ type softmaxKernel struct {
 	constants         []operand.Mem
 }
 
-// largest finds the largest logit. It uses several registers, so that an instruction does not wait for the one before.
+// largest finds the largest logit. It uses several registers, so that an instruction need not wait for the one before.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))
@@ -163,7 +164,7 @@ func (k *softmaxKernel) largest() {
 	g.asm.VMULSS(quarters[k.factor], quarters[k.top], quarters[k.top])
 	g.asm.VMOVSS(quarters[k.top], g.argMem(atX))
 	g.asm.VBROADCASTSS(quarters[k.top], g.regs[k.top])
-	// If all logits are -inf, subtract 0, so that the weights become 0.
+	// If all logits are -inf, subtract 0 and not -inf, so that the weights become 0 and not NaN.
 	some := g.label("some")
 	g.asm.VUCOMISS(infinite, quarters[k.top])
 	g.asm.JNE(operand.LabelRef(some))
@@ -198,7 +199,8 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// exp replaces products by weights and adds them to their sum. A weight is 0 below the minimum, and NaN for NaN.
+// exp replaces products by weights and adds the weights to their sum. A weight is 0 if its exponent is below the
+// minimum, and NaN if the product is NaN.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum
@@ -213,7 +215,7 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	} else {
 		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, enough)
 	}
-	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits must not be added to those of y
+	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 if x is NaN: the bits of t are added to y
 	g.asm.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
 	g.asm.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
 	g.asm.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
@@ -257,7 +259,8 @@ func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g.asm.VADDPS(b, rest, rest)
 }
 
-// horizontal combines the lanes of a register into lane 0 by op: lane i with i+8, then i+4, i+2, i+1.
+// horizontal combines the lanes of a register with op, and leaves the result in lane 0. It combines lane i with
+// i+8, then with i+4, i+2 and i+1.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
 		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])

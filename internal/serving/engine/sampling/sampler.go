@@ -13,8 +13,8 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler chooses tokens. It contains only scratch memory, so any request can use any Sampler. Only one goroutine may
-// use a Sampler at a time. The zero Sampler is ready to use.
+// A Sampler chooses tokens. It contains only scratch memory, so it keeps nothing from one request to the next. Only one
+// goroutine may use a Sampler at a time. The zero Sampler is ready to use.
 type Sampler struct {
 	logits []float32
 	sums   []float64
@@ -24,7 +24,7 @@ type Sampler struct {
 	buckets *buckets
 }
 
-// A State is what sampling depends on besides Params: the tokens of a sequence, and the tokens that may be next.
+// A State has what sampling needs besides Params: the tokens of a sequence, and the tokens that may be next.
 type State struct {
 	Prompt, Output []int32
 	Forbidden      []int32  // end tokens, while the answer is shorter than its minimum
@@ -61,7 +61,7 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	return s.draw(uniform(p.Seed, len(st.Output)), best)
 }
 
-// ifFinite returns the token with the largest logit, or -1 if that is NaN or infinite.
+// ifFinite returns the token with the largest logit, or -1 if that logit is NaN or infinite.
 func ifFinite(token int, largest float32) int32 {
 	if largest-largest != 0 {
 		return -1
@@ -81,8 +81,8 @@ type adjustment struct {
 	apply   func(s *Sampler, p *Params, st State)
 }
 
-// adjustments are all changes of logits, in vLLM's order. Everything that changes logits must be an entry here, because
-// Sample applies the entries and TakesLargest checks whether there are any.
+// adjustments are all changes of logits, in vLLM's order. Add each new change of logits here: Sample applies the
+// entries, and TakesLargest checks whether a request needs any of them.
 var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
@@ -161,8 +161,8 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 // chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw draws a token by its weight: first a chunk by its sum, then a token of the chunk. If rounding leaves nothing to
-// draw, it returns best.
+// draw draws a token with a probability proportional to its weight. It selects first a chunk by the sum of its
+// weights, then a token of the chunk. If rounding errors leave no token, draw returns best.
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0
@@ -192,7 +192,7 @@ func (s *Sampler) draw(u float64, best int32) int32 {
 	return best
 }
 
-// sumOf adds four sums, which a processor can compute at the same time.
+// sumOf returns the sum of x. It keeps four partial sums, which a processor can add at the same time.
 func sumOf(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {

@@ -109,8 +109,8 @@ func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	require.Equal(t, []int{2, 4, 1, 4}, []int{Rank(logits, 0), Rank(logits, 1), Rank(logits, 2), Rank(logits, 3)})
 }
 
-// Ensure that each parameter that can change a greedy choice turns off the shortcut that takes the
-// largest logit. A new parameter must be added to this list or turn the shortcut off.
+// Ensure that TakesLargest is false for each parameter that can change which token a greedy request gets. A new
+// parameter must be added to this list or make TakesLargest false.
 func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs", "PromptLogprobs"}
 	fields := reflect.TypeFor[Params]()
@@ -139,8 +139,8 @@ func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 	require.False(t, p.TakesLargest(State{Forbidden: []int32{1}}))
 }
 
-// Ensure that no token is chosen if a logit is NaN or +Inf, or if all logits are -Inf. Single logits
-// may be -Inf, because of masks.
+// Ensure that Sample chooses no token if a logit is NaN or +Inf, or if all logits are -Inf. Some logits may be
+// -Inf, because of masks.
 func TestNoTokenIsChosenOfLogitsThatAreNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, test := range []struct {

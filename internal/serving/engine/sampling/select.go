@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// The heaviest tokens are found without sorting all tokens: tokens are counted in buckets by the first bits of their
-// weight, and only the tokens of one bucket are sorted.
+// This file finds the heaviest tokens without sorting all tokens. It counts tokens in buckets by the first bits of
+// their weight, and sorts only the tokens of one bucket.
 
-// A bucket is a sixteenth of an octave of weights up to 1: their exponent and four bits of their mantissa. The first
-// bucket has all weights below 2^-40.
+// Weights are at most 1. A bucket holds the weights with the same exponent and the same first four bits of the
+// mantissa. The first bucket holds all weights below 2^-40.
 const (
 	bucketShift = 23 - 4
 	lightest    = (127 - 40) << 4
@@ -21,7 +21,7 @@ func bucket(w float32) uint32 {
 	return max(math.Float32bits(w)>>bucketShift, lightest) - lightest
 }
 
-// buckets are the numbers of tokens and the sums of their weights by bucket.
+// buckets has the number of tokens, and the sum of their weights, for each bucket.
 type buckets struct {
 	counts [numBuckets]int32
 	sums   [numBuckets]float64
@@ -43,7 +43,7 @@ func (s *Sampler) count() *buckets {
 	return b
 }
 
-// before compares tokens: the heavier one is first, and of equal ones the one with the smaller number.
+// before orders tokens by weight, the heaviest first. Tokens of equal weight are in the order of their numbers.
 func (s *Sampler) before(a, b int32) int {
 	return cmp.Or(cmp.Compare(s.logits[b], s.logits[a]), int(a-b))
 }
@@ -62,7 +62,8 @@ func (s *Sampler) keepK(k int) {
 	}
 }
 
-// keepP sets all weights to 0 except the heaviest ones whose sum reaches the part p of the sum of all.
+// keepP keeps the fewest of the heaviest tokens whose weights sum to at least p times the sum of all weights. It
+// sets the other weights to 0.
 func (s *Sampler) keepP(p float64) {
 	b, total := s.count(), 0.0
 	for _, sum := range b.sums {
@@ -101,7 +102,7 @@ func (s *Sampler) bucketInOrder(at uint32) []int32 {
 	return s.order
 }
 
-// drop sets the weights of lighter buckets and of the given tokens to 0.
+// drop sets to 0 the weights in buckets before the given one, and the weights of the given tokens.
 func (s *Sampler) drop(below uint32, some []int32) {
 	for id, w := range s.logits {
 		if bucket(w) < below {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the selected tokens are the first ones of the sorted list of all tokens, also if many
+// Ensure that keepK, keepP and heaviest select the first tokens of the sorted list of all tokens, even if many
 // weights are equal.
 func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 1))
@@ -83,8 +83,8 @@ func TestSamplingAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// Ensure that top-p selects no further token when the sum of the weights equals p exactly, in the
-// middle of a bucket and at its end.
+// Ensure that top-p keeps no further token when the sum of the kept weights equals p exactly, both in the middle of
+// a bucket and at its end.
 func TestTopPIsReachedByAnExactSum(t *testing.T) {
 	for _, test := range []struct {
 		name          string

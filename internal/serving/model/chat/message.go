@@ -24,7 +24,7 @@ func (m *Message) variables() map[string]any {
 	return all
 }
 
-// each returns the message with each text except the role replaced by f.
+// each returns a copy of the message in which f has replaced each text except the role.
 func (m Message) each(f func(string) string) Message {
 	m.Content, m.Name, m.ToolCallID, m.Reasoning = f(m.Content), f(m.Name), f(m.ToolCallID), f(m.Reasoning)
 	m.ToolCalls = slices.Clone(m.ToolCalls)
@@ -64,13 +64,13 @@ func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]
 	return messages, kwargs, m, nil
 }
 
-// endOfMessage is appended to the last message, to find its end in the prompt. It ends with a space, which is missing
-// if the template strips messages.
+// endOfMessage is appended to the last message, so that its end can be found in the prompt. It ends with a space; if
+// the template strips messages, this space is missing in the prompt.
 const endOfMessage = "\uE03A\uE03B "
 
 // Continue marks the end of the last message, which the model is to continue. The function cut removes everything after
-// this end from a rendered prompt. messages must not be empty. The result is that of continue_final_message in Hugging
-// Face's transformers.
+// this end from the rendered prompt. messages must not be empty. The prompt equals that of continue_final_message in
+// Hugging Face's transformers.
 func Continue(messages []Message) (marked []Message, cut func(prompt string) (string, error)) {
 	marked = append(marked, messages...)
 	marked[len(marked)-1].Content += endOfMessage

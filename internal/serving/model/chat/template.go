@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// ErrTemplate is wrapped when a template cannot be read, or refuses messages.
+// ErrTemplate is wrapped when a template cannot be read, or when it refuses messages.
 var ErrTemplate = errors.New("chat template")
 
 // ErrKwargs is wrapped when Kwargs has a variable that Render or New sets.
@@ -26,13 +26,13 @@ type Message struct {
 	Role, Content string
 	Name          string
 	ToolCallID    string // the call that the message answers
-	Reasoning     string // of an assistant; also named reasoning_content in the template, as in vLLM
+	Reasoning     string // of an assistant; the template also finds it as reasoning_content, as in vLLM
 	ToolCalls     []any  // of an assistant; results of ToolCall
 }
 
-// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, the arguments are
-// decoded, and missing arguments become an empty object. A string that is not JSON stays a string, which some templates
-// accept.
+// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, it decodes the
+// arguments, and missing arguments become an empty object. A string that is not JSON stays a string, because some
+// templates accept it.
 func ToolCall(text []byte) (any, error) {
 	call, function := named(text)
 	if function == nil {
@@ -58,19 +58,19 @@ func ToolCall(text []byte) (any, error) {
 	return call, nil
 }
 
-// IsText reports whether the arguments of a result of ToolCall are a string.
+// IsText reports whether the arguments in a result of ToolCall are a string.
 func IsText(call any) bool {
 	_, ok := call.(*jinja.Dict).Get("function").(*jinja.Dict).Get("arguments").(string)
 	return ok
 }
 
-// Tool reads a tool in OpenAI's form. ok is false if it has no function with a name.
+// Tool reads a tool in OpenAI's form. ok is false if the tool has no function with a name.
 func Tool(text []byte) (tool any, ok bool) {
 	tool, function := named(text)
 	return tool, function != nil
 }
 
-// named reads an object and its function, which must have a name. function is nil if there is none.
+// named reads an object with a function that has a name. function is nil if the object has no such function.
 func named(text []byte) (object any, function *jinja.Dict) {
 	object, _ = jinja.FromJSON(text)
 	fields, ok := object.(*jinja.Dict)
@@ -94,7 +94,7 @@ type Template struct {
 	tokens   map[string]string // bos_token, eos_token and so on
 }
 
-// New parses a template. tokens has the texts of special tokens by the variables that hold them in the template.
+// New parses a template. tokens maps names of variables, such as bos_token, to the texts of special tokens.
 func New(source string, tokens map[string]string) (*Template, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
@@ -106,8 +106,8 @@ func New(source string, tokens map[string]string) (*Template, error) {
 // Mentions reports whether the template's source contains name.
 func (t *Template) Mentions(name string) bool { return strings.Contains(t.source, name) }
 
-// Render returns the prompt for messages. With answer, it ends where the assistant's answer begins. kwargs has
-// additional variables for the template (vLLM's chat_template_kwargs).
+// Render returns the prompt for messages. If answer is true, the prompt ends where the assistant's answer begins.
+// kwargs has additional variables for the template (vLLM's chat_template_kwargs).
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
 	var text strings.Builder
 	_, err := t.RenderTo(func(piece string, _ *marks.Marks) error {
@@ -130,8 +130,9 @@ type Options struct {
 	Marked []rune
 }
 
-// RenderTo passes the prompt to write piece by piece. It also calls write with "" while the template computes without
-// output. It stops at an error of write, and wraps it. It returns the marks used in the prompt, or nil.
+// RenderTo passes the prompt to write piece by piece. While the template computes without output, RenderTo calls
+// write with "" from time to time. If write returns an error, RenderTo stops and wraps it. RenderTo returns the marks
+// that the prompt contains, or nil.
 func (t *Template) RenderTo(
 	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {

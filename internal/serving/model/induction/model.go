@@ -1,6 +1,6 @@
 // Package induction builds a transformer by hand whose answer is known: it finds the last earlier occurrence of the
-// last three tokens and continues as the text did there. Its tokens are bytes. It has two layers, which work like the
-// induction heads of trained models:
+// last three tokens, and continues with the tokens that followed there. Its tokens are bytes. It has two layers,
+// which work like the induction heads of trained models:
 //
 //	layer 0: head h attends to the token h+1 positions back and stores its code beside the current one
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
@@ -25,12 +25,12 @@ const (
 	answer  = code * (lags + 1) // index of the answer
 
 	// Pair i of a head rotates by theta^(-i/128) per token. The pairs from 64 on do not rotate noticeably over any
-	// text, so they hold codes; the pairs before encode distances.
+	// text, so they can hold codes. The pairs before 64 encode distances.
 	theta = 1e30
 	still = 64
 
-	// Start begins a text. The first token has no token before it and attends to itself instead, so it should be a
-	// token that no text contains. Begin and End enclose a message of a chat; End ends a sequence.
+	// Start begins a text. The first token has no token before it and attends to itself instead. So use a token
+	// that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3
@@ -61,7 +61,7 @@ func Config(workers int) model.Config {
 // Tokenizer returns the model's tokenizer, whose tokens are bytes.
 func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
 
-// Template makes the model repeat the last message of a chat: messages are enclosed by Begin and End, and the answer
+// Template makes the model repeat the last message of a chat. Messages are enclosed by Begin and End, and the answer
 // follows a Begin.
 const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
 	"add_generation_prompt %}\x02{% endif %}"
@@ -97,8 +97,8 @@ func tensors(heads int) *weights.Tensors {
 	return weights.Collect(all...)
 }
 
-// sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and their opposites, so
-// the product of two is 128, 0 or −128.
+// sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and the negatives of
+// these rows, so the product of two codes is 128, 0 or −128.
 func sign(b, i int) float32 {
 	odd := b >> 7
 	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
@@ -107,8 +107,8 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// place returns the element of a head that holds element i of a code. The pairs that do not rotate are (64, 192), (65,
-// 193), and so on.
+// place returns the index, in a head, of the element that holds element i of a code. The pairs that do not rotate are
+// (64, 192), (65, 193), and so on.
 func place(i int) int {
 	if i < code/2 {
 		return still + i
@@ -162,8 +162,8 @@ const (
 	sharpness = 0.12 // factor of the answer: the product of equal codes becomes 15.4
 )
 
-// lookBack fills layer 0. Queries and keys do not depend on the token, but are rotated so that head h attends to the
-// token h+1 positions back.
+// lookBack fills layer 0. Queries and keys do not depend on the token. They are rotated so that head h attends to
+// the token h+1 positions back.
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {
@@ -183,7 +183,8 @@ func lookBack(a *attention) {
 }
 
 // match fills the first head of layer 1. The query is the sum of the codes of the last tokens; the key of a position is
-// the sum of the codes of the tokens before it. Each lag has its own signs, so that only codes of the same lag match.
+// the sum of the codes of the tokens before the position. Each distance has its own signs, so a code matches only a
+// code with the same distance.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / normed(lags+1)
 	for lag := range lags {

@@ -1,7 +1,7 @@
-// Package marks distinguishes characters that come from a client from those of a chat template, which combines both
-// into one text. In the client's texts, the characters that special tokens need are replaced by private-use characters,
-// their marks. If a special token in the rendered text contains a mark, the client wrote a part of it, and it is not a
-// special token.
+// Package marks tells characters that come from a client from characters of a chat template, which combines both into
+// one text. In the client's texts, it replaces the characters that special tokens need by private-use characters, their
+// marks. If a special token in the rendered text contains a mark, the client wrote a part of it, so it is not a special
+// token.
 package marks
 
 import (
@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Marks maps characters to marks that none of the texts contains. A nil *Marks changes no text. Marks does not change
-// and is safe for concurrent use.
+// Marks maps characters to marks, which occur in none of the texts. A nil *Marks changes no text. A Marks never
+// changes and is safe for concurrent use.
 type Marks struct {
 	marks map[rune]rune
 	plain []rune // the characters of the marks first, first+1, ...
 	first rune
 }
 
-// ErrNoRoom is the error for texts that use nearly all private-use characters.
-var ErrNoRoom = errors.New("the texts have too many private-use characters")
+// ErrExhausted is the error for texts that use nearly all private-use characters.
+var ErrExhausted = errors.New("the texts have too many private-use characters")
 
 // lowest and highest are the first and last private-use characters of plane 16. In UTF-8, every character of plane 16, and no
 // other, begins with the byte 0xf4.
@@ -29,8 +29,8 @@ const (
 	lead    = 0xf4
 )
 
-// New returns marks for chars that appear neither in texts nor in beside, a text that will not be marked. It returns
-// nil if no text contains one of chars.
+// New returns marks for chars. The marks occur neither in texts nor in beside, a text that will not be marked. New
+// returns nil if no text contains one of chars.
 func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil
@@ -68,7 +68,7 @@ func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 		}
 		return m, nil
 	}
-	return nil, ErrNoRoom
+	return nil, ErrExhausted
 }
 
 // Mark replaces the characters of a text by their marks.
@@ -103,7 +103,7 @@ func (m *Marks) Plain(text string) string {
 	return strings.Map(m.Char, text)
 }
 
-// Split returns the plain text, and the byte offsets in it of the characters that were marked.
+// Split returns the text without marks, and the byte offsets in it of the characters that were marked.
 func (m *Marks) Split(text string) (plain string, marked []int) {
 	if !m.In(text) {
 		return text, nil
@@ -119,7 +119,8 @@ func (m *Marks) Split(text string) (plain string, marked []int) {
 	return b.String(), marked
 }
 
-// Index returns the byte range of the first or last occurrence of sub in text, comparing them without marks, or -1, -1.
+// Index compares sub and text without their marks. It returns the byte range of the first or last occurrence of sub in
+// text, or -1, -1.
 func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	find := strings.Index
 	if last {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Ensure that Plain and Split undo marking for any text, and that a marked text contains no character
-// that still must be marked.
+// Ensure that Plain and Split undo Mark for any text, and that a marked text contains none of the characters that
+// have marks.
 func TestMarksAreUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.RuneFrom([]rune("ab<>|｜é\U00100000\U00100001\U00100002\U0010fffd"))
@@ -60,5 +60,5 @@ func TestMarksAreNeededOnlyIfATextHasTheCharacters(t *testing.T) {
 		all.WriteRune(r)
 	}
 	_, err = New([]rune("<"), slices.Values([]string{"<", all.String()}), "")
-	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorIs(t, err, ErrExhausted)
 }

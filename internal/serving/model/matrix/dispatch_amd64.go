@@ -17,7 +17,7 @@ const (
 	avx512
 )
 
-// isa is the best instruction set of the processor. Tests lower it.
+// isa is the best instruction set of the processor. Tests set it to other instruction sets.
 var isa = best()
 
 func best() instructions {
@@ -33,19 +33,19 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
-// pairs reports whether AVX-512 multiplies pairs of BF16. Tests turn it off.
+// pairs reports whether the processor can multiply pairs of BF16 with AVX-512. Tests set it to false.
 var pairs = cpu.X86.HasAVX512BF16
 
 // paired reports whether weights of W16A16 are packed in pairs.
 func paired() bool { return isa == avx512 && pairs }
 
-// direct512 is the largest number of rows that AVX-512 kernels multiply without packing them.
+// direct512 is the largest number of rows that AVX-512 kernels multiply without packing the rows first.
 const direct512 = 4
 
 const tileRows = 6
 
-// direct returns the largest number of rows that a kernel multiplies by packed weights. For more rows, decoding a slab
-// first is faster.
+// direct returns the largest number of rows for which a kernel reads packed weights directly. For more rows, decoding
+// a slab of weights first is faster.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:
@@ -96,7 +96,7 @@ var (
 	}
 )
 
-// multiply computes a panel of n inputs for at most direct rows.
+// multiply multiplies at most direct rows by n inputs of a panel, whose weights are at w.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
 	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
@@ -139,8 +139,8 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile adds rows of x times a slab of f32 weights to dst, and prefetches k lines from ahead on, which may be beyond the
-// end of the weights.
+// tile multiplies rows of x by a slab of f32 weights and adds the products to dst. It prefetches cache lines from the
+// address ahead on, k for each 16 outputs. The address may be behind the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx2:
@@ -154,7 +154,7 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 	}
 }
 
-// shortsOf and pairsOf round as many of the first values of x as kernels can, and return their number.
+// shortsOf and pairsOf round values of x, from the first on, as far as the kernels can, and return how many.
 func shortsOf(dst, x []float32) int {
 	return rounding(roundAVX2, dst, x, 1)
 }
@@ -170,7 +170,7 @@ func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, togethe
 	return n
 }
 
-// addPanels adds x to sums if there is a kernel, and returns the number of values added: all or none.
+// addPanels adds x to sums if there is a kernel for this. It returns the number of values added: all or none.
 func addPanels(sums, x []float32) int {
 	if isa == portable || len(sums) == 0 {
 		return 0
@@ -179,7 +179,7 @@ func addPanels(sums, x []float32) int {
 	return len(sums)
 }
 
-// exp computes as many of the first values as the kernel can, and returns their number.
+// exp computes values of x, from the first on, as far as the kernel can, and returns how many.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15
 	if isa != avx512 || n == 0 {
@@ -189,7 +189,8 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest compares as many of the first values as the kernel can, and returns their number and the largest of them.
+// largest compares values of x, from the first on, as far as the kernel can. It returns how many, and the largest
+// of them.
 func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {
@@ -198,7 +199,7 @@ func largest(x []float32) (n int, top float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul computes all values if there is a kernel, and returns their number: all or none, so that a value's bits do
+// siluMul computes all values if there is a kernel, and otherwise none. It returns how many. A value's bits thus do
 // not depend on its index.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15

@@ -1,16 +1,19 @@
 package matrix
 
-// dotInputs is how many k are multiplied at a time: 256 × 64 bytes stay in the first-level cache for all rows.
+// dotInputs is the number of inputs that are multiplied at a time. Their weights, 256 × 64 bytes, stay in the
+// first-level cache until they are multiplied by all rows.
 const dotInputs = 256
 
-// dot adds the product of the rounded rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
+// dot multiplies the rounded rows of x by inputs from to to-1 of a panel, and adds the products to sums, which have 64
+// values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
 	}
 }
 
-// group returns the number of k whose bits are stored together. Kernels for one row also read 8-bit weights in groups.
+// group returns the number of inputs whose bits are stored together. Kernels for one row also read 8-bit weights in
+// groups.
 func (t Type) group() int {
 	if t.bits() == 5 {
 		return 32
@@ -18,11 +21,13 @@ func (t Type) group() int {
 	return 16
 }
 
-// locate returns the offset in a panel's block of the byte with the low bits of output c's weight k, and their shift in
-// it, and the same for its high bits. A block begins with the scales in F16, and minima. Then, for every 4 k, the 4
-// bytes of an output are adjacent, as an instruction reads them, followed by those of the next output. For weights of
-// less than 8 bits, a byte has the low 4 bits of k and of k + 4. The bytes with the other bits of a group precede those
-// with the low bits.
+// locate finds the weight of output c for input k in a panel's block. It returns the offset of the byte with the
+// weight's low bits and their shift in that byte, and the same for the high bits.
+//
+// A block begins with the scales in F16, and the minima if there are any. Weights follow in quads of 4 inputs: the 4
+// bytes of an output are adjacent, as an instruction reads them, and are followed by those of the next output. For
+// weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the bytes
+// with the other bits precede the bytes with the low bits.
 func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {
@@ -97,7 +102,7 @@ func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	}
 }
 
-// portableDot does what the kernels do, with n inputs from k on. fma rounds twice, so the last bit may differ.
+// portableDot does what the kernels do, for n inputs from k on. Its fma rounds twice, so the last bit may differ.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32

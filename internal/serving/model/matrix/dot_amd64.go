@@ -12,7 +12,7 @@ import (
 // vnni reports whether AVX-512 multiplies bytes. Tests turn it off.
 var vnni = cpu.X86.HasAVX512VNNI
 
-// quantize rounds a row to 8 bits and reports whether it did.
+// quantize rounds a row to 8 bits if there is a kernel for this, and reports whether there is.
 func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
 	switch isa {
 	case avx512:
@@ -50,17 +50,18 @@ var (
 	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
-// A dotPart is a slab of a panel as kernels read it: n inputs from k on, with weights as bytes.
+// A dotPart has the arguments of kernels for a slab of a panel: n inputs from k on, with weights as bytes.
 type dotPart struct {
-	m          *Matrix
-	x          *Input
-	k, n       int
-	w, scales  *byte
-	skip, size int // bytes from the end of a block's weights to the next block's weights; bytes from scales to scales
+	m         *Matrix
+	x         *Input
+	k, n      int
+	w, scales *byte
+	skip      int // bytes between the weights of two blocks
+	size      int // bytes from the scales of a block to those of the next
 }
 
-// dotPart returns n inputs of a panel from k on. Weights of less than 8 bits are in s.bytes, from index at on, where
-// dotPart writes them if unpack is set.
+// dotPart returns the part of a panel with n inputs from k on. If weights have less than 8 bits, their bytes are in
+// s.bytes from index at on. dotPart writes these bytes if unpack is true; otherwise they must be there already.
 func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
 	weights := m.data[p*m.panelBytes+m.bytesOf(k):]
@@ -82,7 +83,7 @@ func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool)
 	return d
 }
 
-// dotSlab multiplies the rounded rows of x by n inputs of a panel from k on, and adds the products to sums.
+// dotSlab multiplies the rounded rows of x by n inputs of a panel, from k on, and adds the products to sums.
 func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	if isa == portable {
 		m.portableDot(sums, x, p, k, n)
@@ -92,7 +93,8 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of a type's kernels, which are for indices of a table, 4, 5, 6 and 8 bits.
+// packing returns the index of a type's kernels. The kernels are those for indices of a table and for 4, 5, 6 and 8
+// bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -103,7 +105,7 @@ func (t Type) packing() int {
 	return t.bits() - 3
 }
 
-// numbers has the tables of types, with the offset added to each number.
+// numbers has the tables of the types that have one. The type's offset is added to each number.
 var numbers = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
 
 func unsigned(t Type) (bytes [16]byte) {
@@ -113,14 +115,15 @@ func unsigned(t Type) (bytes [16]byte) {
 	return bytes
 }
 
-// rows returns the activations of row r, their steps, and the bytes from one row's steps to the next.
+// rows returns the activations of row r and of the rows after it, their steps, and the number of bytes from one
+// row's steps to the next row's.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
 	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// offset returns the offset of the weights as a power of 2. If they have minima instead, minima is 1, and shift moves
-// everything out of 32 bits.
+// offset returns two arguments of kernels. If weights have an offset, shift is its exponent as a power of 2, and
+// minima is 0. If they have minima instead, minima is 1, and shift is 32, which shifts every bit out.
 func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1

@@ -3,7 +3,7 @@ package matrix
 import "unsafe"
 
 // An Input is rows of activations that products read, from several threads if needed. The zero Input is ready for Set.
-// It reuses its memory, which grows to the largest rows it has had.
+// Calls of Set reuse the Input's memory.
 type Input struct {
 	x        []float32
 	rows, in int
@@ -14,7 +14,7 @@ type Input struct {
 	rounded rounded // Rounded
 }
 
-// A Form is a representation of activations. Forms can be combined, except Shorts with Pairs.
+// A Form is a representation of activations. Forms can be combined, but not Shorts with Pairs.
 type Form uint8
 
 const (
@@ -37,11 +37,11 @@ func (m *Matrix) Form() Form {
 	return Floats
 }
 
-// roundedTogether is the number of rows that a call of Pack rounds, unless it packs a group of rows.
+// roundedTogether is the number of rows that a call of Pack rounds if there are no groups of rows.
 const roundedTogether = 8
 
-// Set sets the input to rows of in values each, which it does not copy. forms are the forms that the following products
-// read. Before a product, Pack must be called for each call from 0 to calls-1, by any threads.
+// Set sets the input to rows of in values each. It does not copy the values. forms are the forms that the following
+// products read. Before a product, Pack must be called with each number from 0 to calls-1, by any threads.
 func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
 	x.floats.rows, x.shorts.rows = 0, 0
@@ -89,7 +89,8 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten rounds some rows to BF16, and packs them if there are groups.
+// shorten rounds to BF16 the rows that call number call of Pack packs. If there are groups of rows, it packs a
+// group.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, roundedTogether
 	if s.group != 0 {
@@ -108,7 +109,7 @@ func (x *Input) shorten(call int) {
 	}
 }
 
-// words returns the rows that a product with the matrix reads if they are not rounded to 8 bits.
+// words returns the rows that a product with the matrix reads, if it does not read 8-bit activations.
 func (m *Matrix) words(x *Input) *words {
 	if m.Type == W16A16 {
 		return &x.shorts
@@ -116,13 +117,13 @@ func (m *Matrix) words(x *Input) *words {
 	return &x.floats
 }
 
-// words has rows of 32-bit values for kernels of floats. A value is an f32 or a pair of BF16.
+// words has rows of 32-bit values for kernels that compute with floats. A value is an f32 or a pair of BF16.
 type words struct {
 	x                []float32
 	rows, in, stride int // stride: values from one row of x to the next
 
-	// Kernels for many rows read groups of group rows, a multiple of 4, in which the values of each k are adjacent.
-	// The last group is padded with zeros.
+	// Kernels for many rows read groups of group rows, a multiple of 4. In a group, the values of all rows for one
+	// input are adjacent. The last group is padded with zeros.
 	group  int // 0 if kernels read x itself
 	packed []float32
 	zeros  []float32
@@ -137,8 +138,8 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs allocates rows of in BF16. Rows are separated by a cache line: reading several rows whose distance is a
-// multiple of 4 KB takes a quarter longer.
+// setPairs allocates rows for in BF16 each. It leaves a cache line between rows: reading several rows whose
+// distance is a multiple of 4 KB takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)
@@ -181,7 +182,7 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
-// grow returns s, or a copy with n values if s has fewer.
+// grow returns s if it has n values, else a copy of s with n values.
 func grow[T any](s []T, n int) []T {
 	if len(s) < n {
 		return append(s, make([]T, n-len(s))...)

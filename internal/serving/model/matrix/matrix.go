@@ -22,18 +22,19 @@ const (
 
 	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
 
-	// Scales and minima are a number for each 64 inputs times an integer for each block.
+	// In the next three types, scales and minima are products of two numbers: a number for 64 inputs and an integer
+	// for each block.
 	Int8K    // 8-bit integers times a scale
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
 
 	Int4F // Int4 with scales and minima in F32
-	E4M3  // blocks of 8-bit numbers with 4 bits of exponent and 3 of fraction, times a scale below 256
+	E4M3  // blocks of 8-bit numbers (4 bits of exponent, 3 of fraction) times a scale below 256
 
 	NL4 // blocks of 4-bit indices of a table of numbers, times a scale
 	FP4 // the same with the numbers of E2M1, doubled
 
-	// The same, multiplied by activations that are rounded to 8 bits in blocks of 32.
+	// Products with the following types round activations to 8 bits, in blocks of 32.
 	W8A8    // 8-bit integers times a scale
 	W4A8    // 4-bit integers minus 8, times a scale
 	W4A8Min // 4-bit integers times a scale, plus a minimum
@@ -50,7 +51,7 @@ type kind struct {
 	name    string
 	bits    int       // of an integer, or 0 for floats
 	minimum bool      // weights have minima
-	offset  int32     // added to weights to make them unsigned, as the kernels for 8-bit activations require
+	offset  int32     // added to weights, because kernels for 8-bit activations need unsigned weights
 	table   []float32 // the numbers whose indices the integers are, or nil
 	single  bool      // scales and minima are F32, not F16
 	units   bool      // scales are products
@@ -89,7 +90,7 @@ func (t Type) units() bool { return kinds[t].units }
 
 func (t Type) rounds() bool { return kinds[t].rounds }
 
-// Table returns the numbers whose indices the integers of the type are, or nil.
+// Table returns the numbers to which the integers of the type are indices, or nil if the integers are no indices.
 func (t Type) Table() []float32 { return kinds[t].table }
 
 var (
@@ -97,7 +98,8 @@ var (
 	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// e4m3 returns the 256 numbers of E4M3, without infinities. Codes of NaN, which no weight has, get numbers too.
+// e4m3 returns the 256 numbers of E4M3, without infinities. The codes of NaN get numbers too, because no weight is
+// NaN.
 func e4m3() []float32 {
 	all := make([]float32, 256)
 	for b := range all {
@@ -106,26 +108,29 @@ func e4m3() []float32 {
 	return all
 }
 
-// Panel is the number of interleaved outputs, and the unit in which work can be divided.
+// Panel is the number of outputs whose weights are interleaved. Work is divided in whole panels.
 const Panel = 64
 
-// slab is the largest number of k that are decoded at a time: 96 × 64 × 4 bytes stay in the first-level cache, beside
-// the values of a group of rows, while all rows are multiplied by them.
+// slab is the largest number of inputs whose weights are decoded at a time. These 96 × 64 × 4 bytes, and the values
+// of a group of rows, stay in the first-level cache until all rows are multiplied by the weights.
 const slab = 96
 
-// unit is the number of k that share a factor in types whose scales are products.
+// unit is the number of inputs that share a factor, in types whose scales are products.
 const unit = 64
 
-// prefetchBytes is the number of bytes of the next weights that a tile prefetches with each k.
+// prefetchBytes is the number of bytes that a tile prefetches with each input, from the weights that are read next.
 const prefetchBytes = 64
 
-// A Matrix maps rows of In values to rows of Out values. It consists of panels of 64 outputs; the last one is padded
-// with zeros. A panel of F32, F16 or BF16 has the 64 weights of k = 0, then those of k = 1, and so on. Panels of Int8
-// and Int4 consist of blocks of Block k: 64 scales in F16, for types with minima 64 minima in F16, and the integers. A
-// byte has two 4-bit integers, with the smaller k in the low half. Int4F, E4M3, NL4 and FP4 have scales and minima in
-// F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 k: 64 factors of scales in F16, and of minima, and
-// blocks, each with 64 factors of 8 bits, as many for minima, and the integers. locate describes the blocks of the
-// types that round activations to 8 bits, half the weights of W16A16.
+// A Matrix maps rows of In values to rows of Out values. It consists of panels of 64 outputs; the last panel is padded
+// with zeros.
+//
+// A panel of F32, F16 or BF16 has the 64 weights of input 0, then those of input 1, and so on. Panels of Int8 and Int4
+// consist of blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima, and the
+// integers. Two 4-bit integers share a byte; the one of the smaller input is in the low half. Int4F, E4M3, NL4 and FP4
+// have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
+// factors of scales in F16, 64 of minima if the type has minima, and blocks; a block has 64 factors of 8 bits, 64 more
+// for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8 bits,
+// the comment of half the weights of W16A16.
 type Matrix struct {
 	Type    Type
 	Out, In int
@@ -137,9 +142,9 @@ type Matrix struct {
 	data       []byte
 }
 
-// New allocates a matrix of zeros. block is 0 for types without scales, otherwise 16, 32 or another even divisor of 96
-// that divides in. Types that round activations to 8 bits need a block of 32, or of 16 if their weights do not have 5
-// bits, and an in that is a multiple of 32. W16A16 needs an even in.
+// New allocates a matrix of zeros. For types without scales, block must be 0; otherwise it must be 16, 32 or another
+// even divisor of 96, and must divide in. Types that round activations to 8 bits need a block of 32 (or 16, if their
+// weights do not have 5 bits) and an in that is a multiple of 32. W16A16 needs an even in.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -172,7 +177,8 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	return m, nil
 }
 
-// Unit returns the number of inputs that cannot be divided: a block of weights or of rounded activations, or a pair.
+// Unit returns the number of inputs in the smallest piece of a row: a block of weights or of rounded activations, or
+// a pair. Rows cannot be divided within such a piece.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
@@ -185,7 +191,7 @@ func (m *Matrix) Unit() int {
 	return max(1, m.Block)
 }
 
-// Slices returns the number of slices, 4, 2 or 1, into which inputs can be divided in whole units.
+// Slices returns the number of slices into which inputs can be divided in whole units: 4, 2 or 1.
 func Slices(in, unit int) int {
 	for _, n := range []int{4, 2} {
 		if in%(n*unit) == 0 {
@@ -195,8 +201,8 @@ func Slices(in, unit int) int {
 	return 1
 }
 
-// Slice makes products be computed as a tree of sums over n slices of the inputs: 1, 2 or 4. Two matrices with half the
-// inputs and half the slices each then have results whose sum equals that of the whole bit for bit.
+// Slice divides the inputs of products into n slices: 1, 2 or 4. The products of the slices are added as a tree. If two
+// matrices have half of the inputs and half of the slices each, the sum of their results has the bits of the whole.
 func (m *Matrix) Slice(n int) error {
 	if n != 1 && n != 2 && n != 4 || m.In%(n*m.Unit()) != 0 {
 		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Unit())
@@ -211,7 +217,7 @@ func (m *Matrix) Panels() int { return (m.Out + Panel - 1) / Panel }
 // Bytes returns the size of the packed weights.
 func (m *Matrix) Bytes() int { return len(m.data) }
 
-// Data returns the packed weights. Benchmarks measure how fast they can be read.
+// Data returns the packed weights. Benchmarks use it to measure how fast the weights can be read.
 func (m *Matrix) Data() []byte { return m.data }
 
 // Size estimates the bytes of the packed weights of a matrix.
@@ -235,7 +241,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes returns the bytes of the scales and minima of a panel's block, or of a unit if scales are products.
+// scaleBytes returns the size of the scales and minima of a panel's block. For types whose scales are products, it
+// is the size of those of a unit.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {
@@ -247,7 +254,7 @@ func (t Type) scaleBytes() int {
 	return bytes
 }
 
-// factorBytes returns the bytes of the factors of scales and minima of a panel's block.
+// factorBytes returns the size of the factors of scales and minima in a panel's block.
 func (t Type) factorBytes() int {
 	if t.hasMinimum() {
 		return Panel * 2
@@ -255,7 +262,7 @@ func (t Type) factorBytes() int {
 	return Panel
 }
 
-// kernels returns the type whose kernels read the weights. Without AVX512_BF16, W16A16 is packed as BF16.
+// kernels returns the type whose kernels read the weights. W16A16 is packed as BF16 if there is no AVX512_BF16.
 func (m *Matrix) kernels() Type {
 	if m.Type == W16A16 && !m.pairs {
 		return BF16
@@ -263,7 +270,7 @@ func (m *Matrix) kernels() Type {
 	return m.Type
 }
 
-// slab returns the number of k that are decoded or multiplied at a time.
+// slab returns the number of inputs that are decoded or multiplied at a time.
 func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }

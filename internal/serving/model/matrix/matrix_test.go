@@ -56,7 +56,7 @@ func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	return m
 }
 
-// integers returns the lowest and the highest integer that a source of the type can have.
+// integers returns the lowest and the highest integer that a row of a Quantized source of the type can have.
 func (t Type) integers() (low, high int) {
 	switch t {
 	case F32, F16, BF16, W16A16:

@@ -10,7 +10,7 @@ import (
 // hugePage is the size of a huge page. Reading 256 MB in pages of 4 KB takes four times as long as in huge pages.
 const hugePage = 2 << 20
 
-// A Memory is zeroed memory outside the Go heap, in huge pages where the system has them.
+// A Memory is zeroed memory outside the Go heap. It has huge pages if the system has them.
 type Memory struct{ mapped []byte }
 
 // Allocate maps n bytes.
@@ -43,17 +43,17 @@ func (m *Memory) Close() error {
 	return unix.Munmap(mapped)
 }
 
-// An Arena allocates matrices in shared huge pages. Without it, a matrix smaller than a huge page
-// would get no huge page. The zero Arena is ready for use. One goroutine may use it at a time.
+// An Arena allocates matrices in huge pages that they share. Otherwise, a matrix smaller than a huge page would get
+// no huge page. The zero Arena is ready for use. One goroutine may use it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte
 }
 
-// arenaBytes is the number of bytes mapped at a time. Unused pages take no memory.
+// arenaBytes is the number of bytes that an Arena maps at a time. Pages that are never used take no memory.
 const arenaBytes = 64 << 20
 
-// line is the size of a cache line. Each piece begins at a multiple of it.
+// line is the size of a cache line. Every piece of memory from an Arena begins at a multiple of it.
 const line = 64
 
 // take returns n zeroed bytes, valid until Close.

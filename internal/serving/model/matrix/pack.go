@@ -14,7 +14,7 @@ type Source interface {
 	Row(i int, dst []float32)
 }
 
-// A Scale converts the integers q of a block to weights q × D × By + Min × MinBy.
+// A Scale converts the integers q of a block to weights: q × D × By + Min × MinBy.
 type Scale struct {
 	D, Min    float32
 	By, MinBy int8
@@ -24,7 +24,7 @@ func (s Scale) values() (scale, minimum float32) {
 	return s.D * float32(s.By), s.Min * float32(s.MinBy)
 }
 
-// Weight returns the weight of an integer. table is that of its type, or nil.
+// Weight returns the weight of an integer. table is the table of the integer's type, or nil.
 func (s Scale) Weight(q int8, table []float32) float32 {
 	scale, minimum := s.values()
 	if table != nil {
@@ -40,10 +40,10 @@ type Quantized interface {
 }
 
 // Pack fills panels from to to-1. A matrix with blocks needs a Quantized source with the same blocks. Integers must
-// satisfy 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min, and Min must be 0 for types without minima. For W4A8, W5A8
-// and W6A8, Min may also be an integer multiple of D: it is added to the integers, which must then fit into the type. D
-// and Min are rounded to F16; for types without units of 64 inputs, their products with By and MinBy are. Blocks of a
-// unit must have the same D and the same Min.
+// satisfy 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min. Min must be 0 for types without minima, except W4A8, W5A8
+// and W6A8: there it may be an integer multiple of D, which is added to the integers if the sums fit into the type. For
+// types with units of 64 inputs, D and Min are rounded to F16; for other types, D × By and Min × MinBy are rounded.
+// Blocks of a unit must have the same D and the same Min.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {
@@ -114,7 +114,7 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 	}
 }
 
-// number reads number i of the scales and minima of a block.
+// number reads the i-th number among the scales and minima of a block.
 func (m *Matrix) number(head []byte, i int) float32 {
 	if kinds[m.Type].single {
 		return math.Float32frombits(binary.LittleEndian.Uint32(head[i*4:]))
@@ -179,7 +179,7 @@ func (m *Matrix) integers(p, b int) []byte {
 	return head[m.Type.scaleBytes():]
 }
 
-// Row writes the weights of output i, as products use them, to dst.
+// Row writes the weights of output i to dst, with the values that products use.
 func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
 	switch {
@@ -203,6 +203,6 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// fma returns a×b + c, rounded once to float64 and once to float32. For products of small integers and halves, that
-// equals the instruction.
+// fma returns a×b + c, rounded once to float64 and once to float32. If a and b are small integers or F16, the
+// result equals that of the processor's instruction.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

@@ -4,15 +4,15 @@ package matrix
 
 import "unsafe"
 
-// together is the largest number of rows that are multiplied by a slab of weights before the next slab. Their sums stay
-// in the first-level cache.
+// together is the largest number of rows that are multiplied by a slab of weights before the next slab is read. The
+// sums of these rows stay in the first-level cache.
 const together = 48
 
-// pairInputs is the number of k of W16A16 that are multiplied at a time: 32 KB of weights stay in the first-level cache
-// of a Zen 5. With 512, decoding 16 sequences takes 8 % longer.
+// pairInputs is the number of inputs of W16A16 that are multiplied at a time. Their 32 KB of weights stay in the
+// first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
-// placed reports whether there are kernels that write products to the result themselves.
+// placed reports whether the matrix's kernels write products to the result themselves.
 func (m *Matrix) placed() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
 
 type rowGroup struct {
@@ -24,7 +24,7 @@ type rowGroup struct {
 	from, to   int // rows
 }
 
-// placed has the addresses of sums that kernels read and write. Rows at from, plus and plus2 have 64 sums.
+// placed has the addresses of sums that a kernel reads and writes. Rows at from, plus and plus2 have 64 sums.
 type placed struct {
 	to                *float32
 	stride            uintptr  // bytes from one row to the next
@@ -50,7 +50,7 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 	}
 }
 
-// slices sets rows of dst to the sums over the slices, added in the same order as in Matrix.sliced.
+// slices sets rows of dst to the sums over all slices. It adds the slices in the same order as Matrix.sliced.
 func (g *rowGroup) slices(dst *float32, stride int) {
 	first, second, all := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
 	n, to := g.m.In/all, placed{to: dst, stride: uintptr(stride * 4)}
@@ -86,7 +86,8 @@ func (g *rowGroup) slice(sums placed, k, n int) {
 	multiply(sums, k, end-k)
 }
 
-// tiles divides the rows about equally into tiles of at most limit rows, and calls kernel for each.
+// tiles divides the group's rows into tiles of about equal size, at most limit rows each, and calls kernel for each
+// tile.
 func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums placed)) {
 	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
 		rows := (g.to - r) / n
@@ -107,9 +108,9 @@ func (s placed) row(r int) placed {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns what to prefetch while a kernel multiplies inputs k to k+n: the address, and the number of bytes for each
-// tile. If one group of rows covers the panel, it prefetches the weights of the next n inputs. If several groups
-// share the panel, each prefetches its part of the next panel.
+// ahead returns what each tile prefetches while kernels multiply inputs k to k+n: the first address, and the number
+// of bytes. If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several
+// groups share the panel, each group prefetches its part of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
@@ -138,5 +139,5 @@ func (g *rowGroup) pairs512(sums placed, k, n int) {
 	})
 }
 
-// pairsAhead is the distance at which weights that are read once are prefetched; see prefetch in ./asm.
+// pairsAhead is the distance in bytes at which weights that are read once are prefetched; see prefetch in ./asm.
 const pairsAhead = 4096

@@ -18,9 +18,8 @@ func NewScratch() *Scratch {
 	return &Scratch{slab: make([]float32, slab*Panel)}
 }
 
-// Product sets outputs of dst to the product of x and the matrix: the outputs of panels from to to-1, for each row of
-// x. Row r of dst begins at dst[r×stride]. Product panics if the rows of x do not have m.In values, or if x was not set
-// for m.Form.
+// Product multiplies x by the matrix. For each row of x, it sets the outputs of panels from to to-1 in dst. Row r of
+// dst begins at dst[r×stride]. Product panics if the rows of x do not have m.In values, or if x was not set for m.Form.
 func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	if x.rows == 0 || from >= to {
 		return
@@ -62,8 +61,9 @@ func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Sc
 	}
 }
 
-// sliced computes a panel, with 64 values a row. It computes a sum for each slice of the inputs and adds them in pairs,
-// so that a matrix of the first or the second half of the slices computes a part of the same sum.
+// sliced computes a panel, with 64 values a row. It computes a sum for each slice of the inputs and adds the sums in
+// pairs. A matrix that has only the first or the second half of the slices computes one of the two sums that are added
+// last.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
 	if in.group != 0 && !m.Type.rounds() {
@@ -104,7 +104,8 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product sets dst, whose rows are stride values apart, to the product of the input and inputs from to to-1 of panel p.
+// product multiplies the input by inputs from to to-1 of panel p, and sets dst to the products. Rows of dst are stride
+// values apart.
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
 	if rows <= direct(m.kernels()) {
@@ -139,10 +140,12 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// compared is the number of values of which the largest is computed at a time, before its index is searched.
+// compared is the number of values among which ArgMax finds the largest at a time, before it searches for its
+// index.
 const compared = 1024
 
-// ArgMax returns the index and the value of the largest x, the first of equal ones. The value is NaN if an x is.
+// ArgMax returns the index and the value of the largest number in x. Among equal numbers, it returns the first. If
+// a number is NaN, the value is NaN.
 func ArgMax(x []float32) (index int, value float32) {
 	value = float32(math.Inf(-1))
 	for at := 0; at < len(x); at += compared {
@@ -162,7 +165,7 @@ func ArgMax(x []float32) (index int, value float32) {
 	return index, value
 }
 
-// largestOf returns the largest x, or NaN if one of x is NaN.
+// largestOf returns the largest number in x, or NaN if x has a NaN.
 func largestOf(x []float32) float32 {
 	n, top := largest(x)
 	if top != top {

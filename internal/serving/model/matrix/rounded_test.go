@@ -21,8 +21,8 @@ var dotShapes = []struct {
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
-// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of
-// the largest magnitude divided by 127. The result errors is the largest possible error of each value.
+// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of the largest
+// magnitude divided by 127. errors has the largest possible error of each value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -42,8 +42,8 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded compares products with the products of the rounded activations in float64, and with
-// those of the exact activations. For the latter, each activation may be wrong by half a step.
+// checkRounded compares products with float64 products of the rounded activations, and of the exact activations.
+// Compared with the exact activations, each rounded one may be wrong by half a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
 	rounded, off := make([][]float64, rows), make([][]float64, rows)
@@ -60,8 +60,8 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
 				bound += off[k] * math.Abs(weight)
-				// A minimum is multiplied by the sum of a block, so the bound adds magnitudes, which
-				// cannot cancel.
+				// A minimum is multiplied by the sum of a block, whose terms may cancel. The bound adds their
+				// magnitudes instead.
 				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
 			}
 			have := float64(dst[r*m.Out+i])
@@ -246,7 +246,7 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	}
 }
 
-// Ensure that a minimum that is a whole multiple of the scale is added to the integers.
+// Ensure that if a minimum is a whole multiple of the scale, it is added to the integers.
 func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
 	tests := []struct {
 		kind    Type
@@ -274,8 +274,7 @@ func (s scaled) Quantized(i int, q []int8, scales []Scale) {
 	}
 }
 
-// Ensure that 8-bit weights are not unpacked: a thread needs no memory for them. Weights of fewer bits
-// are unpacked.
+// Ensure that products read 8-bit weights where they are, so that a thread needs no memory for them.
 func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	eachLevel(t, func(name string) {
 		const rows, out, in = 50, 64, 320
@@ -285,8 +284,8 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	})
 }
 
-// requireSlicesAddUp requires that the products of two matrices with half of the inputs each add up to
-// the product of the whole matrix, bit for bit.
+// requireSlicesAddUp requires that if two matrices have half of the inputs each, the sum of their products has the
+// bits of the product of the whole matrix.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
 	whole, x := packed(t, kind, out, in, block), activations(rows, in)
@@ -326,8 +325,8 @@ var fuzzShapes = []struct {
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
 
-// Ensure that for activations with any bits all instruction sets agree, and that finite activations
-// give the float64 sum.
+// Ensure that all instruction sets give the same result for activations with any bits, and that the result for
+// finite activations is the float64 sum.
 func FuzzRoundedProduct(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63}, uint8(0))
 	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))

@@ -40,9 +40,8 @@ func (o odd) Row(i int, dst []float32) {
 	}
 }
 
-// inOrder returns the sum of the BF16 products in the order of k, with one rounding for each addition.
-// The products are exact in float64. Rounding a float64 sum to float32 is correct, because a product
-// has 16 bits.
+// inOrder returns the sum of the BF16 products in the order of the inputs, with one rounding for each addition. The
+// products are exact in float64. Rounding a float64 sum to float32 is correct, because a product has 16 bits.
 func inOrder(x, w []float32) float32 {
 	sum := float32(0)
 	for k := range x {

@@ -4,14 +4,14 @@ package matrix
 
 import "unsafe"
 
-// widest is the number of rows of the largest kernel for a group.
+// widest is the number of rows of the largest kernel for groups of rows.
 const widest = 24
 
-// widestBlocks is the number of rows of the largest kernel for blocks. A kernel for 24 rows gained less than 5 % over
-// decoding first.
+// widestBlocks is the number of rows of the largest kernel that reads blocks. A kernel for 24 rows gained less than 5
+// % over decoding the blocks first.
 const widestBlocks = 20
 
-// groupOf returns the number of rows of a group, or 0 if kernels read the rows directly.
+// groupOf returns the number of rows in a group, or 0 if kernels read the rows directly.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
@@ -20,7 +20,7 @@ func groupOf(rows int) int {
 	return fillUp((rows + groups - 1) / groups)
 }
 
-// fillUp returns the number of rows of the smallest kernel for at least the given number of rows.
+// fillUp returns the number of rows of the smallest kernel that can take the given number of rows.
 func fillUp(rows int) int { return max(8, (rows+3)&^3) }
 
 type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
@@ -29,7 +29,7 @@ type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block
 
 type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
 
-// Kernels for 8, 12, 16, 20 and 24 rows; those for blocks only up to widestBlocks.
+// Kernels for 8, 12, 16, 20 and 24 rows. Those that read blocks end with widestBlocks.
 var (
 	wideKernels = [...][5]wideKernel{
 		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
@@ -50,9 +50,9 @@ var (
 	}
 )
 
-// wide adds the product of the packed rows of x and inputs from to to-1 of a panel to sums, which have 64 values a row.
-// A slab of the weights stays in the first-level cache for all rows. Weights are decoded first if there are so many
-// groups that decoding in each group takes longer.
+// wide multiplies the packed rows of x by inputs from to to-1 of a panel, and adds the products to sums, which have 64
+// values a row. A slab of weights stays in the first-level cache for all rows. If there are so many groups that
+// decoding in each group would take longer, wide decodes the slab first.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {
@@ -79,10 +79,10 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	}
 }
 
-// ahead returns the address that a kernel prefetches while it computes n values of k for group g, and the number of
-// bytes by which the address advances per k and pass. With at most two groups, each prefetches its share of the next
-// weights. With more, each prefetches the values of the next group: the weights are few in comparison, and are decoded
-// sequentially.
+// ahead returns the address that a kernel prefetches while it multiplies n inputs for group g, and the number of bytes
+// by which the kernel advances the address after each input in each pass. With at most two groups, each group
+// prefetches its share of the next weights. With more groups, each prefetches the values of the next group: the
+// weights are few in comparison, and are decoded sequentially.
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
@@ -102,7 +102,7 @@ func passes(rows int) int {
 	return 4
 }
 
-// gather packs as many of the first values of 4 rows as the kernel can, and returns their number.
+// gather packs values of 4 rows, from the first on, as far as the kernel can, and returns how many of each row.
 func gather(dst []float32, stride int, rows *[4][]float32) int {
 	n := len(rows[0]) &^ 15
 	if n > 0 {

@@ -30,7 +30,7 @@ type World struct {
 // ErrMPI is wrapped when processes cannot be connected.
 var ErrMPI = errors.New("MPI")
 
-// A Lost is the error about processes that have not answered in time.
+// A Lost is the error when processes have not answered in time.
 type Lost struct {
 	Ranks []int
 	After time.Duration
@@ -74,13 +74,14 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort ends all processes with status 1. The remaining process with the lowest rank reports the cause.
+// Abort ends all processes with status 1. Of the remaining processes, the one with the lowest rank reports the
+// cause.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {
 		cause = lost
 		if !lost.first || len(lost.Ranks) == 0 {
-			time.Sleep(2 * time.Second) // let the reporting process end all: this one may have been late itself
+			time.Sleep(2 * time.Second) // let the reporting process end all: this process may have been late itself
 		}
 	}
 	fmt.Fprintf(os.Stderr, "llmserve: rank %d on %s: %v\n", w.rank, w.host, cause)
@@ -129,7 +130,7 @@ func (w *World) Broadcast(message []byte) error {
 	return nil
 }
 
-// Receive returns the next message of another process, which is valid until the next call.
+// Receive returns the next message of another process. The message is valid until the next call.
 func (w *World) Receive(from int) ([]byte, error) {
 	var n C.int
 	if err := w.check(C.world_next(C.int(from), &n, w.seconds())); err != nil {
@@ -181,7 +182,8 @@ func (w *World) buffer(n int) []float32 {
 	return w.values[:n]
 }
 
-// check returns the error for the result of a wait. After a timeout or a failure it finds out which processes answer.
+// check returns the error for the result of a wait. After a timeout or a failure, it finds out which processes still
+// answer.
 func (w *World) check(result C.int) error {
 	if result == C.DONE {
 		return nil

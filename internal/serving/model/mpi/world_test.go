@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	w.End()
 }
 
-// Ensure that sums of 2 and 4 processes have the same bits as those of workers in one process, and
-// that gathered, broadcast and exchanged data arrives.
+// Ensure that sums of 2 and 4 processes have the same bits as sums of workers in one process, and that gathered,
+// broadcast and exchanged data arrives.
 func TestProcessesComputeTheBitsOfWorkers(t *testing.T) {
 	for _, n := range []string{"2", "4"} {
 		c := exec.Command("mpirun", "-n", n, "--oversubscribe", os.Args[0])

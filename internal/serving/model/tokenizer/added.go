@@ -10,14 +10,14 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// A matcher finds the leftmost added token in a text, and the longest of those that begin there.
+// A matcher finds the leftmost added token in a text. If several begin there, it finds the longest.
 type matcher struct {
 	ids    map[string]int32
 	strips map[string]strip
 	starts [256][]string // by first byte, longest first
 }
 
-// strip reports on which sides an added token includes adjacent white space.
+// strip says on which sides an added token includes adjacent white space.
 type strip struct{ left, right bool }
 
 func (m *matcher) add(text string, id int32, s strip) {
@@ -35,7 +35,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// next splits text at the first added token for which allowed returns true. If there is none, id is -1.
+// next splits text at the first added token that allowed permits. If there is none, id is -1.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
@@ -65,8 +65,9 @@ func (t *Tokenizer) EncodeMarked(
 	return t.encode(ctx, plain, marked, around, limit)
 }
 
-// Edges returns the characters to mark in clients' texts for EncodeMarked: of each special token, the first and the
-// last character that is not a letter, digit or space, or the first character if it has no others.
+// Edges returns the characters that must be marked in clients' texts for EncodeMarked. For each special token,
+// these are the first and the last character that is not a letter, digit or space. If there is no such character,
+// it is the token's first character.
 func (t *Tokenizer) Edges() []rune { return t.edges() }
 
 func (t *Tokenizer) findEdges() []rune {
@@ -92,7 +93,8 @@ func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }
 
-// seal prevents ordinary text from being merged into special tokens: only their names in the text become these tokens.
+// seal prevents ordinary text from being merged into special tokens. Only the name of a special token becomes that
+// token.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

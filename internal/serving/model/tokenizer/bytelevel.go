@@ -1,7 +1,7 @@
 package tokenizer
 
-// byteOf maps GPT-2's characters to bytes. GPT-2 writes each byte as a printable character: printable characters of
-// Latin-1 as themselves, and the other bytes, in order, from U+0100 on.
+// byteOf maps GPT-2's characters to bytes. GPT-2 writes each byte as a printable character. The bytes of printable
+// characters of Latin-1 become these characters. The other bytes, in order, become the characters from U+0100 on.
 var byteOf = func() map[rune]byte {
 	m, next := map[rune]byte{}, rune(256)
 	for b := range 256 {
@@ -15,7 +15,7 @@ var byteOf = func() map[rune]byte {
 	return m
 }()
 
-// unmap returns the bytes that GPT-2's characters stand for. ok is false if a character stands for no byte.
+// unmap returns the bytes for which GPT-2's characters stand. ok is false if a character stands for no byte.
 func unmap(piece string) (b []byte, ok bool) {
 	for _, r := range piece {
 		v, known := byteOf[r]
@@ -27,7 +27,8 @@ func unmap(piece string) (b []byte, ok bool) {
 	return b, true
 }
 
-// Bytes returns a tokenizer whose 256 tokens are the bytes. The first of the special tokens begins a text.
+// Bytes returns a tokenizer with 256 tokens, one for each byte. The bytes in special are special tokens, and the
+// first of them begins a text.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}

@@ -10,7 +10,8 @@ type pair struct{ left, right int32 }
 
 type merge struct{ rank, id int32 }
 
-// A cutter cuts words into tokens by merging adjacent symbols, the best pair first, and the leftmost of equal pairs.
+// A cutter cuts words into tokens by merging adjacent symbols. It merges the best pair first; of equally good pairs,
+// the leftmost.
 type cutter struct {
 	t     *Tokenizer
 	ctx   context.Context
@@ -27,14 +28,14 @@ type cutter struct {
 	queue   candidates
 }
 
-// A symbol is a range of the word. Merging two symbols extends the left one and empties the right one.
+// A symbol is a range of the word. Merging two symbols extends the left symbol and empties the right one.
 type symbol struct {
 	start, end int
 	id         int32 // -1 if it is not in the vocabulary
 	prev, next int
 }
 
-// A candidate is a pair that can be merged if neither symbol has changed since.
+// A candidate is a pair of symbols that can be merged, if neither has changed since the candidate was made.
 type candidate struct {
 	order       float64 // smaller is merged first
 	left, right int
@@ -74,7 +75,8 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// window is the number of bytes of a long word that are merged at a time. Memory is proportional to it.
+// window is the number of bytes of a long word that are merged at a time. The memory for merging is proportional to
+// it.
 const window = 1 << 12
 
 func (c *cutter) word(text string) {
@@ -95,9 +97,9 @@ func (c *cutter) word(text string) {
 	}
 }
 
-// merge appends the tokens of the beginning of the text and returns its length. It merges size bytes, and leaves out
-// the symbols at their end that may be merged with the text that follows. Such a merge can precede a merge inside the
-// text, which then depends on the following text as well.
+// merge appends the tokens of the beginning of the text, and returns the length of that beginning. It merges the
+// first size bytes. It leaves out symbols at their end that may be merged with the text that follows: such a merge
+// can come before a merge inside these bytes, which then depends on the following text.
 func (c *cutter) merge(size int) int {
 	c.symbols, c.queue = c.symbols[:0], c.queue[:0]
 	c.begin(size)
@@ -140,7 +142,7 @@ func (c *cutter) merge(size int) int {
 	return c.symbols[last].end
 }
 
-// outside returns the smallest order of a merge of symbol i with a token that may follow in the text, or +Inf.
+// outside returns the smallest order of all merges of symbol i with a token that follows in the text, or +Inf.
 func (c *cutter) outside(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {
@@ -180,7 +182,7 @@ func (t *Tokenizer) id(text string) int32 {
 	return -1
 }
 
-// merged returns the token that two adjacent symbols merge to, and the order of the merge.
+// merged returns the token to which two adjacent symbols are merged, and the order of the merge.
 func (c *cutter) merged(l, r *symbol) (order float64, id int32, ok bool) {
 	if c.t.merges == nil {
 		id, ok = c.t.ids[c.text[l.start:r.end]]
@@ -200,8 +202,8 @@ func (c *cutter) offer(left, right int) {
 	}
 }
 
-// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes bytes or, once
-// for adjacent symbols, the unknown token.
+// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
+// its bytes. If there are none, it becomes the unknown token, once for adjacent symbols.
 func (c *cutter) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
 		s := c.symbols[i]

@@ -1,6 +1,6 @@
-// Package tokenizer converts text to the tokens of a model and back. It reads byte-level BPE (GPT-2, OPT, Llama 3,
+// Package tokenizer converts text to the tokens of a model and back. It supports byte-level BPE (GPT-2, OPT, Llama 3,
 // Qwen, DeepSeek, Falcon, gpt-oss and others) and SentencePiece's BPE with a fallback to bytes (Llama 1 and 2, Mistral,
-// Gemma), from tokenizer.json, from vocab.json with merges.txt, and from GGUF.
+// Gemma). It reads them from tokenizer.json, from vocab.json with merges.txt, and from GGUF.
 //
 // A Tokenizer never changes and is safe for concurrent use. Chat templates are
 // in package chat.

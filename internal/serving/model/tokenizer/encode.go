@@ -13,23 +13,24 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// ErrTooMany is the error for a text with more tokens than EncodeUpTo may return.
+// ErrTooMany is the error for a text with more tokens than the limit given to EncodeUpTo.
 var ErrTooMany = errors.New("the text has too many tokens")
 
-// Encode cuts a text into tokens. Names of added tokens in the text become these tokens. With around, Encode adds the
-// tokens that begin and end a text, unless the text itself begins or ends with them.
+// Encode cuts a text into tokens. Names of added tokens in the text become these tokens. If around is true, Encode
+// adds the tokens that begin and end a text, unless the text already begins or ends with them.
 func (t *Tokenizer) Encode(text string, around bool) []int32 {
 	out, _ := t.EncodeUpTo(context.Background(), text, around, math.MaxInt)
 	return out
 }
 
-// EncodeUpTo does the same for a text of at most limit tokens. It stops when ctx ends or when the text has more tokens,
-// which its length may show at once. The error is ErrTooMany or that of ctx.
+// EncodeUpTo does what Encode does for a text of at most limit tokens. For a longer text it returns ErrTooMany,
+// possibly already because of the text's length. If ctx ends, it stops and returns the error of ctx.
 func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, limit int) ([]int32, error) {
 	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, limit)
 }
 
-// encode cuts a text. Protected tokens include no byte whose index is in marked, which is sorted.
+// encode cuts a text. marked has the sorted indices of the text's marked bytes, which cannot be part of a protected
+// token.
 func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, around bool, limit int) ([]int32, error) {
 	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany
@@ -95,8 +96,8 @@ func (c *cutter) part(text string, begin bool) {
 	})
 }
 
-// isolate cuts text into the matches of the first pattern and the gaps between them, cuts these by the next patterns,
-// and calls word with the results. It stops when a call returns false, and then returns false.
+// isolate cuts text into the matches of the first pattern and the gaps between the matches, cuts each of these by the
+// next patterns, and calls word with the results. If word returns false, isolate stops and returns false.
 func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bool {
 	if len(patterns) == 0 {
 		return word(string(text))
@@ -129,19 +130,19 @@ func (c *cutter) stopped() bool {
 	return c.err != nil
 }
 
-// sizes bound the length of a text by the number of its tokens.
+// sizes has numbers from which the smallest number of tokens of a text of a given length follows.
 type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
-	// maxBytes is the largest number of bytes of a text that become one token, not counting white space if strips
-	// is true. It is 0 if there is no bound: some characters are not in the vocabulary, and any number of them
-	// becomes one token or none.
+	// maxBytes is the largest number of bytes of a text that become one token. If strips is true, white space does
+	// not count. maxBytes is 0 if there is no limit: some characters are not in the vocabulary, and any number of
+	// such characters becomes one token or none.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }
 
-// maxShrinking is the largest factor by which normalization shortens a text. NFC writes U+1FBE U+0308 U+0301 (7 bytes)
-// as U+0390 (2 bytes), and SentencePiece U+2581 (3 bytes) as a space.
+// maxShrinking is the largest factor by which normalization can shorten a text. NFC replaces U+1FBE U+0308 U+0301 (7
+// bytes) by U+0390 (2 bytes), and SentencePiece replaces U+2581 (3 bytes) by a space.
 const maxShrinking = 4
 
 func (t *Tokenizer) measure() (z sizes) {
@@ -166,9 +167,9 @@ func (t *Tokenizer) measure() (z sizes) {
 	return z
 }
 
-// Fits returns a function to call with the pieces of a text, one after the other. It returns false as soon as the
-// length shows that the text has more than the given number of tokens. If it returns true, the text may still have
-// more.
+// Fits returns a function. Call the function with the pieces of a text, one after the other. It returns false as
+// soon as the length shows that the text has more than the given number of tokens. While it returns true, the text
+// may still have more tokens.
 func (t *Tokenizer) Fits(tokens int) func(piece string) bool {
 	z := t.sizes()
 	if z.maxBytes == 0 || tokens > math.MaxInt/z.maxBytes {

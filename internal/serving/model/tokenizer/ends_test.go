@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// endsGGUF returns a tokenizer of the byte tokens and, after them, tokens of one kind with the given
-// texts.
+// endsGGUF returns a tokenizer with the byte tokens and, after them, tokens with the given texts, all of the same
+// kind.
 func endsGGUF(t *testing.T, kind int32, keys map[string]any, texts ...string) (*Tokenizer, error) {
 	tokens := append([]string{"a", "b"}, texts...)
 	kinds := []int32{1, 1}
@@ -99,8 +99,8 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded returns a tokenizer of letters with the control token <e>, which merging would also produce,
-// and the token <t>, which is not special.
+// guarded returns a tokenizer of letters. It has the control token <e>, which merging would also produce, and the
+// token <t>, which is not special.
 func guarded(t *testing.T, whole string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": whole,
@@ -112,9 +112,8 @@ func guarded(t *testing.T, whole string) *Tokenizer {
 	return tok
 }
 
-// Ensure that protected tokens occur only in the template's parts of a text, not in the client's, that
-// the pieces of all tokens add up to the text, and that a text without marks gets the tokens of
-// Encode.
+// Ensure that protected tokens come only from the template's parts of a text, not from the client's. Ensure that
+// the pieces of all tokens add up to the text, and that a text without marks gets the tokens of Encode.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)

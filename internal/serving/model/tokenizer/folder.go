@@ -54,9 +54,9 @@ func openMerges(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// SpecialTokens reads the texts of those of bos_token, eos_token, unk_token and pad_token that a folder has. It reads
-// tokenizer_config.json, and special_tokens_map.json, which older versions of transformers write, for those that are
-// missing there.
+// SpecialTokens reads the texts of bos_token, eos_token, unk_token and pad_token from a folder, as far as it has
+// them. It reads tokenizer_config.json first. What is missing there it reads from special_tokens_map.json, which
+// older versions of transformers write.
 func SpecialTokens(dir string) (map[string]string, error) {
 	tokens := map[string]string{}
 	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {

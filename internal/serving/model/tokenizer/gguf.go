@@ -74,7 +74,8 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	return t.aroundGGUF(meta, len(tokens), c.begin)
 }
 
-// fromLlama reads a vocabulary of SentencePiece's BPE, which merges by the scores of the merged tokens.
+// fromLlama reads a vocabulary of SentencePiece's BPE. The score of the merged token decides which merge comes
+// first.
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {

@@ -64,8 +64,8 @@ type (
 	}
 )
 
-// Open reads the tokenizer of a model's folder from tokenizer.json, or from vocab.json and merges.txt. The folder's
-// eos_token ends an answer.
+// Open reads the tokenizer of a model's folder from tokenizer.json, or from vocab.json and merges.txt. The
+// eos_token that the folder names ends an answer.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := openVocabulary(dir)
 	if err != nil {
@@ -135,7 +135,8 @@ func flatten(s *step) []step {
 	return all
 }
 
-// setRules reads from the steps whether the tokenizer starts from bytes or characters, and how it prepares text.
+// setRules reads from the normalizer and the pre-tokenizer whether merging starts from bytes or characters, and how
+// text is prepared.
 func (t *Tokenizer) setRules(d *document) error {
 	t.characters = true
 	spaces := true // the text has spaces
@@ -193,8 +194,8 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	return nil
 }
 
-// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library removes none:
-// the pattern has alternatives for white space, letters, numbers and all other characters.
+// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library drops none.
+// It checks that the pattern has alternatives for white space, letters, numbers and all other characters.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)

@@ -41,8 +41,8 @@ const (
 	punctuation = "\\p{P}\\$\\+<=>\\^~\\|`"
 )
 
-// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text: by patterns, each of which cuts the words of
-// the one before.
+// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text. The first pattern cuts the text; each later
+// pattern cuts the words that the pattern before has made.
 type preTokenizer struct {
 	names    string // values of tokenizer.ggml.pre
 	patterns []string
@@ -91,7 +91,7 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", name, strings.Join(known, ", "))
 }
 
-// usePatterns adds patterns that cut text into words. They must be valid.
+// usePatterns adds patterns that cut text into words. It panics if a pattern is not valid.
 func (t *Tokenizer) usePatterns(patterns ...string) {
 	for _, p := range patterns {
 		t.patterns = append(t.patterns, regexp2.MustCompile(p, regexp2.Unicode))

@@ -51,12 +51,12 @@ func blank() *Tokenizer {
 	return t
 }
 
-// Special reports whether a token is not text but marks the beginning or the end of something.
+// Special reports whether a token is not text, but marks for example the beginning or the end of a message.
 func (t *Tokenizer) Special(id int32) bool {
 	return id >= 0 && int(id) < len(t.special) && t.special[id]
 }
 
-// Piece returns the bytes that a token stands for, which may be a part of a character. The caller must not change them.
+// Piece returns the bytes for which a token stands. They may be a part of a character. The caller must not change them.
 func (t *Tokenizer) Piece(id int32) []byte {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return nil
@@ -90,7 +90,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter sets the text of a token, whose number is below maxTokens.
+// enter sets the text of a token. The caller has checked that id is below maxTokens.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
@@ -105,7 +105,7 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte adds a token for a byte, such as <0x41>, and reports whether text is one.
+// addByte adds a token for a byte if text names one, such as <0x41>. It reports whether text does.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {
@@ -116,5 +116,5 @@ func (t *Tokenizer) addByte(id int, text string) bool {
 	return true
 }
 
-// maxTokens limits how much a number in a damaged file can allocate.
+// maxTokens limits the memory that a wrong number in a damaged file can make this package allocate.
 const maxTokens = 4 << 20

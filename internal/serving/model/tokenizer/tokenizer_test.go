@@ -26,12 +26,11 @@ func visible(b byte) string {
 	panic("no character")
 }
 
-// gpt2Merges are the first merges of GPT-2's vocabulary. Their results have the numbers from 256 on,
-// as in GPT-2.
+// gpt2Merges are the first merges of GPT-2's vocabulary. As in GPT-2, their results have the numbers from 256 on.
 var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n",
 	"Ġ c", "i t", "i s", "a n"}
 
-// gpt2Vocab returns GPT-2's numbers of the bytes. The printable bytes come first.
+// gpt2Vocab returns GPT-2's numbers of the bytes. The printable bytes have the first numbers.
 func gpt2Vocab() map[string]int {
 	vocab, next := map[string]int{}, 0
 	for _, seen := range []bool{true, false} {
@@ -356,8 +355,8 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	}
 }
 
-// Ensure that the name in GGUF also decides llama.cpp's ignore_merges and add_bos, and NFC
-// normalization where tokenizer.json has it.
+// Ensure that the name in GGUF also decides llama.cpp's ignore_merges and add_bos, and that text is normalized with
+// NFC if the model's tokenizer.json says so.
 func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
 	for _, test := range []struct {
 		pre          string
@@ -418,7 +417,7 @@ func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that Gemma's added tokens for runs of spaces are made by merging spaces, as in llama.cpp.
+// Ensure that Gemma's added tokens for runs of spaces result from merging spaces, as in llama.cpp.
 func TestAddedTokensOfSentencePieceAreMadeByMerging(t *testing.T) {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "▁", "▁▁", "▁▁▁", "a", "▁a", "\n", "\n\n"},

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A scheme has the fields of quantization_config in config.json that determine how weights are read.
+// A scheme has the fields of quantization_config in config.json that say how weights are read.
 type scheme struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
@@ -42,9 +42,9 @@ type compressedGroups struct {
 	} `json:"weights"`
 }
 
-// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. NAME.weight
-// is made from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. The tensors show which
-// matrices are quantized.
+// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. It makes
+// NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A matrix is quantized
+// if such tensors exist.
 func (t *Tensors) combine(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,8 @@ func (t *Tensors) combine(dir string) error {
 // A combiner returns the matrix with the name base.
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
-// reader returns how to read a matrix, and the suffix of one of its tensors, by which it is found.
+// reader returns the function that reads a matrix, and the suffix of the tensor by which quantized matrices are
+// found.
 func (s *scheme) reader() (read combiner, suffix string, err error) {
 	switch s.Method {
 	case "fp8":

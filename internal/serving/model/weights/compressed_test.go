@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py
-// computed, and that the packed matrix has the same weights.
+// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py computed, and that
+// the packed matrix also has these weights.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -76,8 +76,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that the older name of compressed-tensors' scheme is accepted, and that weights that were
-// quantized in another order are accepted if each input is still in its group.
+// Ensure that the older name of compressed-tensors' scheme is accepted. Ensure that weights that were quantized in
+// another order are accepted if each input is still in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -88,8 +88,8 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 	}
 }
 
-// Ensure that the fingerprint covers the zero points, which no readable tensor contains, and how they
-// are read.
+// Ensure that the fingerprint depends on the zero points, which no readable tensor contains, and on how they are
+// read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
@@ -191,8 +191,7 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// fromGGML returns the test data of a type: blocks as one row, and the numbers that ggml made from
-// them.
+// fromGGML returns the test data of a type: blocks as one row, and the numbers into which ggml converted them.
 func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	data, err := os.ReadFile(filepath.Join("testdata", "ggml", d.String()+".bin"))
 	require.NoError(t, err)
@@ -210,8 +209,8 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// Ensure that the numbers of each type have the same bits as ggml's for the same blocks, except for
-// the sign of zeros, and that the packed matrix has the same numbers.
+// Ensure that for each type, the numbers have the same bits as ggml's for the same blocks, except for the sign of
+// zeros. Ensure that the packed matrix has the same numbers.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {
@@ -225,7 +224,7 @@ func TestNumbersAreThoseOfGGML(t *testing.T) {
 			require.NoError(t, m.Pack(tensor, 0, 1))
 			have := make([]float32, tensor.Cols)
 			m.Row(0, have)
-			if d == Q4_0 { // the minimum is not finite in F16 if the scale is above 8191
+			if d == Q4_0 { // in F16, the minimum is infinite if the scale is above 8191
 				for i, v := range have {
 					if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 						have[i] = want[i]

@@ -9,12 +9,12 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// The experts of gpt-oss are parameters, not modules. A parameter NAME of all experts of a layer is either NAME_blocks
-// with NAME_scales in MXFP4, or NAME with the shape [experts, inputs, outputs]; its bias is NAME_bias. They are read as
-// NAME.weight, the concatenation of the experts' matrices, and NAME.bias.
+// In gpt-oss, the experts are parameters, not modules. All experts of a layer share a parameter NAME. It is stored
+// either as NAME_blocks and NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]; its bias is
+// NAME_bias. This package reads them as NAME.weight, the matrices of the experts one after the other, and NAME.bias.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
-// bytes of a group are 32 numbers of 4 bits, with even inputs in the low halves. The scale of a group is an exponent
+// bytes of a group are 32 numbers of 4 bits; even inputs are in the low halves. The scale of a group is an exponent
 // with a bias of 127.
 func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
@@ -76,7 +76,8 @@ func (t *Tensors) parameters() error {
 	return nil
 }
 
-// transposedExperts are consecutive in × out matrices in a file. Their rows are the columns in the file.
+// transposedExperts are consecutive matrices that the file stores as in × out. Their rows are the columns in the
+// file.
 type transposedExperts struct {
 	file    *Tensor
 	in, out int

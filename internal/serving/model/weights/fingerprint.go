@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Fingerprint returns a hash of the names, types, shapes and contents of the tensors, which does not depend on the
-// files they are in. It reads all tensors, on several goroutines.
+// Fingerprint returns a hash of the names, types, shapes and contents of the tensors. It does not depend on which
+// files have the tensors. Fingerprint reads all tensors, with several goroutines.
 func (t *Tensors) Fingerprint() string {
 	names := t.Names()
 	for _, name := range sortedKeys(t.leftOut) {

@@ -19,7 +19,8 @@ type GGUF struct {
 	Meta map[string]Value
 }
 
-// OpenGGUF maps a file. If a model consists of several files, path is the first, and the others are in the same folder.
+// OpenGGUF maps a file. If a model consists of several files, path names the first file, and the others must be in the
+// same folder.
 func OpenGGUF(path string) (*GGUF, error) {
 	g, err := openGGUF(path)
 	if err != nil {
@@ -175,10 +176,10 @@ func (g *GGUF) place(infos []info, data []byte) error {
 	return nil
 }
 
-// shown shortens a name for a message, because a damaged file may have a huge one.
+// shown returns the beginning of a name for a message, because a name in a damaged file may be huge.
 func shown(name string) string { return name[:min(len(name), 80)] }
 
-// A reader reads values from the front of a file. After the first error it returns zeros.
+// A reader reads values from the front of a file. After the first error, it returns only zeros.
 type reader struct {
 	rest []byte
 	size int
@@ -215,8 +216,8 @@ func (r *reader) string() string { return string(r.bytes(r.uint64())) }
 
 func float32At(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// addParts maps the other files of a model in n files, of which g is the first. Their names are those that
-// llama-gguf-split gives them.
+// addParts maps the other files of a model that consists of n files. g is the first file. The files have the names
+// that llama-gguf-split gives them.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0
@@ -243,7 +244,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 	return nil
 }
 
-// join adds the tensors of part number no, counted from 0, of n.
+// join adds the tensors of another file of the model: file number no of n, counted from 0.
 func (g *GGUF) join(part *GGUF, no, n int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()

@@ -9,9 +9,9 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// Quantized writes the integers of row i to q, and the scale of each Block of them to scales. It implements
-// matrix.Quantized. Integers of types of up to 4 bits are from 0 to 15; those of IQ4_NL, IQ4_XS and MXFP4 are indices
-// of a table.
+// Quantized writes the integers of row i to q, and the scale of each Block of integers to scales. It implements
+// matrix.Quantized. Types with up to 4 bits have integers from 0 to 15. The integers of IQ4_NL, IQ4_XS and MXFP4 are
+// indices of a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
 	if t.source != nil {
 		t.source.(matrix.Quantized).Quantized(i, q, scales)
@@ -55,7 +55,8 @@ var blockBuffers = sync.Pool{New: func() any { return &blockBuffer{} }}
 
 func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
 
-// nibbles reads 4-bit integers. Of each n bytes, the low halves come first.
+// nibbles reads 4-bit integers. Each n bytes have 2·n integers: first the low halves of the bytes, then the high
+// halves.
 func nibbles(packed []byte, n int, q []int8) {
 	for at := 0; at < len(q); at += 2 * n {
 		for i, b := range packed[at/2:][:n] {
@@ -102,7 +103,8 @@ func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	fifths(block[4:], q)
 }
 
-// mxScale returns half the scale of MXFP4 for an exponent with a bias of 127. The numbers in the table are doubled.
+// mxScale returns half the scale of MXFP4, because the numbers in the table are doubled. The exponent has a bias of
+// 127.
 func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
@@ -115,7 +117,8 @@ func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
 	nibbles(block[2:], 16, q)
 }
 
-// readIQ4XS reads a float16, two bytes with the upper 2 bits of 8 scales, 4 bytes with the lower 4 bits, and nibbles.
+// readIQ4XS reads a float16, the factor of the scales; two bytes with the upper 2 bits of 8 scales; 4 bytes with the
+// scales' lower 4 bits; and 4-bit integers.
 func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
 	for j := range s {
@@ -124,15 +127,16 @@ func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	nibbles(block[8:], 16, q)
 }
 
-// twoBits reads 2-bit integers. Of each 32 bytes, the lowest bits come first.
+// twoBits reads 2-bit integers. Each 32 bytes have 128 integers: first those in the lowest bits of the bytes, then
+// those in the next higher bits.
 func twoBits(packed []byte, q []int8) {
 	for k := range q {
 		q[k] = int8(packed[k/128*32+k%32] >> (k % 128 / 32 * 2) & 3)
 	}
 }
 
-// readQ2K reads 16 bytes with a scale and a minimum in 4 bits each, integers, and two float16, the factors of the
-// scales and of the minima.
+// readQ2K reads 16 bytes with a scale and a minimum of 4 bits each, then the integers, and then two float16: the
+// factors of the scales and of the minima.
 func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	for j := range s {
 		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
@@ -140,8 +144,9 @@ func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	twoBits(block[16:80], q)
 }
 
-// readQ3K reads 32 bytes of highest bits, 64 bytes of lower bits, 12 bytes with 16 scales of 6 bits, the lower 4 bits
-// first, and a float16, the factor of the scales. The integers are those of the format plus 4.
+// readQ3K reads 32 bytes with the integers' highest bits, 64 bytes with their lower bits, 12 bytes with 16 scales of
+// 6 bits, the lower 4 bits first, and a float16, the factor of the scales. The integers in q are 4 larger than those
+// of the format.
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {
@@ -154,7 +159,7 @@ func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	}
 }
 
-// readScalesK reads two float16, the factors of scales and minima, and 8 of each in 6 bits.
+// readScalesK reads two float16, the factors of scales and minima, and then 8 scales and 8 minima of 6 bits.
 func readScalesK(block []byte, s []matrix.Scale) {
 	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {
@@ -171,7 +176,7 @@ func readQ4K(block []byte, q []int8, s []matrix.Scale) {
 	nibbles(block[16:], 32, q)
 }
 
-// readQ5K reads the fifth bits before the others. Bit j of the 32 bytes belongs to the j-th group of 32 integers.
+// readQ5K reads the fifth bits before the others. Bit j of these 32 bytes belongs to the j-th group of 32 integers.
 func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 	readScalesK(block, s)
 	nibbles(block[48:], 32, q)
@@ -180,8 +185,8 @@ func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 	}
 }
 
-// readQ6K reads 128 bytes of low nibbles, 64 bytes of the two bits above them, 16 scales, and a float16, their factor.
-// Each half of the block consists of four quarters of 32 values.
+// readQ6K reads 128 bytes with the integers' low 4 bits, 64 bytes with the two bits above them, 16 scales, and a
+// float16, the factor of the scales. Each half of the block consists of four quarters of 32 values.
 func readQ6K(block []byte, q []int8, s []matrix.Scale) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
 	for j := range s {

@@ -32,7 +32,7 @@ var sizes = map[uint32]uint64{
 type Value struct {
 	kind  uint32
 	known bool
-	raw   []byte // the bytes of a number, of a string, or of the elements of an array
+	raw   []byte // bytes of a number, of a string, or of the elements of an array
 	inner uint32 // the type of an array's elements
 	n     int    // elements of an array
 }
@@ -128,7 +128,7 @@ func (v Value) String() string {
 	return ""
 }
 
-// Strings returns the value of an array of strings, or nil for other types.
+// Strings returns the elements of an array of strings, or nil for other types.
 func (v Value) Strings() []string {
 	if v.kind != typeArray || v.inner != typeString {
 		return nil
@@ -141,7 +141,7 @@ func (v Value) Strings() []string {
 	return all
 }
 
-// Floats returns the value of an array of numbers, or nil for other types.
+// Floats returns the elements of an array of numbers, or nil for other types.
 func (v Value) Floats() []float64 {
 	size := int(sizes[v.inner])
 	if v.kind != typeArray || size == 0 {

@@ -15,7 +15,7 @@ var (
 	awqShifts = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
 )
 
-// readGPTQ reads weights of 8 inputs per word, and zeros of 8 outputs per word.
+// readGPTQ reads a matrix of GPTQ. A word has the weights of 8 inputs, or the zeros of 8 outputs.
 func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	m, q, err := s.readZeros(t, base, inOrder)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// readAWQ reads weights of 8 outputs per word, and zeros of 8 outputs per word.
+// readAWQ reads a matrix of AWQ. A word has the weights, or the zeros, of 8 outputs.
 func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	m, q, err := s.readZeros(t, base, awqShifts)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// readZeros reads the scales and zeros of a matrix of GPTQ or AWQ. q has the words of its weights.
+// readZeros reads the scales and zeros of a matrix of GPTQ or AWQ. q has the words with the weights.
 func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized, q words, err error) {
 	q, _, err = t.words(base + ".qweight")
 	zeros, ok, zerosErr := t.words(base + ".qzeros")
@@ -82,7 +82,8 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 	return m, q, nil
 }
 
-// readPacked reads weights of 8 inputs per word, and zeros of 8 outputs per word. Without zeros, all zeros are 8.
+// readPacked reads a matrix of compressed-tensors. A word has the weights of 8 inputs, or the zeros of 8 outputs.
+// If the matrix has no zeros, all zeros are 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	scales, scalesErr := t.numbers(base + ".weight_scale")
@@ -115,10 +116,11 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// largestScale is the bound that the magnitude of an FP8 scale must be below.
+// largestScale is a limit: scales of FP8 must have a smaller magnitude.
 const largestScale = 256
 
-// readFP8 reads 8-bit numbers with one scale for all, for each output, or for each block of outputs and inputs.
+// readFP8 reads 8-bit numbers. There is one scale for the whole matrix, for each output, or for each block of
+// outputs and inputs.
 func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	l := t.leftOut[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
@@ -174,7 +176,7 @@ func (w *words) at(row, col int) uint32 {
 	return binary.LittleEndian.Uint32(w.data[(row*w.cols+col)*4:])
 }
 
-// words returns a matrix of words. ok is false if it is missing.
+// words returns a matrix of 32-bit words. ok is false if there is no tensor with this name.
 func (t *Tensors) words(name string) (w words, ok bool, err error) {
 	l, ok := t.leftOut[name]
 	if !ok {
@@ -187,7 +189,7 @@ func (t *Tensors) words(name string) (w words, ok bool, err error) {
 	return words{l.data, int(l.Shape[0]), int(l.Shape[1])}, true, nil
 }
 
-// numbers returns a matrix of numbers as a table. A scalar becomes one row and one column.
+// numbers returns a matrix of numbers as a table. A scalar becomes a table with one row and one column.
 func (t *Tensors) numbers(name string) (*table, error) {
 	if v := t.byName[name]; v != nil {
 		return &table{v.Vector(), v.Rows, v.Cols}, nil
@@ -212,7 +214,8 @@ type table struct {
 	rows, cols int
 }
 
-// A quantized matrix has functions that return the integers of a row and the scale, with the zero, of a row's group.
+// A quantized matrix has two functions: integers returns the integers of a row, and scale returns the scale and the
+// zero of a group of a row.
 type quantized struct {
 	rows, cols int
 	dtype      DType
@@ -253,7 +256,8 @@ func (t *Tensor) check(name string) error {
 	return nil
 }
 
-// groups4 checks the number of scales for rows × cols weights and selects a type that keeps the groups exactly.
+// groups4 checks the number of scales of a matrix with rows × cols weights, and selects a type that keeps the
+// groups exactly.
 func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*quantized, error) {
 	m := &quantized{rows: rows, cols: cols, group: s.GroupSize, dtype: Groups4}
 	if m.group <= 0 {

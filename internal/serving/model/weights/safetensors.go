@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Tensors has the tensors of a model by name. They are in one or more mapped files.
+// Tensors has the tensors of a model by name. They lie in one or more mapped files.
 type Tensors struct {
 	byName  map[string]*Tensor
 	leftOut map[string]leftOut
@@ -22,13 +22,13 @@ type Tensors struct {
 // Get returns the tensor with a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
 
-// A leftOut is a tensor of another type or shape than weights have. It may be part of a quantized matrix.
+// A leftOut is a tensor whose type or shape weights do not have. It may be part of a quantized matrix.
 type leftOut struct {
 	entry
 	data []byte
 }
 
-// LeftOut describes the type and the shape of a tensor that cannot be read. It returns "" for other names.
+// LeftOut describes the type and the shape of a tensor that cannot be read as weights. It returns "" for other names.
 func (t *Tensors) LeftOut(name string) string {
 	l, ok := t.leftOut[name]
 	if !ok {
@@ -49,8 +49,8 @@ func (t *Tensors) Close() error {
 	return err
 }
 
-// OpenSafetensors maps model.safetensors of a folder, or the shards that model.safetensors.index.json names. The
-// tensors of a quantized matrix are read as one tensor.
+// OpenSafetensors maps model.safetensors of a folder, or the shards that model.safetensors.index.json names. It
+// combines the tensors of a quantized matrix to one tensor.
 func OpenSafetensors(dir string) (*Tensors, error) {
 	names := []string{"model.safetensors"}
 	index, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
@@ -90,7 +90,7 @@ func noSafetensors(dir string) error {
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
-// shards returns the files that an index names, which must be in the same folder.
+// shards returns the files that an index names. They must be in the same folder as the index.
 func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -164,7 +164,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor. Tensors whose types or shapes weights do not have, such as masks and counters, go to leftOut.
+// enter adds a tensor. If weights do not have its type or shape (masks and counters, for example), enter adds it to
+// leftOut.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

@@ -41,14 +41,14 @@ const (
 	IQ4_XS // integers are indices of a table
 
 	// Folders: matrices made from several tensors.
-	Groups4     // 4-bit integers; at least 64 of a row share a zero and a scale that is exact in F16
-	Groups4Free // 4-bit integers; at least 32 of a row share a scale and a zero
-	FP8         // 8-bit numbers (E4M3); at least 32 of a row share a scale
+	Groups4     // 4-bit integers; at least 64 in a row share a zero and a scale, which F16 holds exactly
+	Groups4Free // 4-bit integers; at least 32 in a row share a zero and a scale
+	FP8         // 8-bit numbers (E4M3); at least 32 in a row share a scale
 )
 
 func (d DType) String() string { return layouts[d].name }
 
-// A layout describes the blocks of a type, and the types of matrices packed from them.
+// A layout describes the blocks of a type, and the types of matrix to which its tensors are packed.
 type layout struct {
 	name            string
 	elements, bytes int // of a block
@@ -83,7 +83,7 @@ var layouts = [...]layout{
 type Tensor struct {
 	Name       string
 	DType      DType
-	Rows, Cols int // a vector has one row; Rows counts the rows of all matrices
+	Rows, Cols int // Rows counts the rows of all matrices; a vector has one row
 	data       []byte
 	mapped     bool          // data is in a mapped file
 	source     matrix.Source // reads the rows if they are not consecutive in data, else nil
@@ -119,10 +119,10 @@ func (t *Tensor) Bytes() int { return len(t.data) }
 // Block returns the number of elements of a row that share a scale, or 0 for a type without scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
-// Packed returns the type of a matrix that keeps the weights without rounding, in blocks of Block.
+// Packed returns the type of matrix that keeps the weights without rounding, in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds returns the type of a matrix for activations rounded to 8 bits, or F32 if there is none.
+// Rounds returns the type of matrix for activations that are rounded to 8 bits, or F32 if there is none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 func (t *Tensor) row(i int) []byte {
@@ -176,7 +176,7 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release lets the system drop the pages that are completely in t. Reading them again reads the file.
+// Release lets the system drop the pages of memory that lie completely in t. Reading t again reads the file.
 func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows does the same for rows from to to-1.
@@ -201,7 +201,7 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether the tensor is read from several tensors of its files, or from one with another shape.
+// Combined reports whether the tensor is read from several tensors of its files, or from a tensor of another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
 // CopyTo returns a copy of the tensor in memory of the same size, and releases its pages. It must not be Combined.
@@ -232,7 +232,8 @@ func Collect(tensors ...*Tensor) *Tensors {
 	return t
 }
 
-// A mapped file must not be truncated before it is closed: the system kills a process that reads beyond the end.
+// A mapped is a mapped file. The file must not be truncated before it is closed: the system kills a process that
+// reads beyond the end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {

@@ -78,7 +78,8 @@ func (p *parser) called(base expr) expr {
 	}
 }
 
-// filters parses filters and tests. If first, the name of a filter comes next.
+// filters parses filters and tests that follow e. If first is true, the name of a filter comes next, without the
+// sign |.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
@@ -117,7 +118,7 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied returns a filter or a test applied to e. It parses the arguments if read is nil.
+// applied returns an expression that applies a filter or a test to e. If read is nil, it parses the arguments.
 func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
 	if read == nil {
 		read = func(*scope) arguments { return arguments{named: newDict()} }

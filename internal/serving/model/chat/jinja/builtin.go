@@ -7,8 +7,8 @@ type builtin struct {
 	call       code
 }
 
-// code implements a builtin. v is the value it is applied to; a has the arguments in the order of the parameters. If
-// parameters is raw, a has one element, the arguments as they were given.
+// A code implements a builtin, which is applied to v. a has the arguments in the order of the parameters. If
+// parameters is raw, a has one element: the arguments as the template gives them.
 type code func(m *machine, v any, a []any) any
 
 const raw = "*"
@@ -19,8 +19,8 @@ func (b builtin) apply(m *machine, v any, a arguments) any {
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin and counts its result. It does not count the value: most tests read only its type, so that a
-// long text costs them nothing.
+// invoke calls a builtin, and counts making its result as work. It does not count the size of v: most tests read only
+// the type of v, so they cost nothing for a long text.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
@@ -30,7 +30,8 @@ func (b builtin) invoke(m *machine, v any, a arguments) any {
 	return m.made(b.call(m, v, bound))
 }
 
-// Filters and tests, functions and variables, and methods of jinja2 and Python that this package does not support.
+// These lists name what jinja2 and Python have and this package does not support: filters and tests, functions and
+// variables, and methods.
 var (
 	leftOut = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
 		"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")

@@ -2,7 +2,7 @@ package jinja
 
 import "slices"
 
-// tuple parses an expression, or several as a tuple. Evaluating it counts its tokens as work.
+// tuple parses an expression, or several expressions as a tuple. Evaluating the result counts its tokens as work.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or
@@ -61,8 +61,8 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical parses operands of "and" or "or". The value is the first operand whose truth value equals
-// the parameter decides, or the last operand if there is none.
+// logical parses the operands of "and" or "or". The value of the expression is the first operand whose truth value
+// equals the parameter decides, or the last operand if there is no such operand.
 func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {

@@ -32,7 +32,7 @@ type rendered struct {
 	}
 }
 
-// render renders a template as package chat does. strftime_now returns a fixed text for each format
+// render renders a template as package chat does, except that strftime_now returns a fixed text for each format
 // that real templates use.
 func render(t *testing.T, source string, variables map[string]json.RawMessage) (string, error) {
 	parsed, err := jinja.Parse(source)
@@ -212,7 +212,7 @@ func TestOtherNamesOfTestsAndMethods(t *testing.T) {
 	}
 }
 
-// looks lists templates that inspect the texts x and y and output texts made from them.
+// looks lists templates that inspect the texts x and y, and output texts made from them.
 var looks = []string{
 	"{{ x }}", "{{ x | trim }}{{ x.strip('<') }}{{ x.lstrip('<a') }}{{ x.rstrip(y) }}",
 	"{{ x.split('<a>') }}{{ x.split('<')[0] }}{{ x.rsplit('>', 1) }}{{ x.split('a>', 1)[-1] }}{{ x.split() }}",

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// indexed reports whether a list can be indexed. Generators and views of a dict cannot.
+// indexed reports whether the elements of a list have indices. Those of generators and of views of a dict have
+// none.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
 func (m *machine) copied(v any) []any {
@@ -117,7 +118,7 @@ func (l *loop) at(i int) any {
 
 func newDict() *Dict { return &Dict{values: map[any]any{}} }
 
-// key returns the same value for all keys that are equal in Python.
+// key returns a Go value that is the same for all keys that are equal in Python.
 func key(k any) any {
 	switch k := k.(type) {
 	case markup:
@@ -145,12 +146,12 @@ func (d *Dict) put(k, v any) {
 // Get returns the value of a key, or nil.
 func (d *Dict) Get(k string) any { return d.values[k] }
 
-// Set sets the value of a key. v is of a type that FromJSON returns.
+// Set sets the value of a key. v must have a type that FromJSON returns.
 func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
-// pop removes a key and returns its value, or returns other if there is none.
+// pop removes a key and returns its value. If there is no such key, it returns other.
 func (d *Dict) pop(k string, other any) any {
 	if !d.has(k) {
 		return other

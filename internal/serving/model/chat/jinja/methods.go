@@ -31,8 +31,8 @@ var textMethods = map[string]builtin{
 	"format": {raw, func(m *machine, v any, a []any) any { return m.filled(asText(v), a[0].(arguments)) }},
 }
 
-// dictMethods has the methods of a dict. Those that change it are undefined in jinja2's sandbox, even if the dict has a
-// key with the same name.
+// dictMethods has the methods of a dict. Methods that change a dict are undefined in jinja2's sandbox, even if the dict
+// has a key with the same name.
 var dictMethods = map[string]builtin{
 	"items":  {"", dictView("dict_items", (*Dict).pairs)},
 	"keys":   {"", dictView("dict_keys", func(d *Dict) []any { return d.keys })},
@@ -46,7 +46,7 @@ var dictMethods = map[string]builtin{
 	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
 }
 
-// onText returns a method or a filter that applies f to a text.
+// onText returns a method or a filter that calls f with its value, a text.
 func onText(f func(s string) string) code {
 	return func(m *machine, v any, _ []any) any { return f(m.str(v)) }
 }

@@ -13,9 +13,9 @@ type parser struct {
 	line     int
 	depth    int             // nesting of expressions and statements
 	loops    int             // loops around the statement
-	optional int             // ifs around the expression, in which unknown filters and tests are allowed, as in jinja2
+	optional int             // ifs around the expression; in an if, unknown filters and tests are allowed, as in jinja2
 	used     map[string]bool // names that the template or the macro reads
-	last     *bool           // for a call block: belongs to the last call parsed, and tells it to pass the block
+	last     *bool           // set to true by a call block, to make the call that was parsed last pass the block
 }
 
 func (p *parser) peek() token { return p.tokens[0] }
@@ -64,8 +64,8 @@ func (p *parser) deeper() {
 	}
 }
 
-// until parses statements up to a tag with one of the names, which the caller takes. The name "" stands for the end of
-// the template.
+// until parses statements up to a tag with one of the names in ends. The caller must take this tag. The name "" stands
+// for the end of the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -90,7 +90,7 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at returns a statement that sets the machine's line and counts as work.
+// at returns a statement that sets the machine's line, counts as work, and then runs st.
 func (t token) at(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line
@@ -135,7 +135,7 @@ func (p *parser) statement() stmt {
 	}
 }
 
-// ended parses a body in which break and continue cannot refer to outer loops.
+// ended parses a body, in which break and continue cannot end loops around the body.
 func (p *parser) ended(name string) block {
 	outer := p.loops
 	p.loops = 0
@@ -232,7 +232,8 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// target parses the target of an assignment: one or more variables or, unless onlyNames is true, an attribute of a namespace.
+// target parses the target of an assignment: one or more variables. Unless onlyNames is true, the target may also
+// be an attribute of a namespace.
 func (p *parser) target(onlyNames bool) func(*scope, any) {
 	var targets []func(*scope, any)
 	several := false
@@ -291,7 +292,8 @@ func (p *parser) set() stmt {
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// bodyVariable is the variable that holds the output of a tag's body. A template cannot read it.
+// bodyVariable is the variable that holds the output of a tag's body. No name in a template can be spelled like
+// that.
 const bodyVariable = "{% set %}"
 
 func bodyOf(s *scope) any { return s.vars[bodyVariable] }
@@ -360,7 +362,7 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	}
 }
 
-// theCaller is the variable that holds the body of a call block. A template cannot read it.
+// theCaller is the variable that holds the body of a call block. No name in a template can be spelled like that.
 const theCaller = "{% call %}"
 
 func (p *parser) call() stmt {

@@ -22,7 +22,7 @@ const (
 	operator
 )
 
-// A token has a text; strings and numbers also have a value.
+// A token is a piece of a template. Tokens for strings and numbers also have a value.
 type token struct {
 	kind  kind
 	text  string
@@ -50,7 +50,8 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 // blanks returns the number of bytes of leading white space.
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// ended returns the number of bytes of the end of a tag, with the white space that it removes.
+// ended returns the number of bytes of the end of a tag, together with the white space after it that the tag
+// removes.
 func ended(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
@@ -65,7 +66,7 @@ type scanner struct {
 	tokens []token
 }
 
-// scan splits a template into tokens. It sets line to the current line, for errors.
+// scan splits a template into tokens. It keeps the number of the current line in line, for errors.
 func scan(source string, line *int) []token {
 	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
 	for s.rest != "" {
@@ -106,8 +107,9 @@ func (s *scanner) skip(n int) {
 	s.rest = s.rest[n:]
 }
 
-// data emits n bytes of text before a tag, without the white space that the tag removes: all white space if its sign is
-// '-', or, if strips, that between the start of the line and the tag.
+// data emits the n bytes of text before a tag, without the white space that the tag removes. A tag with the sign '-'
+// removes all white space before it. If strips is true, a tag removes the white space between the start of the line and
+// the tag, unless its sign is '+'.
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before

@@ -130,8 +130,8 @@ func (m *machine) quote(s string) string {
 	return b.String()
 }
 
-// FromJSON decodes a value for Render. Unlike with encoding/json's maps, objects keep the order of their keys, and
-// integers stay integers.
+// FromJSON decodes a value for Render. In contrast to encoding/json's maps, objects keep the order of their keys,
+// and integers stay integers.
 func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -209,7 +209,7 @@ func tojson(m *machine, v any, a []any) any {
 	return b.String()
 }
 
-// json writes a value. line is a line break followed by the value's indentation.
+// json writes a value. line has a line break and the indentation of the value.
 func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 	m.spend(4)
 	switch v := v.(type) {
@@ -301,7 +301,7 @@ func (m *machine) jsonText(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte('"')
 }
 
-// EachText returns a copy of v, a value of FromJSON, with each text replaced by f, including keys.
+// EachText returns a copy of v, a value of FromJSON. In the copy, f has replaced each text, keys included.
 func EachText(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:

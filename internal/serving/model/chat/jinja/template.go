@@ -1,7 +1,7 @@
 // Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
 // lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag. It implements the
-// part of the language that chat templates use. Parse refuses the rest, naming it: templates that load others,
-// autoescape, and a few filters. A template is not trusted: it reads no files, and its work is bounded.
+// part of the language that chat templates use. Parse refuses everything else by name: templates that load other
+// templates, autoescape, and a few filters. A template is not trusted: it cannot read files, and its work is limited.
 package jinja
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxSteps  = 1 << 23 // steps of one Render: one for each token evaluated, element made, and 16 bytes of text made
-	round     = 32      // steps of an iteration of a loop or a call of a macro, each of which makes a scope
+	maxSteps  = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
+	round     = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
 	maxDepth  = 200     // nesting of calls of macros, of values and of expressions
 	maxChain  = 500     // operators, attributes or filters in a row
 	callEvery = 1 << 14 // the most steps between two calls of write
@@ -28,7 +28,7 @@ type Template struct{ body block }
 // A Function is a variable that a template can call.
 type Function func(args []any) (any, error)
 
-// A failure is the value of a panic from which Parse and Render recover.
+// A failure is the value of a panic that Parse and Render turn into an error.
 type failure struct{ err error }
 
 func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
@@ -52,8 +52,8 @@ func Parse(source string) (t *Template, err error) {
 	return &Template{p.until("")}, nil
 }
 
-// Render renders a template. Variables have the types nil, bool, int, int64, float64, string, []any, map[string]any,
-// Function, and those that FromJSON returns.
+// Render renders a template. A variable may have the type nil, bool, int, int64, float64, string, []any,
+// map[string]any or Function, or a type that FromJSON returns.
 func (t *Template) Render(variables map[string]any) (string, error) {
 	var text strings.Builder
 	err := t.RenderTo(func(piece string) error {
@@ -63,14 +63,14 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 	return text.String(), err
 }
 
-// RenderTo passes the rendered text to write piece by piece. It also calls write with "" while the template computes
-// without output. It stops at an error of write, and wraps it.
+// RenderTo passes the rendered text to write piece by piece. While the template computes without output, RenderTo
+// calls write with "" from time to time. If write returns an error, RenderTo stops and wraps it.
 func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) error {
 	return t.RenderMarked(write, variables, nil)
 }
 
-// RenderMarked does the same for variables in whose texts some characters are marked. Operations of the template treat
-// a mark as its character; the rendered text keeps the marks.
+// RenderMarked does what RenderTo does, for variables in whose texts some characters are marked. The template's
+// operations treat a mark as its character, and the rendered text keeps the marks.
 func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
 	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
@@ -119,7 +119,7 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size returns the number of bytes of a text, or of elements of another value.
+// size returns the number of bytes of a text, or the number of elements of another value.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:

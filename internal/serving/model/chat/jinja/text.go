@@ -18,7 +18,7 @@ func (m *machine) plain(s string) string {
 	return m.marks.Plain(s)
 }
 
-// index returns the range of the first or last sub in s, or -1, -1. Marks count as their characters.
+// index returns the byte range of the first or last sub in s, or -1, -1. It treats marks as their characters.
 func (m *machine) index(s, sub string, last bool) (from, to int) {
 	if m.marks.In(s) {
 		m.spend(1 + len(s)/16)
@@ -113,7 +113,7 @@ func (m *machine) cut(chars any) func(rune) bool {
 	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
 }
 
-// split splits a text at a separator, or at white space if it is nil, at most n times.
+// split splits a text at most n times at a separator. If the separator is nil, it splits at white space.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
 	by, spaces := "", separator == nil
 	if spaces {

@@ -9,7 +9,7 @@ import (
 // Values are nil (None), bool, int64, float64, string, and these.
 type (
 	undefined struct{ why string }
-	markup    string // text that needs no escaping, from safe or escape; + escapes a string before it appends it
+	markup    string // text that needs no escaping, from safe or escape; + escapes a string that it appends
 	// A list is a Python list, tuple, view of a dict, range or generator.
 	list struct {
 		kind  string // "" is a list

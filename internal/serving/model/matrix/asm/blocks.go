@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// unit is the number of k that share a factor of scales.
+// unit is the number of inputs that share a factor of scales.
 const unit = 64
 
 // A kind is a type of weights that are integers in blocks.
@@ -16,7 +16,7 @@ type kind struct {
 	bits       int
 	scaleBytes int  // bytes of a scale: 2 for f16, 4 for f32
 	minima     bool // scales are followed by minima
-	units      bool // scales belong to units; 8-bit factors of a block's scale and minimum precede its integers
+	units      bool // scales belong to units; before a block's integers, it has 8-bit factors of its scale and minimum
 	values     bool // the integers are indices of a table of 16 values
 	e4m3       bool // the integers are the bits of E4M3 numbers
 }
@@ -48,7 +48,8 @@ func (k kind) twice(n int) int {
 	return n
 }
 
-// head returns the size of the scales and minima at the beginning of a unit, or of a block if there are no units.
+// head returns the size of the scales and minima at the beginning of a unit, or at the beginning of a block if the
+// kind has no units.
 func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
 
 func (k kind) together() int { return 8 / k.bits }
@@ -99,14 +100,15 @@ func (w width) and(mask, from, to VecVirtual) {
 	}
 }
 
-// all iterates over all blocks of the panel at w, as pass does.
+// all calls body for all blocks of the panel at w, with the registers that pass sets.
 func (b *block) all(w Register, body func(w, n Register)) {
 	asm.ADDQ(U32(uint32(b.head())), w)
 	b.pass(w, nil, body)
 }
 
-// pass iterates over blocks, with their scales and minima in registers. from is the end of the head of the first unit
-// or block; if diff is given, from + diff is the part of the head to read. body processes n k, starting at w.
+// pass calls body for each block, with the block's scales and minima in registers. from is the end of the head of the
+// first unit, or of the first block without units. If diff is nil, pass reads the whole head; otherwise it reads the
+// part of the head at from + diff. body processes the n inputs whose weights start at w.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)
@@ -202,7 +204,7 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	return low, high
 }
 
-// lookUp looks up values of the table. The lowest 4 bits of each lane are the index.
+// lookUp sets to to values of the table. The index of a lane's value is in the lane's lowest 4 bits.
 func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VPERMPS(b.tables[0], indices, to)
 	if b.bytes == 64 {
@@ -214,7 +216,8 @@ func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks generates the kernel that converts blocks to f32: all outputs at once or, with AVX2, half of them.
+// decodeBlocks generates the kernel that converts blocks to f32. It converts 64 outputs at once with AVX-512, and
+// 32 with AVX2.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4

@@ -18,7 +18,8 @@ const (
 // sizes has the bytes of a weight.
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// panel is the number of interleaved outputs: panel values of k = 0, then of k = 1, and so on.
+// panel is the number of outputs whose weights are interleaved: a panel has the panel weights of input 0, then
+// those of input 1, and so on.
 const panel = 64
 
 // A width is an instruction set with the size of its registers in bytes.
@@ -58,7 +59,8 @@ func end() {
 
 func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
 
-// rowsOf addresses n rows by the arguments for the first address and for the distance in bytes.
+// rowsOf addresses n rows. The arguments pointer and stride have the address of the first row and the distance
+// between rows in bytes.
 func rowsOf(pointer, stride string, n int) *assembly.Rows {
 	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
 }
@@ -71,7 +73,7 @@ func address(name string) Mem {
 	return b.Addr
 }
 
-// loop subtracts step from count after each run of body until count is 0.
+// loop runs body until count is 0. After each run it subtracts step from count.
 func loop(label string, count Register, step int, body func()) {
 	asm.Label(label)
 	body()

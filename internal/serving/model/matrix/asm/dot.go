@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// quads is the size of 4 k of a panel's weights when each is a byte.
+// quads is the number of bytes of a panel's weights for 4 inputs, if each weight is a byte.
 const quads = panel * 4
 
 // stepBytes is the size of a step of activations.
@@ -19,11 +19,13 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot is an AVX2 kernel that adds rows of 8-bit activations times blocks of 8-bit weights to the sums of 16 outputs
-// of a panel, whose rows are 64 values apart. Weights are unsigned: 2 to the power of shift was added to each. The
-// negative sums of activations in steps correct for that. The sum of a block is exact; it is converted to a float,
-// multiplied by the weights' scale, and added, times the activations' scale, with one rounding. If minima is not 0, the
-// minima of the weights follow their scales and are added times the sums of activations.
+// A dot is an AVX2 kernel. It multiplies rows of 8-bit activations by blocks of 8-bit weights of 16 outputs, and adds
+// the products to sums, whose rows are 64 values apart.
+//
+// The weights are unsigned: 2 to the power of shift was added to each. The negative sums of activations, which are in
+// steps, correct for that. The sum of a block is exact. The kernel converts it to a float, multiplies it by the
+// weights' scale, and adds it, times the activations' scale, with one rounding. If minima is not 0, the minima of the
+// weights follow their scales; the kernel adds them, times the sums of the activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
@@ -39,7 +41,7 @@ func newDot(w width, name string, rows, vectors int) *dot {
 	return d
 }
 
-// blocks iterates over all blocks. For each it calls first, then quad for every 4 k, then last.
+// blocks loops over all blocks. For each block it calls first, then quad for every 4 inputs, then last.
 func (d *dot) blocks(w Register, first, quad, last func()) {
 	blocks, n := arg("blocks"), asm.GP64()
 	loop("block", blocks, 1, func() {
@@ -58,7 +60,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
-// scale returns the address of the scales, or the minima, of vector v of outputs.
+// scale returns the address of the scales of vector v of outputs, or of their minima if minima is true.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {
@@ -104,8 +106,9 @@ func (d *dot) minima(mins []VecVirtual) {
 	}
 }
 
-// dotInt8x2 generates the kernel for 8-bit weights. It removes the offset of weights and transfers their signs to the
-// activations, because pairs of products are added in 16 bits, into which those of unsigned weights may not fit.
+// dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights and moves their signs to
+// the activations. The reason is that the processor adds pairs of products in 16 bits, which is too few for unsigned
+// weights.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -131,7 +134,8 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. Products of a block add up in 16 bits: 8 × 2 × 15 × 127 fits.
+// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits, because 8 × 2 × 15
+// × 127 fits.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

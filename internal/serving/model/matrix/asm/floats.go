@@ -80,10 +80,10 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is the distance in bytes at which weights are prefetched, because the processor's own prefetcher stops at
-// each page of 4 KB. They are prefetched to the second-level cache, from which they reach the first in time. Prefetches
-// to the first-level cache occupy its few line buffers while they wait for memory; with them, reading was 6 % slower on
-// one core and 8 % on two.
+// prefetch is the distance in bytes at which weights are prefetched. This is needed because the processor's own
+// prefetcher stops at each page of 4 KB. The weights are prefetched to the second-level cache, from which they reach
+// the first-level cache in time. Prefetches to the first-level cache occupy its few line buffers while they wait for
+// memory; with them, reading was 6 % slower on one core and 8 % on two.
 const prefetch = 4096
 
 func blocks512(rows int, kind kind) {
@@ -117,7 +117,8 @@ func blocks512(rows int, kind kind) {
 	sums.store(dst)
 }
 
-// tile2 generates the kernel of a tile of f32 weights: 16 of the 64 outputs, as many as fit into registers.
+// tile2 generates the AVX2 kernel for f32 weights. It computes 16 of the 64 outputs at a time, as many as fit into
+// registers.
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)

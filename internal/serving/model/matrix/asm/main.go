@@ -2,9 +2,9 @@
 //
 //	go run ./internal/serving/model/matrix/asm -o internal/serving/model/matrix
 //
-// Every kernel adds the products of an output in the order of k, with one fused multiply-add each, so that all kernels
-// give the same bits. Those for pairs of BF16 do two multiply-adds in an instruction, that of the high halves first.
-// Those for 8-bit activations add the exact sums of blocks.
+// Every kernel adds the products of an output in the order of the inputs, with one fused multiply-add each, so that
+// all kernels give the same bits. In kernels for pairs of BF16, an instruction does two multiply-adds, first for the
+// high halves. Kernels for 8-bit activations add the exact sums of blocks.
 package main
 
 import (

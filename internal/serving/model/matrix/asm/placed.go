@@ -9,15 +9,17 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// placed holds the sums of rows × outputs of a kernel that writes them to the result itself.
+// placed holds the sums of a kernel that writes its sums to the result itself. There is a sum for each row and
+// output.
 type placed struct{ sums }
 
-// sumsOf has the parameters of kernels with placed sums. Sums start from the values at from, or from 0 if from is nil.
-// At the end, the values at plus and then at plus2 are added, unless nil, and the results are stored at to. Rows at
-// from, plus and plus2 have 64 sums. offset is added to all addresses.
+// sumsOf has the parameters of kernels with placed sums. The sums start with the values at from, or with 0 if from is
+// nil. At the end, the kernel adds the values at plus and then those at plus2, unless they are nil, and stores the
+// results at to. Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at calls f for each vector of sums at an argument, unless it is nil.
+// at calls f for each vector of sums, with its place in the memory that an argument points to. It does nothing if
+// the argument is nil.
 func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
@@ -47,8 +49,8 @@ func (s placed) store() {
 	}
 }
 
-// pairs512 generates the kernel that multiplies pairs of BF16. With each pair, it prefetches 4 lines at ahead and
-// advances ahead by step bytes.
+// pairs512 generates the kernel that multiplies pairs of BF16. For each pair of inputs, it prefetches 4 cache lines
+// at ahead and advances ahead by step bytes.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
@@ -76,7 +78,8 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums generates the kernel that adds n sums of slices, a multiple of 16, in an eighth of the time of Go.
+// addSums generates the kernel that adds the sums of a slice to other sums. n is their number, a multiple of 16.
+// The kernel takes an eighth of the time of Go code.
 func addSums() {
 	begin("addAVX2", "func(sums, x *float32, n uintptr)")
 	sums, x, n := arg("sums"), arg("x"), arg("n")

@@ -5,8 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// dotRow generates the kernel that multiplies one row by all outputs of a panel. It unpacks weights as unpack does, but
-// into registers, where it also keeps the sums. Blocks begin with their scales. Without a packing, weights are bytes.
+// dotRow generates the kernel that multiplies one row by all outputs of a panel. It unpacks weights into registers,
+// where it also keeps the sums. Each block begins with its scales. If there is no packing, weights are bytes.
 func dotRow(p *packing) {
 	r := newRowDot(p)
 	r.sums.load()
@@ -59,7 +59,7 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// fetchScales prefetches the scales, or the minima, of a later block, and advances w past those of this block.
+// fetchScales prefetches the scales, or the minima, of a later block, and moves w behind those of this block.
 func (r *rowDot) fetchScales(at Register) {
 	for line := range panel * 2 / 64 {
 		r.fetch(Mem{Base: at, Disp: prefetch + line*64})

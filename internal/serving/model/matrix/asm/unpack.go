@@ -5,8 +5,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A packing is the layout of weights of less than a byte. A group of k has 256 bytes with the bits above the low 4, if
-// there are any, and then pairs of 4 k with the low 4 bits, 256 bytes for each pair.
+// A packing is the layout of weights that have less than 8 bits. Weights are stored in groups of inputs. A group
+// begins with 256 bytes for the bits above the low 4 bits, if the weights have such bits. Then it has 256 bytes for
+// each pair of quads (groups of 4 inputs), with the low 4 bits of their weights.
 type packing struct {
 	name  string
 	high  int  // bits above the low 4
@@ -25,8 +26,8 @@ func (p packing) pairs() int {
 // first returns the offset of the pairs in a group.
 func (p packing) first() int { return min(p.high, 1) * quads }
 
-// unpack generates the kernel that expands weights to bytes. In a pair, the low half of a byte is a weight of the first
-// 4 k, the high half one of the next 4.
+// unpack generates the kernel that expands weights to bytes. A byte of a pair has two weights: the low half belongs to
+// the pair's first quad, the high half to its second quad.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
@@ -88,8 +89,8 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number replaces each byte of z by the weight whose low 4 bits it contains. high has the other bits of the weights;
-// quad is the index of the 4 k in the group.
+// number replaces each byte of z, whose low 4 bits are those of a weight, by the whole weight. high has the other
+// bits of the weights; quad is the index of the quad in the group.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	u.and(u.low, z, z)
 	if u.table {

@@ -11,10 +11,11 @@ import (
 
 const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
 
-// A wide is a kernel that adds rows of x times a panel to sums, which have 64 values a row. The values of all rows for
-// one k are adjacent in x. The kernel passes over the weights once for every 16 or 32 of the 64 outputs, as many as
-// leave registers for all rows. In a pass, a weight is converted to a float once, and each product reads the value of x
-// from memory. With each k, the kernel prefetches the memory at ahead and advances ahead by step bytes.
+// A wide is a kernel that multiplies rows of x by a panel and adds the products to sums, which have 64 values a row. In
+// x, the values of all rows for one input are adjacent. A pass over the weights computes 16 or 32 of the 64 outputs, as
+// many as fit into registers for all rows. In a pass, the kernel converts a weight to a float once, and each product
+// reads the value of x from memory. With each input, the kernel prefetches the memory at ahead and advances ahead by
+// step bytes.
 type wide struct {
 	rows, vectors           int
 	sums, x, w, ahead, step Register
@@ -56,7 +57,8 @@ func (k *wide) sum(i int) Mem {
 	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
 }
 
-// add adds the products of a vector of weights and the values of x of the i-th next k.
+// add multiplies a vector of weights by the values of x for one input, the i-th after the current one, and adds the
+// products to the sums.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
 		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
@@ -93,7 +95,8 @@ func wideBlocks512(rows int, kind kind) {
 	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
 		kind.table()+")")
 	block := newBlock(avx512, kind, k.vectors)
-	// With each pass, the scales advance by their size, and the integers by 16 bytes for each vector.
+	// In each pass, the address of the scales advances by their size, and that of the integers by 16 bytes for each
+	// vector.
 	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(k.w, head)
 	asm.LEAQ(Mem{Base: k.w, Disp: kind.head()}, values)
@@ -122,7 +125,8 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 generates the kernel that interleaves n values of four rows: those of k are at dst + k × stride.
+// gather4 generates the kernel that interleaves n values of four rows. The four values of input k are at dst + k ×
+// stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")
