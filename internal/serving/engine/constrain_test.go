@@ -21,7 +21,7 @@ func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured
 			all[i] = []byte{byte(i)}
 		}
 	}
-	v, err := structured.NewVocabulary(all, ends)
+	v, err := structured.NewVocabulary(all, nil, ends)
 	require.NoError(t, err)
 	c, err := structured.Compile(v, form)
 	require.NoError(t, err)

@@ -1,29 +1,11 @@
 package structured
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 
-	"llmmemory/internal/serving/structured/automaton"
-	"llmmemory/internal/serving/structured/gbnf"
 	"llmmemory/internal/serving/structured/grammar"
-	"llmmemory/internal/serving/structured/jsonschema"
 	"llmmemory/internal/serving/structured/lexeme"
-	"llmmemory/internal/serving/structured/regex"
 )
-
-// Form describes what an answer must look like. Exactly one field is set.
-type Form struct {
-	JSONSchema []byte   // the answer is a JSON text that the schema allows
-	JSONObject bool     // the answer is a JSON object
-	Grammar    string   // the answer is what root of this GBNF or EBNF derives
-	Regex      string   // the whole answer matches it
-	Choice     []string // the answer is one of them
-}
-
-// compileWork limits the work of one compilation; see automaton.Budget.
-const compileWork = 2_000_000
 
 // Constraint is a form that is compiled for a vocabulary. It is safe for concurrent use.
 type Constraint struct {
@@ -45,52 +27,14 @@ type fitKey struct {
 
 // Compile makes a form ready for use.
 func Compile(v *Vocabulary, form Form) (*Constraint, error) {
-	g, err := form.grammar(v.longest)
+	g, err := form.grammar(v)
 	if err != nil {
 		return nil, err
 	}
 	if !g.Trim() {
-		return nil, errors.New("no answer has this form")
+		return nil, errNoAnswer
 	}
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
-}
-
-func (f Form) grammar(longest int) (*grammar.Grammar, error) {
-	budget := automaton.NewBudget(compileWork)
-	switch {
-	case f.JSONSchema != nil:
-		return jsonschema.Compile(f.JSONSchema, longest, budget)
-	case f.JSONObject:
-		return jsonschema.Compile([]byte(`{"type":"object"}`), longest, budget)
-	case f.Grammar != "":
-		return gbnf.Compile(f.Grammar, budget)
-	case f.Regex != "":
-		d, err := regex.Full(f.Regex, budget)
-		if err != nil {
-			return nil, err
-		}
-		return single(d)
-	case len(f.Choice) > 0:
-		d, err := automaton.Texts(f.Choice, budget)
-		if err != nil {
-			return nil, fmt.Errorf("choices: %w", err)
-		}
-		return single(d)
-	}
-	return nil, errors.New("a form of answers without content")
-}
-
-// single returns the grammar of one lexeme.
-func single(d *automaton.DFA) (*grammar.Grammar, error) {
-	if d.Empty() {
-		return nil, errors.New("no answer has this form")
-	}
-	g := grammar.New()
-	end := g.Node()
-	g.Final(end)
-	l := lexeme.Text("", d.Untagged(), lexeme.Raw, false)
-	g.Read(0, g.Terminal(l), end)
-	return g, nil
 }
 
 // maxMaskBytes limits the memory of the masks that a constraint keeps, separately for configs and for states of lexemes.

@@ -83,7 +83,7 @@ var largeVocabulary = sync.OnceValue(func() *Vocabulary {
 		}
 		add(text)
 	}
-	v, err := NewVocabulary(append(tokens, nil), []int{size})
+	v, err := NewVocabulary(append(tokens, nil), nil, []int{size})
 	if err != nil {
 		panic(err)
 	}

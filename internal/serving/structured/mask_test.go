@@ -16,7 +16,7 @@ func vocabularyOf(t require.TestingT, tokens ...string) *Vocabulary {
 	for _, token := range tokens {
 		all = append(all, []byte(token))
 	}
-	v, err := NewVocabulary(append(all, nil), []int{len(tokens)})
+	v, err := NewVocabulary(append(all, nil), nil, []int{len(tokens)})
 	require.NoError(t, err)
 	return v
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"llmmemory/internal/serving/structured/lexeme"
@@ -18,6 +19,8 @@ const maxTokenBytes = 1024
 type Vocabulary struct {
 	tokens  [][]byte
 	stop    []int32
+	names   []string // of the special tokens
+	ends    []string // those that end an answer
 	trie    trie
 	longest int
 
@@ -25,13 +28,35 @@ type Vocabulary struct {
 	fits  map[lexeme.Identity]*fit
 }
 
-// NewVocabulary returns the vocabulary of a model: the bytes of each token, and the tokens that end an
-// answer. A token without bytes, such as a special token, is allowed only as the end.
-func NewVocabulary(tokens [][]byte, stop []int) (*Vocabulary, error) {
+// NewVocabulary returns the vocabulary of a model: the bytes of each token, the names of special tokens,
+// and the tokens that end an answer. A special token is allowed where a form names it. A token without
+// bytes and without a name is allowed only as the end.
+func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabulary, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("a vocabulary without tokens")
 	}
-	v := &Vocabulary{tokens: tokens, fits: map[lexeme.Identity]*fit{}}
+	v := &Vocabulary{tokens: slices.Clone(tokens), fits: map[lexeme.Identity]*fit{}}
+	for id, token := range v.tokens {
+		if lexeme.HasSpecial(token) { // no text has such bytes
+			v.tokens[id] = nil
+		}
+	}
+	for id, name := range special {
+		if id < 0 || id >= len(tokens) {
+			return nil, fmt.Errorf("the special token %d is not in the vocabulary, which has %d tokens", id, len(tokens))
+		}
+		if name == "" {
+			continue
+		}
+		v.names = append(v.names, name)
+		if slices.Contains(stop, id) {
+			v.ends = append(v.ends, name)
+		} else {
+			v.tokens[id] = lexeme.SpecialBytes(name)
+		}
+	}
+	slices.SortFunc(v.names, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
+	tokens = v.tokens
 	for _, token := range stop {
 		if token < 0 || token >= len(tokens) {
 			return nil, fmt.Errorf("the end token %d is not in the vocabulary, which has %d tokens", token, len(tokens))
@@ -51,6 +76,17 @@ func NewVocabulary(tokens [][]byte, stop []int) (*Vocabulary, error) {
 	slices.SortFunc(ids, func(a, b int32) int { return cmp.Or(bytes.Compare(tokens[a], tokens[b]), cmp.Compare(a, b)) })
 	v.trie.build(tokens, ids)
 	return v, nil
+}
+
+// special finds the first name of a special token in a text. If there is none, it returns the length of the text.
+func (v *Vocabulary) special(text string) (at int, name string) {
+	at = len(text)
+	for _, n := range v.names { // long ones first
+		if i := strings.Index(text, n); i >= 0 && i < at {
+			at, name = i, n
+		}
+	}
+	return at, name
 }
 
 // Words returns the length of a mask.

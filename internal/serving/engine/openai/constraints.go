@@ -107,17 +107,23 @@ func (c *constraints) keep(key [sha256.Size]byte, constraint *structured.Constra
 // maxTokenBytes is the longest token in bytes that an answer with a form may have, a limit of structured.NewVocabulary.
 const maxTokenBytes = 1024
 
-// newVocabulary returns the vocabulary of an engine's model. Special tokens occur only as the end of an answer.
+// newVocabulary returns the vocabulary of an engine's model. Special tokens occur only as the end of an answer and where
+// a form names them.
 func newVocabulary(c *engine.Config) (*structured.Vocabulary, error) {
-	tokens := make([][]byte, c.Model.VocabSize)
+	tokens, special := make([][]byte, c.Model.VocabSize), map[int]string{}
 	for i := range tokens {
-		if id := int32(i); !c.Tokenizer.Special(id) && len(c.Tokenizer.Piece(id)) <= maxTokenBytes {
-			tokens[i] = c.Tokenizer.Piece(id)
+		piece := c.Tokenizer.Piece(int32(i))
+		switch {
+		case len(piece) >= maxTokenBytes:
+		case c.Tokenizer.Special(int32(i)):
+			special[i] = string(piece)
+		default:
+			tokens[i] = piece
 		}
 	}
 	stop := make([]int, len(c.End))
 	for i, id := range c.End {
 		stop[i] = int(id)
 	}
-	return structured.NewVocabulary(tokens, stop)
+	return structured.NewVocabulary(tokens, special, stop)
 }

@@ -74,15 +74,20 @@ func object(field, name string, value json.RawMessage, names ...string) (map[str
 	return fields, nil
 }
 
-// responseFormat reads OpenAI's response_format. The schema of a json_object is llama.cpp's.
+// responseFormat reads OpenAI's response_format. The schema of a json_object is llama.cpp's, and a structural_tag is
+// vLLM's.
 func responseFormat(field string, value json.RawMessage) (*structured.Form, error) {
+	var given struct{ Type string }
+	if json.Unmarshal(value, &given) == nil && given.Type == "structural_tag" {
+		return tagForm(field, value)
+	}
 	fields, err := object(field, field, value, "type", "json_schema", "schema")
 	if err != nil {
 		return nil, err
 	}
 	var kind string
 	if json.Unmarshal(fields["type"], &kind) != nil {
-		return nil, invalid(field, "The type of response_format is missing; text, json_object and json_schema are known.")
+		return nil, invalid(field, "The type of response_format is missing; text, json_object, json_schema and structural_tag are known.")
 	}
 	schema := fields["schema"]
 	switch {
@@ -109,13 +114,14 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 		}
 		return schemaForm(field, inside["schema"])
 	}
-	return nil, invalid(field, "The type of response_format is %q; text, json_object and json_schema are known.", kind)
+	return nil, invalid(field, "The type of response_format is %q; text, json_object, json_schema and structural_tag are known.", kind)
 }
 
 // structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends.
 func structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
 	readers := map[string]func(string, json.RawMessage) (*structured.Form, error){
 		"json": schemaForm, "regex": regexForm, "choice": choiceForm, "grammar": grammarForm, "json_object": objectForm,
+		"structural_tag": tagForm,
 	}
 	names := slices.Sorted(maps.Keys(readers))
 	fields, err := object(field, field, value, append(names, "disable_fallback")...)
@@ -179,6 +185,19 @@ func grammarForm(field string, value json.RawMessage) (*structured.Form, error) 
 		return nil, err
 	}
 	return &structured.Form{Grammar: text}, nil
+}
+
+// tagForm reads a structural tag, which may be JSON in a string.
+func tagForm(field string, value json.RawMessage) (*structured.Form, error) {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		value = json.RawMessage(text)
+	}
+	form, err := structured.StructuralTag(value)
+	if err != nil {
+		return nil, invalid(field, "%s cannot be obeyed: %v.", field, err)
+	}
+	return &form, nil
 }
 
 func formText(field, what string, value json.RawMessage) (text string, err error) {

@@ -70,6 +70,12 @@ var forms = []struct {
 	{"the older choices", `"guided_choice": ["größer", "kleiner"]`, matches("größer|kleiner")},
 	{"a grammar", `"structured_outputs": {"grammar": "root ::= num (\"+\" num){2}\nnum ::= [0-9]{1,2}"}`,
 		matches(`\d{1,2}(\+\d{1,2}){2}`)},
+	{"a structural tag", `"response_format": {"type": "structural_tag", "format": {"type": "sequence", "elements": [
+		{"type": "const_string", "value": "x="}, {"type": "tag", "begin": "(", "content": {"type": "regex", "pattern": "[a-c]{3}"},
+		"end": [")", "]"]}]}}`, matches(`x=\([a-c]{3}[)\]]`)},
+	{"vLLM's structural tag", `"structured_outputs": {"structural_tag": "{\"format\": {\"type\": \"tags_with_separator\", ` +
+		`\"tags\": [{\"begin\": \"<\", \"content\": {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"boolean\"}}, ` +
+		`\"end\": \">\"}], \"separator\": \",\", \"at_least_one\": true, \"stop_after_first\": true}}"}`, matches(`<\s*(true|false)>`)},
 	{"the older grammar", `"guided_grammar": "root ::= \"a\" \"b\"{3}"`, matches("abbb")},
 }
 
@@ -191,8 +197,14 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 		{"two forms", `"guided_json": {}, "guided_regex": "a"`, "guided_regex", "guided_json and guided_regex both give"},
 		{"two forms in one field", `"structured_outputs": {"json": {}, "regex": "a"}`, "structured_outputs", "more than one of"},
 		{"no form", `"structured_outputs": {"json_object": false}`, "structured_outputs", "gives no form"},
-		{"tags", `"structured_outputs": {"structural_tag": "x"}`, "structured_outputs", `has "structural_tag", which is not supported`},
-		{"another type", `"response_format": {"type": "structural_tag"}`, "response_format", `"structural_tag"`},
+		{"a structural tag that is no JSON", `"structured_outputs": {"structural_tag": "x"}`, "structured_outputs",
+			"structured_outputs cannot be obeyed: structural tag: it is not a JSON object"},
+		{"no format", `"response_format": {"type": "structural_tag"}`, "response_format", "neither format nor structures"},
+		{"an unknown format", `"response_format": {"type": "structural_tag", "format": {"type": "sequence", "elements": [{"type": "star"}]}}`,
+			"response_format", `format.elements[0]: the type "star" is not supported`},
+		{"a tag without its trigger", `"response_format": {"type": "structural_tag", "triggers": ["<a"], "structures": [{"begin": "x", "end": "y"}]}`,
+			"response_format", `the tag "x" begins with none of the triggers`},
+		{"another type", `"response_format": {"type": "xml"}`, "response_format", `"xml"`},
 		{"no type", `"response_format": {}`, "response_format", "The type of response_format is"},
 		{"no schema", `"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}`, "response_format", "has no schema"},
 		{"nothing inside", `"response_format": {"type": "json_schema"}`, "response_format", "response_format.json_schema is missing"},

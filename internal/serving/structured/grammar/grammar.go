@@ -1,6 +1,10 @@
 package grammar
 
-import "llmmemory/internal/serving/structured/lexeme"
+import (
+	"slices"
+
+	"llmmemory/internal/serving/structured/lexeme"
+)
 
 // Node is a place in a rule. The first node of a rule identifies the rule.
 type Node int32
@@ -9,14 +13,12 @@ type Node int32
 type Terminal struct {
 	make   func(alive func(tag int32) bool) *lexeme.Lexeme
 	lexeme *lexeme.Lexeme
-	id     int32
 }
 
 // Grammar is a graph of nodes. Texts begin at node 0.
 type Grammar struct {
-	nodes     []node
-	edges     []edge
-	terminals []*Terminal
+	nodes []node
+	edges []edge
 }
 
 type node struct {
@@ -65,20 +67,39 @@ func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: [
 // Jump leads from a node to another with nothing.
 func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
 
+// Embed adds the nodes and edges of another grammar, which must not be used afterwards, and returns the
+// rule that derives its texts.
+func (g *Grammar) Embed(other *Grammar) Node {
+	rule, edges := Node(len(g.nodes)), int32(len(g.edges))
+	for _, n := range other.nodes {
+		for i := range n.edges {
+			n.edges[i] += edges
+		}
+		g.nodes = append(g.nodes, n)
+	}
+	for _, e := range other.edges {
+		if e.terminal == nil && e.call != noCall {
+			e.call += rule
+		}
+		e.to = slices.Clone(e.to) // edges may share it
+		for i := range e.to {
+			e.to[i] += rule
+		}
+		g.edges = append(g.edges, e)
+	}
+	return rule
+}
+
 // Terminal adds a lexeme.
 func (g *Grammar) Terminal(l *lexeme.Lexeme) *Terminal {
-	t := g.Lazy(nil)
-	t.lexeme = l
-	return t
+	return &Terminal{lexeme: l}
 }
 
 // Lazy adds a lexeme that is created when it is first needed. The function make gets a function that
 // reports whether a tag leads to a node from which the rule can end; at least one tag does. Only one
 // edge may read a lexeme with several tags.
 func (g *Grammar) Lazy(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
-	t := &Terminal{make: make, id: int32(len(g.terminals))}
-	g.terminals = append(g.terminals, t)
-	return t
+	return &Terminal{make: make}
 }
 
 // Trim removes the edges after which their rule cannot end, and reports whether the grammar still

@@ -1,6 +1,7 @@
 package lexeme
 
 import (
+	"bytes"
 	"fmt"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -67,6 +68,35 @@ func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error)
 		return fmt.Sprintf("length %d %d", more, room), s
 	}
 	return l, nil
+}
+
+// specialByte begins the bytes of a special token. It occurs in no UTF-8 text.
+const specialByte = 0xFF
+
+// SpecialBytes returns the bytes that stand for the special token with a name. No text has them.
+func SpecialBytes(name string) []byte { return append([]byte{specialByte}, name...) }
+
+// HasSpecial reports whether some bytes could be confused with those of a special token.
+func HasSpecial(token []byte) bool { return bytes.IndexByte(token, specialByte) >= 0 }
+
+// Special returns the lexeme of the special token with a name.
+func Special(name string) *Lexeme { return newLexeme("special "+name, special(SpecialBytes(name))) }
+
+type special []byte
+
+func (t special) step(s State, b byte) (State, bool) {
+	if int(s.at) == len(t) || t[s.at] != b {
+		return s, false
+	}
+	s.at++
+	return s, true
+}
+
+func (t special) tag(s State) int32 {
+	if int(s.at) == len(t) {
+		return 0
+	}
+	return None
 }
 
 type text struct {

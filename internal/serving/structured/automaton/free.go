@@ -1,0 +1,75 @@
+package automaton
+
+import "slices"
+
+// Free returns the automaton of free text. The text contains none of the texts in without. It ends
+// where one of the texts in ends first occurs, which belongs to it: the tag is that text's index. If
+// several end at the same character, the longest one counts. A text in which none occurs is accepted,
+// too, with the tag len(ends). The texts in ends must not be empty.
+func Free(ends, without []string, budget *Budget) (*DFA, error) {
+	first, err := until(ends, budget)
+	if err != nil || len(without) == 0 {
+		return first, err
+	}
+	clean, err := until(without, budget)
+	if err != nil {
+		return nil, err
+	}
+	var b Builder
+	from, to := b.State(), b.State()
+	b.Embed(clean.Retag(func(tag int32) int32 {
+		if int(tag) < len(without) {
+			return None
+		}
+		return 0
+	}), from, to)
+	b.Accept(to, 0)
+	for _, text := range ends {
+		b.Accept(b.text(to, text), 0)
+	}
+	clean, err = b.Build(budget)
+	if err != nil {
+		return nil, err
+	}
+	return Intersect(first, clean, budget)
+}
+
+// until returns what Free returns if without is empty.
+func until(ends []string, budget *Budget) (*DFA, error) {
+	var b Builder
+	start := b.State()
+	b.Edge(start, Any, start)
+	longest := make([]int, len(ends)) // the indices of ends, long ones first
+	for i := range longest {
+		longest[i] = i
+	}
+	slices.SortStableFunc(longest, func(i, j int) int { return len(ends[j]) - len(ends[i]) })
+	for rank, i := range longest {
+		b.Accept(b.text(start, ends[i]), int32(rank))
+	}
+	b.Accept(start, int32(len(ends))) // every state of d has this one
+	d, err := b.Build(budget)
+	if err != nil {
+		return nil, err
+	}
+	for state, rank := range d.tags {
+		if int(rank) == len(ends) {
+			continue
+		}
+		d.tags[state] = int32(longest[rank])
+		for class := range d.width {
+			d.next[state*d.width+class] = None
+		}
+	}
+	return d, nil
+}
+
+// text adds the states of a text and returns the last one.
+func (b *Builder) text(from int32, text string) int32 {
+	for _, r := range text {
+		to := b.State()
+		b.Edge(from, Set{{r, r}}, to)
+		from = to
+	}
+	return from
+}

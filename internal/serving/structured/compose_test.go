@@ -1,0 +1,371 @@
+package structured
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A naiveReader reads a text by the definition of a form. S is a special token.
+type naiveReader struct {
+	text           string
+	begins, answer bool // whether text is the beginning of an answer, and an answer
+}
+
+// readAll reads a text.
+func readAll(f *Form, text string) (begins, answer bool) {
+	r := &naiveReader{text: text}
+	r.read(f, 0, nil, func(at int) { r.answer = r.answer || at == len(text); r.begins = r.begins || at == len(text) })
+	return r.begins, r.answer
+}
+
+// read calls next with each place where what the form describes may end, with one of ends.
+func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
+	switch {
+	case f.Free != nil:
+		r.free(at, f.Free.Without, ends, func(_ string, at int) { next(at) })
+	case f.Tags != nil:
+		r.tags(f.Tags, at, f.Tags.AtLeastOne, ends, next)
+	case f.Sequence != nil:
+		r.sequence(f.Sequence, at, ends, next)
+	case f.AnyOf != nil:
+		for i := range f.AnyOf {
+			r.read(&f.AnyOf[i], at, ends, next)
+		}
+	case f.Tag != nil && f.Tag.End == nil:
+		r.literal(f.Tag.Begin, at, func(at int) { r.read(&f.Tag.Content, at, ends, next) })
+	case f.Tag != nil:
+		r.tag(f.Tag, at, func(at int) { r.any(ends, at, next) })
+	case f.Separated != nil:
+		if !f.Separated.AtLeastOne {
+			r.any(ends, at, next)
+		}
+		r.separated(f.Separated, at, func(at int) { r.any(ends, at, next) })
+	case f.Choice != nil:
+		for _, text := range f.Choice {
+			r.literal(text, at, func(at int) { r.any(ends, at, next) })
+		}
+	default:
+		r.literal(f.Text, at, func(at int) { r.any(ends, at, next) })
+	}
+}
+
+func (r *naiveReader) literal(text string, at int, next func(int)) {
+	switch rest := r.text[at:]; {
+	case strings.HasPrefix(rest, text):
+		next(at + len(text))
+	case strings.HasPrefix(text, rest):
+		r.begins = true
+	}
+}
+
+func (r *naiveReader) any(texts []string, at int, next func(int)) {
+	if len(texts) == 0 {
+		next(at)
+	}
+	for _, text := range texts {
+		r.literal(text, at, next)
+	}
+}
+
+func (r *naiveReader) tag(t *Tag, at int, next func(int)) {
+	r.literal(t.Begin, at, func(at int) { r.read(&t.Content, at, t.End, next) })
+}
+
+func (r *naiveReader) sequence(all []Form, at int, ends []string, next func(int)) {
+	switch len(all) {
+	case 0:
+		r.any(ends, at, next)
+	case 1:
+		r.read(&all[0], at, ends, next)
+	default:
+		r.read(&all[0], at, nil, func(at int) { r.sequence(all[1:], at, ends, next) })
+	}
+}
+
+func (r *naiveReader) separated(s *Separated, at int, next func(int)) {
+	for i := range s.Tags {
+		r.tag(&s.Tags[i], at, func(at int) {
+			next(at)
+			if !s.StopAfterFirst {
+				r.literal(s.Separator, at, func(at int) { r.separated(s, at, next) })
+			}
+		})
+	}
+}
+
+// free reads free text up to the first of ends.
+func (r *naiveReader) free(from int, without, ends []string, next func(end string, at int)) {
+	for to := from; to <= len(r.text); to++ {
+		text := r.text[from:to]
+		if strings.Contains(text, "S") || slices.ContainsFunc(without, func(s string) bool { return strings.Contains(text, s) }) {
+			return
+		}
+		if len(ends) == 0 {
+			next("", to)
+		}
+		for _, end := range ends {
+			if firstOf(text+end, ends) != end {
+				continue
+			}
+			r.literal(end, to, func(at int) { next(end, at) })
+		}
+	}
+}
+
+// firstOf returns the mark that ends a text and before which no other one ends, or "".
+func firstOf(text string, marks []string) string {
+	for to := range len(text) + 1 {
+		found := ""
+		for _, m := range marks {
+			if strings.HasSuffix(text[:to], m) && len(m) > len(found) {
+				found = m
+			}
+		}
+		if found != "" {
+			if to < len(text) {
+				return ""
+			}
+			return found
+		}
+	}
+	return ""
+}
+
+func (r *naiveReader) tags(t *Tags, at int, atOnce bool, ends []string, next func(int)) {
+	after := func(at int) {
+		if t.StopAfterFirst {
+			r.any(ends, at, next)
+		} else {
+			r.tags(t, at, false, ends, next)
+		}
+	}
+	if atOnce {
+		for i := range t.Tags {
+			r.tag(&t.Tags[i], at, after)
+		}
+		return
+	}
+	marks := slices.Concat(t.Triggers, ends)
+	r.free(at, t.Without, marks, func(mark string, at int) {
+		if slices.Contains(ends, mark) {
+			next(at)
+		}
+		for i := range t.Tags {
+			if !slices.Contains(t.Triggers, mark) {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(t.Tags[i].Begin, mark); ok {
+				r.tag(&Tag{rest, t.Tags[i].Content, t.Tags[i].End}, at, after)
+			}
+		}
+	})
+	if len(ends) == 0 {
+		r.free(at, slices.Concat(t.Without, t.Triggers), nil, func(_ string, at int) { next(at) })
+	}
+}
+
+// formOf draws a form.
+func formOf(t *rapid.T, depth int) Form {
+	words := []string{"a", "b", "<", "ab", "<a", "a<", "<<", "S", "aS", "Sb"}
+	marks := []string{"a", "b", "<", "ab", "<a", "a<", "<<", "aa", "S"}
+	word, mark := rapid.SampledFrom(words), rapid.SampledFrom(marks)
+	plain := rapid.SampledFrom(marks[:8])
+	some := func(label string) []string { return rapid.SliceOfN(plain, 0, 1).Draw(t, label) }
+	kinds := []string{"text", "choice", "free"}
+	if depth > 0 {
+		kinds = []string{"free", "sequence", "any", "tag", "tag", "tags", "tags", "tags", "separated"}
+	}
+	tag := func(begin string) Tag {
+		return Tag{begin, formOf(t, depth-1), rapid.SampledFrom([][]string{nil, {"a"}, {"<a"}, {"<", "b"}, {"aa"}, {"S"}}).Draw(t, "end")}
+	}
+	flag := func(label string) bool { return rapid.Bool().Draw(t, label) }
+	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
+	case "text":
+		return Form{Text: word.Draw(t, "text")}
+	case "choice":
+		return Form{Choice: []string{"a", plain.Draw(t, "choice")}}
+	case "free":
+		return Form{Free: &Free{some("without")}}
+	case "sequence":
+		return Form{Sequence: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Form { return formOf(t, depth-1) }), 0, 3).Draw(t, "parts")}
+	case "any":
+		return Form{AnyOf: []Form{formOf(t, depth-1), formOf(t, depth-1)}}
+	case "tag":
+		one := tag(word.Draw(t, "begin"))
+		return Form{Tag: &one}
+	case "separated":
+		return Form{Separated: &Separated{[]Tag{tag(word.Draw(t, "begin")), tag(word.Draw(t, "begin"))}, word.Draw(t, "separator"), flag("one"), flag("stop")}}
+	}
+	triggers := rapid.SliceOfNDistinct(mark, 1, 2, rapid.ID).Draw(t, "triggers")
+	var tags []Tag
+	for _, trigger := range triggers {
+		tags = append(tags, tag(trigger+rapid.SampledFrom([]string{"", "a", "<", "S"}).Draw(t, "rest")))
+	}
+	return Form{Tags: &Tags{triggers, tags, some("without"), flag("one"), flag("stop")}}
+}
+
+// Ensure that random forms with parts allow exactly the tokens with which the text is still the beginning
+// of an answer by the definition.
+func TestRandomFormsAllowWhatTheyDescribe(t *testing.T) {
+	const length = 5
+	tokens := []string{"a", "b", "<", "ab", "<a", "aa<", "<<b", "S"}
+	all := make([][]byte, len(tokens)+1)
+	for id, token := range tokens[:7] {
+		all[id] = []byte(token)
+	}
+	v, err := NewVocabulary(all, map[int]string{7: "S"}, []int{8})
+	require.NoError(t, err)
+	compiledForms := 0
+	rapid.Check(t, func(t *rapid.T) {
+		form := formOf(t, rapid.IntRange(1, 2).Draw(t, "depth"))
+		c, err := Compile(v, form)
+		if err != nil { // a tag with two triggers
+			require.ErrorContains(t, err, "begins with")
+			t.Skip()
+		}
+		compiledForms++
+		shown := must(form)
+		var walk func(m *Matcher, text string)
+		walk = func(m *Matcher, text string) {
+			_, answer := readAll(&form, text)
+			require.Equal(t, answer, m.CanStop(), "%q of %s", text, shown)
+			if len(text) >= length {
+				return
+			}
+			mask := make([]uint64, v.Words())
+			m.Mask(mask)
+			for id, token := range tokens {
+				begins, _ := readAll(&form, text+token)
+				require.Equal(t, begins, mask[0]>>id&1 == 1, "%q after %q of %s", token, text, shown)
+				if next := m.Clone(); len(token) == 1 && begins {
+					require.NoError(t, next.Accept(id))
+					walk(next, text+token)
+				}
+			}
+		}
+		walk(c.NewMatcher(), "")
+	})
+	require.Positive(t, compiledForms)
+}
+
+func must(form Form) []byte {
+	text, err := json.Marshal(form)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// tagged returns a vocabulary of single bytes, with a special token S, and a function that reports whether a text is an
+// answer of a form.
+func tagged(t *testing.T, form Form) func(text string) bool {
+	all := make([][]byte, 129)
+	for b := range 128 {
+		if b != 'S' {
+			all[b] = []byte{byte(b)}
+		}
+	}
+	v, err := NewVocabulary(all, map[int]string{'S': "<|special|>"}, []int{128})
+	require.NoError(t, err)
+	c := compiled(t, v, form)
+	return func(text string) bool {
+		m := c.NewMatcher()
+		for i := range len(text) {
+			if m.Accept(int(text[i])) != nil {
+				return false
+			}
+		}
+		return m.CanStop()
+	}
+}
+
+// Ensure that structural tags as in the manuals of xgrammar and vLLM accept the right answers. S is a special token.
+func TestStructuralTags(t *testing.T) {
+	const weather = `{"begin": "<function=weather>", "content": {"type": "json_schema", "json_schema": {"type": "object",
+		"properties": {"city": {"enum": ["Rome"]}}, "required": ["city"], "additionalProperties": false}}, "end": "</function>"}`
+	const time = `{"type": "tag", "begin": "<function=time>", "content": {"type": "regex", "pattern": "[0-9]+"}, "end": ["</function>", "."]}`
+	for _, test := range []struct {
+		name, tag string
+		yes, no   []string
+	}{
+		{"the older form", `{"type": "structural_tag", "triggers": ["<f="], "structures": [{"begin": "<f=a>", "schema": {"type": "integer"},
+			"end": "</f>"}, {"begin": "<f=b>", "schema": "{\"type\": \"boolean\"}", "end": "</f>"}]}`,
+			[]string{"", "text < f=", "<f=a>1</f>", "so <f=b>true</f> and <<f=a>-2</f>!", "<f"},
+			[]string{"<f=", "<f=a>", "<f=a>true</f>", "x <f=c>", "S"}},
+		{"triggered tags", `{"format": {"type": "triggered_tags", "triggers": ["<function="], "tags": [` + weather + "," + time + `],
+			"excludes": ["ERROR"], "at_least_one": false}}`,
+			[]string{"It is <function=time>12. late", `<function=weather>{"city":"Rome"}</function><function=time>1</function>`, "ERR"},
+			[]string{"<function=", "no ERROR", `<function=weather>{"city":"Bonn"}</function>`}},
+		{"at least one", `{"format": {"type": "triggered_tags", "triggers": ["<function="], "tags": [` + time + `], "at_least_one": true}}`,
+			[]string{"<function=time>1.", "<function=time>1. and <function=time>2."}, []string{"", "a <function=time>1."}},
+		{"exactly one", `{"format": {"type": "triggered_tags", "triggers": ["<function="], "tags": [` + time + `], "at_least_one": true,
+			"stop_after_first": true}}`, []string{"<function=time>1."}, []string{"", "<function=time>1. ", "<function=time>1.<function=time>1."}},
+		{"reasoning, then a schema", `{"format": {"type": "sequence", "elements": [{"type": "tag", "begin": "<think>", "content":
+			{"type": "any_text"}, "end": "</think>"}, {"type": "json_schema", "json_schema": {"type": "array"}}]}}`,
+			[]string{"<think></think>[]", "<think>a </thin </think>\n[1]"}, []string{"[]", "<think>a</think>b</think>[]", "<think></think>"}},
+		{"an excluded end", `{"format": {"type": "tag", "begin": "", "content": {"type": "any_text", "excludes": ["</"], "max_tokens": null},
+			"end": "</t>"}}`, []string{"</t>", "a<</t>"}, []string{"</</t>", "a"}},
+		{"a special token", `{"format": {"type": "sequence", "elements": [{"type": "tag", "begin": {"type": "token", "token": "<|special|>"},
+			"content": {"type": "any_text"}, "end": "a<|special|>"}, {"type": "or", "elements": [{"type": "const_string", "value": ""},
+			{"type": "grammar", "grammar": "root ::= \"x\" root | \"y\""}]}]}}`,
+			[]string{"SaS", "Sb aSxxy"}, []string{"S", "Sb", "SbS", "<|special|>aS", "Sa<|special|>"}},
+		{"separated", `{"format": {"type": "tags_with_separator", "separator": ", ", "tags": [` + time + `]}}`,
+			[]string{"", "<function=time>1.", "<function=time>1., <function=time>2."}, []string{",", "<function=time>1.,"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			form, err := StructuralTag([]byte(test.tag))
+			require.NoError(t, err)
+			accepts := tagged(t, form)
+			for _, text := range test.yes {
+				require.True(t, accepts(text), text)
+			}
+			for _, text := range test.no {
+				require.False(t, accepts(text), text)
+			}
+		})
+	}
+	accepts := tagged(t, After("</think>", Form{Choice: []string{"yes"}}))
+	require.True(t, accepts("hm </think>yes"))
+	require.False(t, accepts("hm </think>no"))
+	require.False(t, accepts("yes"))
+}
+
+// Ensure that the error for a structural tag that cannot be obeyed names the place and the mistake.
+func TestRefusedStructuralTags(t *testing.T) {
+	v := vocabularyOf(t, "a")
+	deep := strings.Repeat(`{"type": "sequence", "elements": [`, 200) + `{"type": "any_text"}` + strings.Repeat("]}", 200)
+	for tag, problem := range map[string]string{
+		`[]`: "not a JSON object", `{}`: "neither format nor structures", `{"format": {}}`: "format: it is not an object with a type",
+		`{"format": {"type": "dispatch"}}`: `format: the type "dispatch" is not supported`, `{"format": {"type": "or", "elements": []}}`: "format: it has no elements",
+		`{"format": {"type": "any_text", "max_tokens": 3}}`:                               `format: the field "max_tokens" is not supported`,
+		`{"format": {"type": "sequence", "elements": [{"type": "regex", "pattern": 1}]}}`: "format.elements[0]: cannot unmarshal number",
+		`{"format": {"type": "tag", "begin": 3}}`:                                         "format.begin: it is neither a text nor a token with a name",
+		`{"format": {"type": "tag", "begin": "", "end": ""}}`:                             "format.content: it is not an object with a type",
+		`{"format": {"type": "json_schema", "json_schema": {}, "style": "qwen_xml"}}`:     `the style "qwen_xml" is not supported`,
+		`{"format": {"type": "json_schema", "json_schema": {}, "any_order": true}}`:       "any_order is not supported",
+		`{"format": {"type": "json_schema", "json_schema": {"uniqueItems": true}}}`:       "uniqueItems",
+		`{"format": {"type": "triggered_tags", "triggers": ["a"], "tags": []}}`:           "tags: there are none",
+		`{"triggers": ["a", "b"], "structures": [{"begin": "a", "end": ""}]}`:             `no tag begins with the trigger "b"`,
+		`{"triggers": ["a", "ab"], "structures": [{"begin": "abc", "end": ""}]}`:          `begins with two triggers, "a" and "ab"`,
+		`{"triggers": ["a", ""], "structures": [{"begin": "abc", "end": ""}]}`:            "a trigger is empty",
+		`{"triggers": [], "structures": [{"begin": "abc", "end": ""}]}`:                   "begins with none of the triggers",
+		`{"triggers": ["a"], "structures": [{"begin": "a", "end": "", "schema": "{"}]}`:   "structures[0]: the schema is not JSON",
+		`{"format": ` + deep + `}`: "nest deeper than 100",
+		`{"format": {"type": "tag", "begin": "", "content": {"type": "regex"}, "end": ""}}`: "without content",
+	} {
+		form, err := StructuralTag([]byte(tag))
+		if err == nil {
+			_, err = Compile(v, form)
+		}
+		require.ErrorContains(t, err, problem, tag)
+	}
+	v, err := NewVocabulary([][]byte{[]byte("a"), nil}, map[int]string{1: "<|end|>"}, []int{1})
+	require.NoError(t, err)
+	_, err = Compile(v, Form{Tag: &Tag{Begin: "a", Content: Form{Free: &Free{}}, End: []string{"<|end|>"}}})
+	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
+}

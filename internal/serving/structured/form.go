@@ -1,0 +1,121 @@
+package structured
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/gbnf"
+	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/jsonschema"
+	"llmmemory/internal/serving/structured/lexeme"
+	"llmmemory/internal/serving/structured/regex"
+)
+
+// Form describes what an answer must look like. Exactly one field is set.
+//
+// A special token occurs only where a form names it: if the name of a special token occurs in Text, in
+// a begin, an end, a trigger or a separator, it stands for the token.
+type Form struct {
+	JSONSchema []byte     `json:",omitempty"` // a JSON text that the schema allows
+	JSONObject bool       `json:",omitempty"` // a JSON object
+	Grammar    string     `json:",omitempty"` // what root of this GBNF or EBNF derives
+	Regex      string     `json:",omitempty"` // the whole text matches it
+	Choice     []string   `json:",omitempty"` // one of them
+	Text       string     `json:",omitempty"` // this text
+	Free       *Free      `json:",omitempty"`
+	Sequence   []Form     `json:",omitzero"`  // one after another; nothing if the list is empty and not nil
+	AnyOf      []Form     `json:",omitempty"` // one of them
+	Tag        *Tag       `json:",omitempty"`
+	Tags       *Tags      `json:",omitempty"`
+	Separated  *Separated `json:",omitempty"`
+}
+
+// Free is any text that contains none of Without.
+type Free struct{ Without []string }
+
+// Tag is Begin, then Content, then one of the texts in End, or nothing if there are none. If Content
+// ends with free text, that text ends where a text in End first occurs.
+type Tag struct {
+	Begin   string
+	Content Form
+	End     []string
+}
+
+// Tags is free text with tags in it. The free text contains none of Without, and contains a trigger only
+// as the beginning of a tag. Each tag begins with exactly one of the triggers.
+type Tags struct {
+	Triggers       []string
+	Tags           []Tag
+	Without        []string
+	AtLeastOne     bool // the first tag comes at once, without free text before it
+	StopAfterFirst bool // nothing comes after the first tag
+}
+
+// Separated is a list of tags with a separator between them.
+type Separated struct {
+	Tags           []Tag
+	Separator      string
+	AtLeastOne     bool // the list is not empty
+	StopAfterFirst bool // the list has at most one tag
+}
+
+// After returns the form of free text up to the first occurrence of marker, then of what form
+// describes, such as an answer after reasoning that ends with </think>.
+func After(marker string, form Form) Form {
+	return Form{Sequence: []Form{{Tag: &Tag{Content: Form{Free: &Free{}}, End: []string{marker}}}, form}}
+}
+
+// compileWork limits the work of one compilation; see automaton.Budget.
+const compileWork = 2_000_000
+
+var errNoAnswer = errors.New("no answer has this form")
+
+func (f Form) grammar(v *Vocabulary) (*grammar.Grammar, error) {
+	b := &builder{v: v, budget: automaton.NewBudget(compileWork)}
+	if g, err := b.simple(&f); g != nil || err != nil {
+		return g, err
+	}
+	b.g = grammar.New()
+	end := b.g.Node()
+	b.g.Final(end)
+	return b.g, b.add(0, end, &f, nil)
+}
+
+// simple returns the grammar of a form that has no parts, or nil.
+func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
+	switch {
+	case f.JSONSchema != nil:
+		return jsonschema.Compile(f.JSONSchema, b.v.longest, b.budget)
+	case f.JSONObject:
+		return jsonschema.Compile([]byte(`{"type":"object"}`), b.v.longest, b.budget)
+	case f.Grammar != "":
+		return gbnf.Compile(f.Grammar, b.budget)
+	case f.Regex != "":
+		d, err := regex.Full(f.Regex, b.budget)
+		if err != nil {
+			return nil, err
+		}
+		return single(d)
+	case len(f.Choice) > 0:
+		d, err := automaton.Texts(f.Choice, b.budget)
+		if err != nil {
+			return nil, fmt.Errorf("choices: %w", err)
+		}
+		return single(d)
+	}
+	return nil, nil
+}
+
+// single returns the grammar of one lexeme.
+func single(d *automaton.DFA) (*grammar.Grammar, error) {
+	if d.Empty() {
+		return nil, errNoAnswer
+	}
+	g := grammar.New()
+	end := g.Node()
+	g.Final(end)
+	l := lexeme.Text("", d.Untagged(), lexeme.Raw, false)
+	g.Read(0, g.Terminal(l), end)
+	return g, nil
+}
