@@ -66,8 +66,9 @@ var packages = map[string][]string{
 	"internal/serving/kvstore":    {"attention", "parallel"},
 	"internal/serving/kvoffload":  {},
 	"internal/serving/model":      {"assembly", "attention", "half", "kvstore", "parallel"},
-	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "model", "parallel", "structured"},
+	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "model", "parallel", "structured", "toolparser"},
 	"internal/serving/structured": {},
+	"internal/serving/toolparser": {},
 
 	"internal/simulation/chart":      {},
 	"internal/simulation/workload":   {},

@@ -24,6 +24,9 @@ type Request struct {
 	IncludeStop   bool // the text includes the stop string or token that ends it (vLLM's include_stop_str_in_output)
 	SpecialTokens bool // the text includes the names of special tokens (vLLM's skip_special_tokens is false)
 
+	// ShownTokens are special tokens whose names the text includes in any case, unless one ends the answer.
+	ShownTokens []int32
+
 	// Constraint limits the answer to a form, unless Constraint is nil. It must be made for the engine's model: with
 	// the Piece of each token that is not special, and Config.End. An answer ends when the form allows no further
 	// token.

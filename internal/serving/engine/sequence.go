@@ -68,7 +68,7 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 	e := q.stream.engine
 	ends := n >= r.MinTokens && slices.Contains(q.ends, id)
 	var piece string
-	if (!ends || r.IncludeStop) && (r.SpecialTokens || !e.config.Tokenizer.Special(id)) {
+	if (!ends || r.IncludeStop) && (r.SpecialTokens || !e.config.Tokenizer.Special(id) || slices.Contains(r.ShownTokens, id)) {
 		piece = e.config.Tokenizer.Text(id)
 	}
 	text, stop := q.text.add(piece, n > r.MinTokens) // as vLLM's detokenizer

@@ -3,19 +3,22 @@ package openai
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/toolparser"
 )
 
 // An answer makes the JSON of answers to a request, for completions or for chats.
 type answer struct {
 	server   *Server
 	chat     bool
-	echo     bool // in completions: the prompt precedes the answer
-	special  bool // texts include the names of special tokens
-	tokenIDs bool // the tokens of prompts and answers are included
+	echo     bool    // in completions: the prompt precedes the answer
+	special  bool    // texts include the names of special tokens
+	shown    []int32 // special tokens whose names texts include in any case
+	tokenIDs bool    // the tokens of prompts and answers are included
 
 	top, promptTop int // most likely tokens to include for each token; -1 means no log probabilities at all
 	logprobs       bool
@@ -54,12 +57,31 @@ type (
 	tokenIDs = []int32
 	message  struct {
 		Role    string  `json:"role"`
-		Content string  `json:"content"`
+		Content *string `json:"content"`
 		Refusal *string `json:"refusal"` // always null
+		thought
+		ToolCalls []toolCall `json:"tool_calls,omitempty"`
 	}
 	delta struct {
 		Role    string  `json:"role,omitempty"`
 		Content *string `json:"content,omitempty"`
+		thought
+		ToolCalls []toolCall `json:"tool_calls,omitempty"`
+	}
+	// thought has the reasoning under both names that clients read.
+	thought struct {
+		Reasoning        string `json:"reasoning,omitempty"`
+		ReasoningContent string `json:"reasoning_content,omitempty"`
+	}
+	toolCall struct {
+		Index    *int         `json:"index,omitempty"` // in streams
+		ID       string       `json:"id,omitempty"`
+		Type     string       `json:"type,omitempty"`
+		Function functionCall `json:"function"`
+	}
+	functionCall struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
 	}
 	usage struct {
 		PromptTokens     int            `json:"prompt_tokens"`
@@ -73,7 +95,7 @@ type (
 )
 
 func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
-	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens, tokenIDs: c.ReturnTokenIDs,
+	a := &answer{server: s, chat: chat, logprobs: r.Logprobs >= 0, special: r.SpecialTokens, shown: r.ShownTokens, tokenIDs: c.ReturnTokenIDs,
 		top: r.Logprobs, promptTop: r.PromptLogprobs}
 	prefix, object := "cmpl-", "text_completion"
 	if chat {
@@ -87,14 +109,6 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	a.body = answerBody{ID: prefix + hex.EncodeToString(b[:]), Object: object, Created: time.Now().Unix(),
 		Model: s.config.Name}
 	return a
-}
-
-// field returns the field of a request that contains the prompt.
-func (a *answer) field() string {
-	if a.chat {
-		return "messages"
-	}
-	return "prompt"
 }
 
 // withPrompt returns a with the tokens and log probabilities of the prompt of a chat. A stream sends them once for each
@@ -122,26 +136,67 @@ func (a *answer) with(u *usage, choices ...choice) answerBody {
 func (a *answer) whole(p *part) choice {
 	c := a.choice(p)
 	if a.chat {
-		c.Message = &message{Role: "assistant", Content: p.text}
+		c.Message = p.message()
 	}
 	return c
 }
 
-// chunk returns the choice of a new part of an answer, for a stream.
-func (a *answer) chunk(p *part) choice {
-	c := a.choice(p)
-	if a.chat {
-		c.Delta = &delta{}
-		if p.text != "" {
-			c.Delta.Content = &p.text
+// message returns the message of a complete answer. Without content, a message with calls has null.
+func (p *part) message() *message {
+	said := p.spoken()
+	m := &message{Role: "assistant", Content: &said.content, thought: thought{said.reasoning, said.reasoning}}
+	for _, c := range said.calls {
+		m.ToolCalls = append(m.ToolCalls, toolCall{ID: c.id, Type: "function", Function: functionCall{c.name, c.arguments}})
+	}
+	if len(m.ToolCalls) > 0 && said.content == "" {
+		m.Content = nil
+	}
+	return m
+}
+
+// chunks returns the choices of a new part of an answer, for a stream: one for each event, of which the last has what is
+// known of the tokens. calls is the number of calls so far, which it updates.
+func (a *answer) chunks(p *part, calls *int) []choice {
+	last := a.choice(p)
+	if !a.chat {
+		return []choice{last}
+	}
+	var all []choice
+	for _, e := range p.events {
+		if d := eventDelta(e, calls); d != nil {
+			all = append(all, choice{Index: p.index, Delta: d})
 		}
 	}
-	return c
+	last.Delta = &delta{}
+	if n := len(all); n > 0 {
+		last.Delta = all[n-1].Delta
+		all = all[:n-1]
+	}
+	return append(all, last)
+}
+
+// eventDelta returns what an event adds to a message, or nil. The first part of a call has its name, as in OpenAI's
+// interface, and the others have parts of the arguments.
+func eventDelta(e toolparser.Event, calls *int) *delta {
+	switch e.Kind {
+	case toolparser.Reasoning:
+		return &delta{thought: thought{e.Text, e.Text}}
+	case toolparser.Content:
+		return &delta{Content: &e.Text}
+	case toolparser.Call:
+		index := *calls
+		*calls++
+		return &delta{ToolCalls: []toolCall{{&index, e.ID, "function", functionCall{Name: e.Name}}}}
+	case toolparser.Arguments:
+		index := *calls - 1
+		return &delta{ToolCalls: []toolCall{{Index: &index, Function: functionCall{Arguments: e.Text}}}}
+	}
+	return nil
 }
 
 // opening returns the choice of the first chunk of an answer in a chat, which has the role.
 func (a *answer) opening(index int) choice {
-	return choice{Index: index, Delta: &delta{"assistant", new(string)}}
+	return choice{Index: index, Delta: &delta{Role: "assistant", Content: new(string)}}
 }
 
 func (a *answer) choice(p *part) choice {
@@ -187,12 +242,14 @@ func (a *answer) promptText(p prompt) string {
 
 func (a *answer) text(tokens []int32) string {
 	tokenizer := a.server.config.Engine.Config().Tokenizer
-	if !a.special {
+	if !a.special && len(a.shown) == 0 {
 		return tokenizer.Decode(tokens)
 	}
 	var b strings.Builder
 	for _, id := range tokens {
-		b.Write(tokenizer.Piece(id))
+		if a.special || !tokenizer.Special(id) || slices.Contains(a.shown, id) {
+			b.Write(tokenizer.Piece(id))
+		}
 	}
 	return b.String()
 }

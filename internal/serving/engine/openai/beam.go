@@ -250,6 +250,10 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 				}
 			}
 			p.text = j.answer.text(answer)
+			if j.parser != nil {
+				parser := j.parser(&prompt)
+				p.events = append(slices.Clone(parser.Feed(p.text)), parser.Close()...)
+			}
 			choices = append(choices, j.answer.whole(&p))
 		}
 	}

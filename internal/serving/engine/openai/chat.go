@@ -1,9 +1,7 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -23,6 +21,8 @@ type chatRequest struct {
 	TopLogprobs         *int            `json:"top_logprobs"`
 	AddSpecialTokens    bool            `json:"add_special_tokens"`
 	ToolChoice          json.RawMessage `json:"tool_choice"`
+	ParallelToolCalls   *bool           `json:"parallel_tool_calls"`
+	IncludeReasoning    *bool           `json:"include_reasoning"` // vLLM's
 }
 
 // chatFields are the fields from which the chat template makes a prompt.
@@ -62,9 +62,6 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 
 // roles are the roles of OpenAI's messages, except function, which tool has replaced.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
-
-// efforts are the values of reasoning_effort that vLLM passes to a template.
-var efforts = []string{"low", "medium", "high"}
 
 type chatMessage struct {
 	Role    string   `json:"role"`
@@ -169,108 +166,57 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	if err := body.checkTools(); err != nil {
+	c, err := body.conversation(body.AddSpecialTokens)
+	if err != nil {
+		return err
+	}
+	if c.choice, err = c.readChoice(body.ToolChoice); err != nil {
+		return err
+	}
+	c.serial = body.ParallelToolCalls != nil && !*body.ParallelToolCalls
+	c.unthinking = body.IncludeReasoning != nil && !*body.IncludeReasoning
+	if c.field, c.form, err = body.form(); err != nil {
 		return err
 	}
 	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}
-	j := &job{n: request.N, answer: s.answer(true, &body.common, &request)}
-	if j.source, err = s.chatSource(&body.chatFields, body.AddSpecialTokens, most); err != nil {
+	j, err := s.talk(c, &request, most)
+	if err != nil {
 		return err
 	}
+	j.answer = s.answer(true, &body.common, &request)
 	return s.do(w, r, &body.common, request, j)
 }
 
-// chatSource returns the source of the prompt of a chat.
-func (s *Server) chatSource(body *chatFields, special bool, most limit) (source, error) {
-	if err := s.canChat(body); err != nil {
-		return source{}, err
-	}
-	return source{1, func(ctx context.Context) ([]prompt, error) {
-		tokens, err := s.chatTokens(ctx, body, special, most)
-		return []prompt{{tokens: tokens}}, err
-	}}, nil
-}
-
-// canChat returns an error for a chat that can be refused without rendering the template.
-func (s *Server) canChat(body *chatFields) error {
-	template := s.config.Template
-	switch {
-	case template == nil && s.config.TemplateError != nil:
-		return invalid("", "The chat template of the model %q cannot be used: %v. Use /v1/completions.", s.config.Name,
-			s.config.TemplateError)
-	case template == nil:
-		return invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
+// conversation returns the conversation that a body describes.
+func (body *chatFields) conversation(special bool) (*conversation, error) {
+	c := &conversation{answer: body.opensAnswer(), resume: body.ContinueFinalMessage, special: special}
+	switch n := len(body.Messages); {
 	case body.Messages == nil:
-		return invalid("messages", "messages is missing.")
-	case len(body.Messages) == 0:
-		return invalid("messages", "messages is empty.")
-	case body.ContinueFinalMessage && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
-		return invalid("continue_final_message",
+		return nil, invalid("messages", "messages is missing.")
+	case n == 0:
+		return nil, invalid("messages", "messages is empty.")
+	case c.resume && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
+		return nil, invalid("continue_final_message",
 			"continue_final_message and add_generation_prompt are both true; give one of them.")
-	case body.ContinueFinalMessage && body.Messages[len(body.Messages)-1].Content == nil:
-		return invalid("messages", "Message %d has no content that continue_final_message could continue.",
-			len(body.Messages)-1)
+	case c.resume && body.Messages[n-1].Content == nil:
+		return nil, invalid("messages", "Message %d has no content that continue_final_message could continue.", n-1)
 	}
-	return body.addVariables(template)
-}
-
-// forTemplate returns the messages for the template.
-func (body *chatFields) forTemplate() (messages []chat.Message, err error) {
+	var err error
+	if c.tools, err = readTools(body.Tools); err != nil {
+		return nil, err
+	}
 	for i, m := range body.Messages {
 		to, err := m.message(i)
 		if err != nil {
 			return nil, err
 		}
-		messages = append(messages, to)
+		c.messages = append(c.messages, to)
 	}
-	return messages, nil
-}
-
-// addVariables adds reasoning_effort and tools to the variables of the chat template.
-func (body *chatFields) addVariables(template *chat.Template) error {
-	all := &body.ChatTemplateKwargs
-	if *all == nil {
-		*all = kwargs{}
-	}
-	if effort := body.ReasoningEffort; effort != "" {
-		if !slices.Contains(efforts, effort) || !template.Mentions("reasoning_effort") {
-			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
-		}
-		(*all)["reasoning_effort"] = effort
-	}
-	if len(body.Tools) == 0 {
-		return nil
-	}
-	if _, set := (*all)["tools"]; set {
-		return invalid("chat_template_kwargs", "chat_template_kwargs has tools, and so has the body; give them once.")
-	}
-	tools := make([]any, len(body.Tools))
-	for i, text := range body.Tools {
-		var ok bool
-		if tools[i], ok = chat.Tool(text); !ok {
-			return invalid("tools", "Tool %d has no function with a name.", i)
-		}
-	}
-	(*all)["tools"] = tools
-	return nil
-}
-
-// checkTools returns an error for tools that the model may call, because answers have no tool calls. With tool_choice
-// "none", the template gets the tools, as in vLLM.
-func (b *chatRequest) checkTools() error {
-	choice := string(bytes.TrimSpace(b.ToolChoice))
-	switch {
-	case choice == `"none"`:
-	case len(b.Tools) > 0:
-		return (&foreignField{instead: `answers have no tool calls; with tool_choice "none" the model only sees the tools`}).
-			refuse("tools")
-	case choice != "" && choice != "null" && choice != `"auto"`:
-		return (&foreignField{}).refuse("tool_choice")
-	}
-	return nil
+	c.variables, c.effort = body.ChatTemplateKwargs, body.ReasoningEffort
+	return c, nil
 }
 
 // argumentsError returns the error of a template that refuses messages. If a call has arguments that are not JSON, the

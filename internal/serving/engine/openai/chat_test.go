@@ -134,7 +134,6 @@ func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
 	a = s.ask(t, chats, talk+`"add_special_tokens": true}`)
 	require.Equal(t, len("\x01True"), a.Usage.Prompt)
 	for more, param := range map[string]string{
-		tools: "tools", tools + `, "tool_choice": "auto"`: "tools", tools + `, "tool_choice": "required"`: "tools",
 		`"tool_choice": "required"`:                                              "tool_choice",
 		`"tools": [{"type": "function"}], "tool_choice": "none"`:                 "tools",
 		`"tools": [5], "tool_choice": "none"`:                                    "tools",

@@ -34,18 +34,14 @@ func newConstraints(c engine.Config) *constraints {
 	return &constraints{config: c, turn: make(chan struct{}, 1)}
 }
 
-// constraint returns the constraint that a request asks for, or nil.
-func (s *Server) constraint(ctx context.Context, c *common) (*structured.Constraint, error) {
-	field, form, err := c.form()
-	switch {
-	case err != nil || form == nil:
-		return nil, err
-	case c.UseBeamSearch:
-		return nil, invalid(field, "%s is not supported with use_beam_search.", field)
+// constraint returns the constraint of a job, or nil.
+func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint, error) {
+	if j.form == nil {
+		return nil, nil
 	}
-	constraint, err := s.constraints.get(ctx, form)
+	constraint, err := s.constraints.get(ctx, j.form)
 	if err != nil && ctx.Err() == nil {
-		return nil, invalid(field, "%s cannot be obeyed: %v.", field, err)
+		return nil, invalid(j.field, "%s cannot be obeyed: %v.", j.field, err)
 	}
 	return constraint, err
 }

@@ -18,6 +18,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/toolparser"
 )
 
 // Ensure that a seed of -1 means a random seed, as in vLLM and llama.cpp, and that other seeds are
@@ -115,12 +116,12 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 // Ensure that beam search ignores no field of a request except the seed, which has no effect on it.
 func TestBeamSearchIgnoresNoField(t *testing.T) {
 	fields := map[string]bool{"Prompt": true, "N": true, "MaxTokens": true, "StopTokenIDs": true, "IgnoreEOS": true,
-		"CacheSalt": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true} // it supports all values of these
+		"CacheSalt": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true, "ShownTokens": true} // it supports all values of these
 	for _, f := range beamFields {
 		require.False(t, fields[f.field], "%s is twice in beamFields", f.field)
 		fields[f.field] = true
 	}
-	fields["Constraint"] = true // Server.constraint refuses it
+	fields["Constraint"] = true // Server.do refuses it
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[engine.Request]()) {
 		if !f.Anonymous {
 			require.True(t, fields[f.Name], "%s: add it to beamFields, or here if beam search supports all its values", f.Name)
@@ -211,5 +212,49 @@ func TestTheValuesOfABodyAreCounted(t *testing.T) {
 	} {
 		tokens, others := values([]byte(body))
 		require.Equal(t, want, [2]int{tokens, others}, body)
+	}
+}
+
+// Ensure that an answer with several calls is streamed as OpenAI does, and that only the first one is kept if the client
+// wants no parallel calls.
+func TestCallsBecomeParts(t *testing.T) {
+	hermes, err := toolparser.Tools("hermes")
+	require.NoError(t, err)
+	format := toolparser.Format{Tools: hermes}
+	for _, serial := range []bool{false, true} {
+		j := &job{streams: make([]*engine.Stream, 1), prompts: make([]prompt, 1), n: 1, bestOf: 1, serial: serial,
+			parser: func(*prompt) *toolparser.Parser {
+				return format.Parser(toolparser.Options{Known: func(string) bool { return true }})
+			}}
+		o, a, calls := j.output(), &answer{chat: true}, 0
+		var sent []string
+		for _, e := range []engine.Event{
+			{Text: `a<tool_call>{"name": "f", "argu`}, {Text: `ments": {"b": `}, {Text: `1}}</tool_call>`},
+			{Text: `<tool_call>{"name": "g", "arguments": {}}`, Finish: engine.FinishStop},
+		} {
+			p, err := o.next(0, e)
+			require.NoError(t, err)
+			for _, c := range a.chunks(p, &calls) {
+				for i := range c.Delta.ToolCalls {
+					c.Delta.ToolCalls[i].ID = ""
+				}
+				text, err := json.Marshal(c.Delta)
+				require.NoError(t, err)
+				sent = append(sent, string(text))
+			}
+			require.Equal(t, e.Finish != "", p.finish == finishCalls)
+		}
+		want := []string{
+			`{"content":"a"}`,
+			`{"tool_calls":[{"index":0,"type":"function","function":{"name":"f","arguments":""}}]}`,
+			`{"tool_calls":[{"index":0,"function":{"arguments":"{\"b\": "}}]}`,
+			`{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}`,
+			`{"tool_calls":[{"index":1,"type":"function","function":{"name":"g","arguments":""}}]}`,
+			`{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]}`,
+		}
+		if serial {
+			want = append(want[:4], "{}")
+		}
+		require.Equal(t, want, sent)
 	}
 }

@@ -1,15 +1,13 @@
 package openai
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/structured"
+	"llmmemory/internal/serving/toolparser"
 )
 
 // A job is the work of an engine for an HTTP request: a stream for each prompt.
@@ -17,10 +15,20 @@ type job struct {
 	streams []*engine.Stream
 	source  source
 	prompts []prompt // made by source
-	answer  *answer
-	n       int // answers to a prompt that the client gets
-	bestOf  int // answers to a prompt that the engine generates
+	answer  *answer  // of OpenAI's interface, or nil
+	texts   string   // the field of the request that contains the prompt
+	n       int      // answers to a prompt that the client gets
+	bestOf  int      // answers to a prompt that the engine generates
 	timings bool
+
+	// form is the form of the answers, unless it is nil. field is the field of the request that gives it.
+	form  *structured.Form
+	field string
+
+	// parser returns a parser of an answer to a prompt. Without it, as in completions, the text of an answer stays as it is.
+	parser     func(p *prompt) *toolparser.Parser
+	serial     bool // only the first call of an answer is kept (parallel_tool_calls is false)
+	unthinking bool // the reasoning is left out
 
 	// promptOnly leaves out the answers (echo with max_tokens 0). The engine generates a token of each, as vLLM's does.
 	promptOnly bool
@@ -29,14 +37,16 @@ type job struct {
 type prompt struct {
 	tokens []int32
 	text   string // as the client gave it; "" if it gave tokens or messages
+	end    string // the last bytes of the text that the chat template made
 }
 
 // A part is an answer, or a new part of it.
 type part struct {
 	index  int
 	prompt prompt
-	first  bool // nothing of the answer was sent before
-	text   string
+	first  bool               // nothing of the answer was sent before
+	text   string             // without a parser
+	events []toolparser.Event // with a parser
 	tokens []engine.Token
 	prefix []engine.Token // the prompt with its log probabilities, if they were requested
 	finish engine.Finish
@@ -59,11 +69,11 @@ func (p *part) score() float64 {
 }
 
 // do submits the prompts of a job and writes the answers.
-func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) (err error) {
-	if request.Constraint, err = s.constraint(r.Context(), c); err != nil {
-		return err
-	}
+func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	if c.UseBeamSearch {
+		if j.form != nil {
+			return invalid(j.field, "%s is not supported with use_beam_search.", j.field)
+		}
 		return s.beams(w, r, c, request, j)
 	}
 	if err := s.submit(w, r, request, j); err != nil {
@@ -72,12 +82,26 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 	defer j.cancel()
 	j.timings = c.TimingsPerToken
 	if c.Stream {
-		return s.stream(w, r, j, c.StreamOptions)
+		return s.stream(w, r, j, func(out *sender) eventWriter {
+			return &chunks{out: out, job: j, usage: c.StreamOptions != nil && c.StreamOptions.IncludeUsage, calls: map[int]*int{}}
+		})
 	}
-	return s.whole(w, r, j)
+	answers, u, err := s.answers(w, r, j)
+	if err != nil {
+		return err
+	}
+	var choices []choice
+	for i := range answers {
+		choices = append(choices, j.answer.whole(&answers[i]))
+	}
+	body := j.answer.withPrompt(&answers[0]).with(u, choices...)
+	body.Timings = j.timingsOf(u.CompletionTokens)
+	writeJSON(w, http.StatusOK, body)
+	return nil
 }
 
-// submit submits all prompts of a job to the engine, or returns an error and submits none.
+// submit submits all prompts of a job to the engine, or returns an error and submits none. The caller must cancel the
+// job when it needs no more of the answers.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
 	j.bestOf = r.N
 	if j.promptOnly {
@@ -85,6 +109,10 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 	}
 	giveBack, err := s.admit(w, from, j, r)
 	if err != nil {
+		return err
+	}
+	if r.Constraint, err = s.constraint(from.Context(), j); err != nil {
+		giveBack()
 		return err
 	}
 	for _, p := range j.prompts {
@@ -98,14 +126,6 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 		j.streams = append(j.streams, stream)
 	}
 	return nil
-}
-
-// trim removes the answer from an event with promptOnly.
-func (j *job) trim(e engine.Event) engine.Event {
-	if j.promptOnly && e.Err == nil {
-		e.Text, e.Tokens, e.Finish, e.StopReason = "", nil, engine.FinishLength, nil
-	}
-	return e
 }
 
 // admit makes the prompts of a job, checks the request with each of them, and counts it against the limits of its key.
@@ -148,7 +168,7 @@ func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int
 	var long *engine.TooLong
 	defer func() {
 		if errors.As(err, &long) {
-			long.Field = j.answer.field()
+			long.Field = j.texts
 		}
 	}()
 	if j.prompts, err = s.prompts(from, j.source); err != nil {
@@ -180,91 +200,4 @@ func (j *job) usage(completion int) *usage {
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	return u
-}
-
-// whole writes the answers when all are complete.
-func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job) error {
-	parts := make([]part, len(j.streams)*j.bestOf)
-	texts := make([]strings.Builder, len(parts))
-	made := 0
-	for n := range j.merge(r.Context()) {
-		for _, e := range n.events {
-			if e.Err != nil {
-				return e.Err
-			}
-			e = j.trim(e)
-			at := n.prompt*j.bestOf + e.Index
-			p := &parts[at]
-			texts[at].WriteString(e.Text)
-			p.tokens, p.finish, p.stopReason = append(p.tokens, e.Tokens...), e.Finish, e.StopReason
-			if e.Prompt != nil {
-				p.prefix = e.Prompt
-			}
-			made += len(e.Tokens)
-		}
-	}
-	if r.Context().Err() != nil {
-		recordUsage(w, j.usage(made))
-		return errGone
-	}
-	var choices []choice
-	for i, prompt := range j.prompts {
-		answers := parts[i*j.bestOf:][:j.bestOf]
-		prefix := answers[0].prefix // only the first answer has it
-		logs := j.answer.promptLogprobs(prefix)
-		for k := range answers {
-			p := &answers[k]
-			p.prompt, p.first, p.prefix, p.text, p.place = prompt, true, prefix, texts[i*j.bestOf+k].String(), new(place)
-			p.promptLogprobs = logs
-		}
-		if j.n < j.bestOf {
-			answers = best(answers, j.n)
-		}
-		for k := range answers {
-			answers[k].index = i*j.n + k
-			choices = append(choices, j.answer.whole(&answers[k]))
-		}
-	}
-	u := j.usage(made)
-	recordUsage(w, u)
-	body := j.answer.withPrompt(&parts[0]).with(u, choices...)
-	body.Timings = j.timingsOf(made)
-	writeJSON(w, http.StatusOK, body)
-	return nil
-}
-
-// news are events of the stream of a prompt.
-type news struct {
-	prompt int
-	events []engine.Event
-}
-
-// merge reads the events of all streams of a job until all answers have ended or ctx is done.
-func (j *job) merge(ctx context.Context) <-chan news {
-	out := make(chan news)
-	var wait sync.WaitGroup
-	for i, stream := range j.streams {
-		wait.Go(func() {
-			for {
-				events, err := stream.Next(ctx)
-				if err != nil || events == nil {
-					return
-				}
-				events = slices.Clone(events) // they are valid until the next call of Next
-				for k := range events {
-					events[k].Tokens = slices.Clone(events[k].Tokens)
-				}
-				select {
-				case out <- news{i, events}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	go func() {
-		wait.Wait()
-		close(out)
-	}()
-	return out
 }

@@ -119,19 +119,19 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	return l.cut(tokens), nil
 }
 
-// chatTokens renders messages with the chat template and tokenizes the result. Unless Config.ParseSpecial is set, special
+// maxEnd is the length of prompt.end in bytes. Markers of reasoning are shorter.
+const maxEnd = 64
+
+// chatPrompt renders messages with the chat template and tokenizes the result. Unless Config.ParseSpecial is set, special
 // tokens in texts of the client stay text.
-func (s *Server) chatTokens(ctx context.Context, body *chatFields, special bool, most limit) ([]int32, error) {
-	messages, err := body.forTemplate()
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) chatPrompt(ctx context.Context, c *conversation, most limit) (p prompt, err error) {
+	messages := c.messages
 	cut := func(prompt string) (string, error) { return prompt, nil }
-	if body.ContinueFinalMessage {
+	if c.resume {
 		messages, cut = chat.Continue(messages)
 	}
 	vocabulary := s.config.Engine.Config().Tokenizer
-	options := chat.Options{Answer: body.opensAnswer(), Kwargs: body.ChatTemplateKwargs}
+	options := chat.Options{Answer: c.answer, Kwargs: c.variables}
 	if !s.config.ParseSpecial {
 		options.Marked = vocabulary.Edges()
 	}
@@ -148,11 +148,13 @@ func (s *Server) chatTokens(ctx context.Context, body *chatFields, special bool,
 		return nil
 	}, messages, options)
 	if err != nil {
-		return nil, argumentsError(messages, err)
+		return p, argumentsError(messages, err)
 	}
-	prompt, err := cut(text.String())
+	whole, err := cut(text.String())
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	return most.kept(vocabulary.EncodeMarked(ctx, prompt, marked, special, most.tokens))
+	p.end = strings.Clone(whole[max(0, len(whole)-maxEnd):])
+	p.tokens, err = most.kept(vocabulary.EncodeMarked(ctx, whole, marked, c.special, most.tokens))
+	return p, err
 }

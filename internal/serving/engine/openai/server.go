@@ -13,16 +13,18 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/toolparser"
 )
 
 // Config describes a server.
 type Config struct {
 	Engine        *engine.Engine
-	Name          string         // of the model
-	Template      *chat.Template // nil if the model cannot chat
-	TemplateError error          // why the model's chat template cannot be used, or nil
-	ParseSpecial  bool           // special tokens in the messages of a chat are tokens, not text
-	Version       string         // of the program
+	Name          string            // of the model
+	Template      *chat.Template    // nil if the model cannot chat
+	TemplateError error             // why the model's chat template cannot be used, or nil
+	Format        toolparser.Format // how the model writes reasoning and calls
+	ParseSpecial  bool              // special tokens in the messages of a chat are tokens, not text
+	Version       string            // of the program
 	Metrics       *Metrics
 	APIKeys       []string // each request needs one of them, unless there are none
 	MaxBody       int64    // bytes of a request; 0 means 8 MB

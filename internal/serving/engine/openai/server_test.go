@@ -88,13 +88,17 @@ type (
 	choice struct {
 		Index          int
 		Text           string
-		Message, Delta struct{ Role, Content string }
+		Message, Delta message
 		Finish         string `json:"finish_reason"`
 		StopReason     any    `json:"stop_reason"`
 
 		PromptTokenIDs []int32 `json:"prompt_token_ids"`
 		TokenIDs       []int32 `json:"token_ids"`
 		Logprobs       *logprobs
+	}
+	message struct {
+		Role, Content, Reasoning string
+		ReasoningContent         string `json:"reasoning_content"`
 	}
 	logprobs struct {
 		Content []struct {

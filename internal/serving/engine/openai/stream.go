@@ -6,29 +6,42 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"llmmemory/internal/serving/engine"
 )
 
+// An eventWriter writes the events of a stream in the form of an interface.
+type eventWriter interface {
+	part(p *part)         // a new part of an answer
+	failed(err *apiError) // the end after an error
+	end(o *output)        // the end after all answers
+}
+
 // stream answers with server-sent events. It sends status 200 at once, so every later error is an event.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options *streamOptions) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events func(*sender) eventWriter) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
 	w.WriteHeader(http.StatusOK)
 	out.flush() // the client sees at once that the request was accepted
-	d := delivery{j: j, out: out, parts: make([]part, len(j.streams)*j.bestOf), prefixes: make([][]engine.Token, len(j.streams))}
-	defer func() { recordUsage(w, j.usage(d.made)) }()
-	events := j.merge(r.Context())
+	o, to := j.output(), events(out)
+	defer func() { recordUsage(w, j.usage(o.made)) }()
+	all := j.merge(r.Context())
 	silence := time.NewTicker(s.config.KeepAlive)
 	defer silence.Stop()
 	for open := true; open; {
 		var n news
 		select {
-		case n, open = <-events:
-			if !d.deliver(n) {
-				return nil
+		case n, open = <-all:
+			for _, e := range n.events {
+				p, err := o.next(n.prompt, e)
+				if err != nil {
+					failed := translate(err)
+					recordError(w, failed)
+					to.failed(failed)
+					out.flush()
+					return nil
+				}
+				to.part(p)
 			}
 			silence.Reset(s.config.KeepAlive)
 		case <-silence.C:
@@ -42,60 +55,46 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, options 
 		recordError(w, errGone)
 		return nil
 	}
-	if options != nil && options.IncludeUsage {
-		out.send(j.answer.with(j.usage(d.made)))
-	}
-	out.raw("[DONE]")
+	to.end(o)
 	out.flush()
 	return nil
 }
 
-// A delivery is the state of a stream.
-type delivery struct {
-	j        *job
-	out      *sender
-	parts    []part           // the last part of each answer
-	prefixes [][]engine.Token // Event.Prompt of each prompt
-	made     int              // tokens of all answers
+// chunks writes the events of OpenAI's completions and chats.
+type chunks struct {
+	out   *sender
+	job   *job
+	usage bool
+	made  int
+	calls map[int]*int // by index of the answer
 }
 
-// deliver sends events. After an error of the engine it sends the error and returns false.
-func (d *delivery) deliver(n news) bool {
-	a := d.j.answer
-	for _, e := range n.events {
-		if e.Err != nil {
-			failed := translate(e.Err)
-			recordError(d.out.w, failed)
-			d.out.send(errorBody{failed})
-			d.out.flush()
-			return false
-		}
-		e = d.j.trim(e)
-		p := &d.parts[n.prompt*d.j.bestOf+e.Index]
-		if e.Prompt != nil {
-			d.prefixes[n.prompt] = e.Prompt
-		}
-		d.j.next(p, n.prompt, e)
-		if p.first {
-			p.prefix, p.place = d.prefixes[n.prompt], new(place)
-		}
-		d.made += len(e.Tokens)
-		if p.first && a.chat {
-			d.out.send(a.withPrompt(p).with(nil, a.opening(p.index)))
-		}
-		body := a.with(nil, a.chunk(p))
-		body.Timings = d.j.timingsOf(d.made)
-		d.out.send(body)
+func (c *chunks) part(p *part) {
+	a := c.job.answer
+	c.made += len(p.tokens)
+	if p.first && a.chat {
+		c.out.send(a.withPrompt(p).with(nil, a.opening(p.index)))
 	}
-	return true
+	if c.calls[p.index] == nil {
+		c.calls[p.index] = new(int)
+	}
+	all := a.chunks(p, c.calls[p.index])
+	for i, one := range all {
+		body := a.with(nil, one)
+		if i == len(all)-1 {
+			body.Timings = c.job.timingsOf(c.made)
+		}
+		c.out.send(body)
+	}
 }
 
-// next sets p to the part that an event adds.
-func (j *job) next(p *part, prompt int, e engine.Event) {
-	*p = part{
-		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,
-		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
+func (c *chunks) failed(err *apiError) { c.out.send(errorBody{err}) }
+
+func (c *chunks) end(o *output) {
+	if c.usage {
+		c.out.send(c.job.answer.with(c.job.usage(o.made)))
 	}
+	c.out.raw("[DONE]")
 }
 
 // A sender writes server-sent events. After the first failure it does nothing.

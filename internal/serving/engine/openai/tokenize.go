@@ -75,7 +75,11 @@ func (s *Server) tokenizeSource(body *tokenizeRequest, most limit) (source, erro
 			return []prompt{{tokens: tokens}}, err
 		}}, nil
 	case body.Messages != nil:
-		return s.chatSource(&body.chatFields, body.AddSpecialTokens != nil && *body.AddSpecialTokens, most)
+		c, err := body.conversation(body.AddSpecialTokens != nil && *body.AddSpecialTokens)
+		if err != nil {
+			return source{}, err
+		}
+		return s.conversationSource(c, most)
 	}
 	return source{}, invalid("prompt", "prompt is missing; give a string, or messages.")
 }

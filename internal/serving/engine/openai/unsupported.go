@@ -31,14 +31,16 @@ const (
 )
 
 var foreignFields = slices.Concat(
-	unserved("", "tools", "functions", "tool_choice", "function_call", "audio", "images", "modalities",
+	unserved("use tools and tool_choice", "functions", "function_call"),
+	unserved("use /v1/chat/completions", "tools", "tool_choice"),
+	unserved("", "audio", "images", "modalities",
 		"documents", "prompt_embeds", "logits_processors", "thinking_token_budget",
 		"verbosity", "web_search_options"),
 	unserved(useSchema, "grammar", "json_schema", "format", "regex", "ebnf"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
 	unserved(useKwargs, "think", "thinking", "enable_thinking", "reasoning", "reasoning_budget", "thinking_budget"),
-	unserved("the text has the model's reasoning as the model writes it", "reasoning_format", "separate_reasoning",
-		"reasoning_split", "thinking_forced_open"),
+	unserved("reasoning is in reasoning_content; include_reasoning false leaves it out", "reasoning_format",
+		"separate_reasoning", "reasoning_split", "thinking_forced_open"),
 	unserved("start it with --max-model-len", "num_ctx", "n_ctx"),
 	unserved("use stop_token_ids", "stop_tokens", "stop_regex"),
 	unserved(useLora, "lora", "lora_path", "adapter_id"),

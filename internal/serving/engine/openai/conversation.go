@@ -1,0 +1,102 @@
+package openai
+
+import (
+	"context"
+	"slices"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/structured"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// A conversation is a request for the next message of an assistant, without the JSON of an interface.
+type conversation struct {
+	messages  []chat.Message
+	variables map[string]any // of the chat template, besides those of other fields
+	effort    string         // reasoning_effort, or ""
+	answer    bool           // the prompt ends where an answer begins
+	resume    bool           // the answer continues the last message
+	special   bool           // the tokenizer adds its special tokens
+
+	tools      []tool // at most maxTools
+	choice     toolChoice
+	serial     bool // at most one call
+	unthinking bool // the reasoning is left out of the output
+
+	// form is the form of the content, unless it is nil. field is the field of the request that gives it.
+	form  *structured.Form
+	field string
+}
+
+// efforts are the values of reasoning_effort that vLLM passes to a template.
+var efforts = []string{"low", "medium", "high"}
+
+// talk returns the job of a conversation. It completes the engine's request. most limits the prompt.
+func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*job, error) {
+	j := &job{n: request.N, texts: "messages", serial: c.serial, unthinking: c.unthinking, form: c.form, field: c.field}
+	var err error
+	if j.source, err = s.conversationSource(c, most); err != nil {
+		return nil, err
+	}
+	if err = s.constrainCalls(c, j); err != nil {
+		return nil, err
+	}
+	format, known := s.config.Format, c.known()
+	if c.choice.mode == required {
+		format.Tools = toolparser.General()
+	}
+	j.parser = func(p *prompt) *toolparser.Parser {
+		return format.Parser(toolparser.Options{Known: known, Prompt: p.end, NoThink: j.form != nil})
+	}
+	for _, text := range format.Markers() {
+		if id, ok := s.config.Engine.Config().Tokenizer.Token(text); ok && s.config.Engine.Config().Tokenizer.Special(id) {
+			request.ShownTokens = append(request.ShownTokens, id)
+		}
+	}
+	return j, nil
+}
+
+// conversationSource returns the source of the prompt of a conversation.
+func (s *Server) conversationSource(c *conversation, most limit) (source, error) {
+	template := s.config.Template
+	switch {
+	case template == nil && s.config.TemplateError != nil:
+		return source{}, invalid("", "The chat template of the model %q cannot be used: %v. Use /v1/completions.", s.config.Name,
+			s.config.TemplateError)
+	case template == nil:
+		return source{}, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
+	}
+	if err := c.addVariables(template); err != nil {
+		return source{}, err
+	}
+	return source{1, func(ctx context.Context) ([]prompt, error) {
+		p, err := s.chatPrompt(ctx, c, most)
+		return []prompt{p}, err
+	}}, nil
+}
+
+// addVariables adds reasoning_effort and tools to the variables of the chat template.
+func (c *conversation) addVariables(template *chat.Template) error {
+	if c.variables == nil {
+		c.variables = map[string]any{}
+	}
+	if c.effort != "" {
+		if !slices.Contains(efforts, c.effort) || !template.Mentions("reasoning_effort") {
+			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
+		}
+		c.variables["reasoning_effort"] = c.effort
+	}
+	if len(c.tools) == 0 {
+		return nil
+	}
+	if _, set := c.variables["tools"]; set {
+		return invalid("chat_template_kwargs", "chat_template_kwargs has tools, and so has the body; give them once.")
+	}
+	tools := make([]any, len(c.tools))
+	for i, t := range c.tools {
+		tools[i] = t.definition
+	}
+	c.variables["tools"] = tools
+	return nil
+}

@@ -1,0 +1,211 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// An output follows the answers of a job.
+type output struct {
+	job      *job
+	parts    []part // the last part of each answer
+	parsers  []*toolparser.Parser
+	calls    []int            // of each answer so far
+	prefixes [][]engine.Token // Event.Prompt of each prompt
+	made     int              // tokens of all answers
+}
+
+func (j *job) output() *output {
+	n := len(j.streams) * j.bestOf
+	return &output{job: j, parts: make([]part, n), parsers: make([]*toolparser.Parser, n), calls: make([]int, n),
+		prefixes: make([][]engine.Token, len(j.streams))}
+}
+
+// finishCalls is the finish of an answer with calls that no limit has ended.
+const finishCalls engine.Finish = "tool_calls"
+
+// next returns the part that an event adds to an answer to a prompt. It is valid until the next part of the same answer.
+func (o *output) next(at int, e engine.Event) (*part, error) {
+	if e.Err != nil {
+		return nil, e.Err
+	}
+	j := o.job
+	e = j.trim(e)
+	k := at*j.bestOf + e.Index
+	p := &o.parts[k]
+	if e.Prompt != nil {
+		o.prefixes[at] = e.Prompt
+	}
+	*p = part{
+		index: at*j.bestOf + e.Index, prompt: j.prompts[at], first: p.consumed == 0, place: p.place,
+		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
+	}
+	if p.first {
+		p.prefix, p.place = o.prefixes[at], new(place)
+	}
+	o.made += len(e.Tokens)
+	if j.parser != nil {
+		if o.parsers[k] == nil {
+			o.parsers[k] = j.parser(&p.prompt)
+		}
+		p.events = o.parse(k, e)
+		if o.calls[k] > 0 && p.finish == engine.FinishStop {
+			p.finish = finishCalls
+		}
+	}
+	return p, nil
+}
+
+// parse returns the events of an answer, whose number is k.
+func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
+	keep := func(all []toolparser.Event) {
+		for _, one := range all {
+			if one.Kind == toolparser.Call {
+				o.calls[k]++
+			}
+			switch one.Kind {
+			case toolparser.Reasoning:
+				if o.job.unthinking {
+					continue
+				}
+			case toolparser.Content:
+			default:
+				if o.job.serial && o.calls[k] > 1 {
+					continue
+				}
+			}
+			events = append(events, one)
+		}
+	}
+	keep(o.parsers[k].Feed(e.Text))
+	if e.Finish != "" {
+		keep(o.parsers[k].Close())
+	}
+	return events
+}
+
+// A spoken is what an answer in a chat says.
+type spoken struct {
+	reasoning, content string
+	calls              []call
+}
+
+type call struct{ id, name, arguments string }
+
+// spoken joins the events of an answer.
+func (p *part) spoken() (all spoken) {
+	var reasoning, content, arguments strings.Builder
+	for _, e := range p.events {
+		switch e.Kind {
+		case toolparser.Reasoning:
+			reasoning.WriteString(e.Text)
+		case toolparser.Content:
+			content.WriteString(e.Text)
+		case toolparser.Call:
+			arguments.Reset()
+			all.calls = append(all.calls, call{id: e.ID, name: e.Name})
+		case toolparser.Arguments:
+			arguments.WriteString(e.Text)
+		case toolparser.CallEnd:
+			all.calls[len(all.calls)-1].arguments = arguments.String()
+		}
+	}
+	all.reasoning, all.content = reasoning.String(), content.String()
+	return all
+}
+
+// trim removes the answer from an event with promptOnly.
+func (j *job) trim(e engine.Event) engine.Event {
+	if j.promptOnly && e.Err == nil {
+		e.Text, e.Tokens, e.Finish, e.StopReason = "", nil, engine.FinishLength, nil
+	}
+	return e
+}
+
+// answers waits for all answers of a job and returns them with their usage, which it records.
+func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part, *usage, error) {
+	o := j.output()
+	whole := make([]part, len(o.parts))
+	texts := make([]strings.Builder, len(whole))
+	for n := range j.merge(r.Context()) {
+		for _, e := range n.events {
+			p, err := o.next(n.prompt, e)
+			if err != nil {
+				return nil, nil, err
+			}
+			to := &whole[p.index]
+			texts[p.index].WriteString(p.text)
+			tokens, events := append(to.tokens, p.tokens...), append(to.events, p.events...)
+			*to = *p
+			to.tokens, to.events = tokens, events
+		}
+	}
+	u := j.usage(o.made)
+	recordUsage(w, u)
+	if r.Context().Err() != nil {
+		return nil, nil, errGone
+	}
+	var answers []part
+	for i := range j.prompts {
+		some := whole[i*j.bestOf:][:j.bestOf]
+		var logs promptLogprobs
+		if j.answer != nil {
+			logs = j.answer.promptLogprobs(o.prefixes[i])
+		}
+		for k := range some {
+			p := &some[k]
+			p.first, p.prefix, p.text, p.place = true, o.prefixes[i], texts[i*j.bestOf+k].String(), new(place)
+			p.promptLogprobs = logs
+		}
+		if j.n < j.bestOf {
+			some = best(some, j.n)
+		}
+		for k := range some {
+			some[k].index = i*j.n + k
+		}
+		answers = append(answers, some...)
+	}
+	return answers, u, nil
+}
+
+// news are events of the stream of a prompt.
+type news struct {
+	prompt int
+	events []engine.Event
+}
+
+// merge reads the events of all streams of a job until all answers have ended or ctx is done.
+func (j *job) merge(ctx context.Context) <-chan news {
+	out := make(chan news)
+	var wait sync.WaitGroup
+	for i, stream := range j.streams {
+		wait.Go(func() {
+			for {
+				events, err := stream.Next(ctx)
+				if err != nil || events == nil {
+					return
+				}
+				events = slices.Clone(events) // they are valid until the next call of Next
+				for k := range events {
+					events[k].Tokens = slices.Clone(events[k].Tokens)
+				}
+				select {
+				case out <- news{i, events}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	go func() {
+		wait.Wait()
+		close(out)
+	}()
+	return out
+}

@@ -1,0 +1,187 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/structured"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// Limits of the tools of a request. Each tool becomes a part of the prompt and of the constraint of an answer.
+const (
+	maxTools     = 128     // OpenAI's
+	maxToolName  = 128     // bytes
+	maxToolBytes = 1 << 20 // of all tools together
+)
+
+// A tool is a function that the model may call.
+type tool struct {
+	name       string
+	definition any             // for the chat template, in OpenAI's form
+	parameters json.RawMessage // a JSON Schema, or nil
+}
+
+// A toolChoice says whether the model may or must call a tool, and which.
+type toolChoice struct {
+	mode choiceMode
+	only []string // the tools that may be called; nil means all
+}
+
+type choiceMode uint8
+
+const (
+	none choiceMode = iota
+	auto
+	required
+)
+
+// readTools reads tools in OpenAI's form.
+func readTools(texts []json.RawMessage) (tools []tool, err error) {
+	if len(texts) > maxTools {
+		return nil, invalid("tools", "There are %d tools; at most %d are possible.", len(texts), maxTools)
+	}
+	bytes := 0
+	for i, text := range texts {
+		if bytes += len(text); bytes > maxToolBytes {
+			return nil, invalid("tools", "The tools have more than %d bytes together.", maxToolBytes)
+		}
+		t, err := readTool(i, text)
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.ContainsFunc(tools, func(other tool) bool { return other.name == t.name }):
+			return nil, invalid("tools", "Two tools have the name %q.", t.name)
+		}
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+func readTool(i int, text json.RawMessage) (t tool, err error) {
+	var fields struct {
+		Type     string
+		Function *struct {
+			Name       string
+			Parameters json.RawMessage
+		}
+	}
+	switch definition, ok := chat.Tool(text); {
+	case !ok || json.Unmarshal(text, &fields) != nil || fields.Function == nil:
+		return t, invalid("tools", "Tool %d has no function with a name.", i)
+	case fields.Type != "" && fields.Type != "function":
+		return t, invalid("tools", "Tool %d has the type %q; function is supported.", i, fields.Type)
+	default:
+		t = tool{fields.Function.Name, definition, fields.Function.Parameters}
+	}
+	switch {
+	case len(t.name) > maxToolName:
+		return t, invalid("tools", "The name of tool %d has %d bytes; at most %d are possible.", i, len(t.name), maxToolName)
+	case !toolparser.IsName(t.name):
+		return t, invalid("tools", "The name of tool %d is %q; letters, digits, _, -, ., : and / are possible.", i, t.name)
+	case isNull(t.parameters):
+		t.parameters = nil
+	case json.Unmarshal(t.parameters, &map[string]json.RawMessage{}) != nil:
+		return t, invalid("tools", "The parameters of the function %q are not a JSON object.", t.name)
+	}
+	return t, nil
+}
+
+// readChoice reads OpenAI's tool_choice.
+func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err error) {
+	const names = `none, auto, required and {"type": "function", "function": {"name": ...}} are known`
+	if isNull(text) {
+		if len(c.tools) > 0 {
+			choice.mode = auto
+		}
+		return choice, nil
+	}
+	var mode string
+	if json.Unmarshal(text, &mode) == nil {
+		at := slices.Index([]string{"none", "auto", "required"}, mode)
+		switch {
+		case at < 0:
+			return choice, invalid("tool_choice", "tool_choice is %q; %s.", mode, names)
+		case len(c.tools) > 0:
+			choice.mode = choiceMode(at)
+		case choiceMode(at) == required:
+			return choice, invalid("tool_choice", "tool_choice is %q, but there are no tools.", mode)
+		}
+		return choice, nil
+	}
+	var named struct {
+		Type     string
+		Function struct{ Name string }
+	}
+	if json.Unmarshal(text, &named) != nil || named.Type != "function" || named.Function.Name == "" {
+		return choice, invalid("tool_choice", "tool_choice is neither a known word nor a function; %s.", names)
+	}
+	choice = toolChoice{required, []string{named.Function.Name}}
+	if !c.has(named.Function.Name) {
+		return choice, invalid("tool_choice", "tool_choice has the function %q, which is not in tools.", named.Function.Name)
+	}
+	return choice, nil
+}
+
+func (c *conversation) has(name string) bool {
+	return slices.ContainsFunc(c.tools, func(t tool) bool { return t.name == name })
+}
+
+// callable returns the tools that may be called.
+func (c *conversation) callable() []tool {
+	if c.choice.mode == none {
+		return nil
+	}
+	if c.choice.only == nil {
+		return c.tools
+	}
+	return slices.DeleteFunc(slices.Clone(c.tools), func(t tool) bool { return !slices.Contains(c.choice.only, t.name) })
+}
+
+// known returns a function that reports whether a tool may be called, or nil if none may.
+func (c *conversation) known() func(name string) bool {
+	tools := c.callable()
+	if len(tools) == 0 {
+		return nil
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(tools, func(t tool) bool { return t.name == name })
+	}
+}
+
+// constrainCalls sets the form of answers that must be calls: a list of objects with the members name and parameters, as
+// in vLLM.
+func (s *Server) constrainCalls(c *conversation, j *job) error {
+	switch {
+	case c.choice.mode == none:
+		return nil
+	case c.choice.mode == auto && !s.config.Template.Mentions("tools"):
+		return invalid("tools", "The chat template of the model %q does not show tools to the model; leave them out, or use "+
+			"tool_choice required.", s.config.Name)
+	case c.choice.mode == auto && j.form != nil:
+		return invalid(j.field, "%s is not supported together with tools that the model may call; use tool_choice none or required.", j.field)
+	case c.choice.mode == auto:
+		return nil
+	}
+	var calls []any
+	for _, t := range c.callable() {
+		parameters := t.parameters
+		if parameters == nil {
+			parameters = json.RawMessage(`{"type": "object"}`)
+		}
+		calls = append(calls, map[string]any{"type": "object", "properties": map[string]any{
+			"name": map[string]any{"const": t.name}, "parameters": parameters}, // in this order
+			"required": []string{"name", "parameters"}, "additionalProperties": false})
+	}
+	most := maxTools
+	if c.serial || len(c.choice.only) == 1 {
+		most = 1
+	}
+	schema, err := json.Marshal(map[string]any{"type": "array", "items": map[string]any{"anyOf": calls}, "minItems": 1, "maxItems": most})
+	if err != nil {
+		return err
+	}
+	j.form, j.field = &structured.Form{JSONSchema: schema}, "tools"
+	return nil
+}

@@ -1,0 +1,160 @@
+package toolparser
+
+// A ToolParser describes how a family of models writes calls: after a marker, or without one where Bare is set.
+//
+// A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. With Named,
+// it is a name, Args and a JSON object.
+type ToolParser struct {
+	Name       string
+	Begin, End []string // markers before and after calls; End may be missing in the text
+	Bare       bool     // an object or list at the beginning of a line is a call if it names a known tool
+	Separator  byte     // between calls, or 0
+	Named      *Named
+	NineIDs    bool // ids have nine letters and digits
+
+	template [][]string
+	harmony  bool
+}
+
+// Named describes calls in which the name is not part of the JSON.
+type Named struct {
+	ID   string // the marker before an id, which may be missing in the text
+	Args string // the marker before the arguments, or "" if they follow the name
+}
+
+// markers returns the texts that may be special tokens of the model.
+func (t *ToolParser) markers() []string {
+	all := append(append([]string(nil), t.Begin...), t.End...)
+	if t.Named != nil {
+		all = append(all, t.Named.ID, t.Named.Args)
+	}
+	return all
+}
+
+// calls finds calls in the text of an answer.
+type calls struct {
+	parser *ToolParser
+	known  func(string) bool
+	out    *output
+
+	held    []byte  // space and a part of a marker, or the text since a marker
+	line    bool    // only space since the beginning of the line
+	after   bool    // a call was read, and only space since
+	reading *shaped // what follows a marker, or nil
+}
+
+// progress is what a byte means for a call that is read.
+type progress uint8
+
+const (
+	more   progress = iota
+	ended           // with this byte
+	passed          // before this byte
+	failed          // this is not a call
+)
+
+func newCalls(t *ToolParser, known func(string) bool, out *output) *calls {
+	return &calls{parser: t, known: known, out: out, line: true}
+}
+
+func (c *calls) next(b byte) {
+	if c.reading == nil {
+		c.scan(b)
+		return
+	}
+	if !c.reading.begun() {
+		c.held = append(c.held, b)
+	}
+	switch c.reading.next(b) {
+	case ended:
+		c.stop()
+	case passed:
+		c.stop()
+		c.scan(b)
+	case failed:
+		shown := c.reading.begun()
+		c.stop()
+		if shown {
+			c.scan(b)
+		}
+	}
+}
+
+// stop ends reading. What was held is content if no call was shown.
+func (c *calls) stop() {
+	if c.reading.begun() {
+		c.held, c.after, c.line = c.held[:0], true, true
+	} else {
+		c.content(c.held)
+		c.held = c.held[:0]
+	}
+	c.reading = nil
+}
+
+// content shows text.
+func (c *calls) content(text []byte) {
+	for _, b := range text {
+		c.line = b == '\n' || c.line && isSpace(b)
+	}
+	c.out.text(Content, text)
+}
+
+// scan reads a byte outside calls.
+func (c *calls) scan(b byte) {
+	if c.after && (isSpace(b) && len(c.held) == 0 || b == c.parser.Separator && b != 0) {
+		return
+	}
+	c.held = append(c.held, b)
+	markers := c.parser.Begin
+	if c.after {
+		if m := completes(c.held, c.parser.End); m == string(c.held) && m != "" {
+			c.held = c.held[:0]
+			return
+		}
+		markers = append(append([]string(nil), markers...), c.parser.End...)
+	}
+	if m := completes(c.held, c.parser.Begin); m != "" {
+		c.begin(len(c.held)-len(m), nil)
+		return
+	}
+	if c.parser.Bare && (b == '{' || b == '[') {
+		space := len(c.held) - 1
+		line := c.line
+		for _, b := range c.held[:space] {
+			line = b == '\n' || line && isSpace(b)
+		}
+		if line {
+			c.begin(space, []byte{b})
+			return
+		}
+	}
+	keep := len(c.held) - begun(c.held, markers)
+	if keep = spaceBefore(c.held[:keep]); keep > 0 {
+		c.after = false
+		c.content(c.held[:keep])
+		c.held = append(c.held[:0], c.held[keep:]...)
+	}
+}
+
+// begin begins to read a call. The text before at is content, without the space at its end. first is what the reader
+// reads of held.
+func (c *calls) begin(at int, first []byte) {
+	if n := spaceBefore(c.held[:at]); n > 0 {
+		c.content(c.held[:n])
+		c.held = append(c.held[:0], c.held[n:]...)
+	}
+	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil, known: c.known}
+	for _, b := range first {
+		c.reading.next(b)
+	}
+}
+
+func (c *calls) close() {
+	if c.reading != nil {
+		c.reading.close()
+		c.stop()
+	}
+	if !c.after && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {
+		c.content(c.held)
+	}
+}

@@ -1,0 +1,135 @@
+package toolparser
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Markers of gpt-oss's harmony format (github.com/openai/harmony, docs/format.md). An answer is a list of messages:
+//
+//	<|channel|>analysis<|message|>reasoning<|end|><|start|>assistant<|channel|>final<|message|>content
+//	<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{"arguments": 1}
+//
+// Both <|call|>, which ends a call, and <|return|> are tokens that end an answer.
+const (
+	markStart   = "<|start|>"
+	markChannel = "<|channel|>"
+	markMessage = "<|message|>"
+	markEnd     = "<|end|>"
+	markCall    = "<|call|>"
+	markReturn  = "<|return|>"
+	markFormat  = "<|constrain|>"
+)
+
+var (
+	harmonyMarks = []string{markStart, markChannel, markMessage, markEnd, markCall, markReturn, markFormat}
+	bodyEnds     = []string{markStart, markEnd, markCall, markReturn}
+	functions    = "functions."
+)
+
+// maxHeader is the largest number of bytes of a header. A longer one is content.
+const maxHeader = 1024
+
+// harmony parses an answer in the harmony format.
+type harmony struct {
+	out   *output
+	calls bool // calls are shown as such, else as content
+
+	body   bool   // after <|message|>
+	kind   Kind   // of the body
+	call   bool   // the body is the arguments of a call
+	ended  bool   // a message has ended; until the next header only "assistant" is expected
+	held   []byte // the header, or the part of a body that may begin a marker
+	argued bool   // the call has arguments
+}
+
+func (h *harmony) next(b byte) {
+	h.held = append(h.held, b)
+	if h.body {
+		h.read()
+		return
+	}
+	switch {
+	case completes(h.held, []string{markMessage}) != "":
+		h.begin(string(h.held[:len(h.held)-len(markMessage)]))
+		h.held = h.held[:0]
+	case h.isText(), len(h.held) > maxHeader:
+		h.body, h.kind, h.call = true, Content, false
+		h.read()
+	}
+}
+
+// isText reports whether what is held cannot be a header: an answer without markers.
+func (h *harmony) isText() bool {
+	text := bytes.TrimLeft(h.held, " \t\r\n")
+	return !h.ended && !slices.ContainsFunc([]string{markStart, markChannel, markMessage, "to="}, func(first string) bool {
+		return strings.HasPrefix(first, string(text)) || bytes.HasPrefix(text, []byte(first))
+	})
+}
+
+// begin begins a message with a header.
+func (h *harmony) begin(header string) {
+	h.body, h.call, h.kind = true, false, Content
+	_, channel, _ := strings.Cut(header, markChannel)
+	if strings.HasPrefix(strings.TrimSpace(channel), "analysis") {
+		h.kind = Reasoning
+	}
+	_, to, addressed := strings.Cut(header, "to=")
+	if !addressed {
+		return
+	}
+	if i := strings.IndexAny(to, " <\t\r\n"); i >= 0 {
+		to = to[:i]
+	}
+	name := strings.TrimPrefix(to, functions)
+	if h.calls && IsName(name) && to != "assistant" {
+		h.out.call("", name)
+		h.call, h.kind, h.argued = true, Arguments, false
+	}
+}
+
+// read shows a body up to a marker.
+func (h *harmony) read() {
+	if m := completes(h.held, bodyEnds); m != "" {
+		h.show(h.held[:len(h.held)-len(m)])
+		h.held = h.held[:0]
+		h.endBody()
+		return
+	}
+	n := len(h.held) - begun(h.held, bodyEnds)
+	h.show(h.held[:n])
+	h.held = append(h.held[:0], h.held[n:]...)
+}
+
+func (h *harmony) show(text []byte) {
+	if h.call && !h.argued {
+		text = bytes.TrimLeft(text, " \t\r\n")
+	}
+	if len(text) > 0 {
+		h.argued = true
+		h.out.text(h.kind, text)
+	}
+}
+
+func (h *harmony) endBody() {
+	if h.call {
+		if !h.argued {
+			h.out.text(Arguments, []byte("{}"))
+		}
+		h.out.callEnd()
+	}
+	h.body, h.call, h.ended = false, false, true
+}
+
+func (h *harmony) close() {
+	switch {
+	case h.body:
+		h.show(h.held)
+		if h.call {
+			h.endBody()
+		}
+	case !h.ended && !bytes.Contains(h.held, []byte("<|")):
+		h.out.text(Content, h.held)
+	}
+}

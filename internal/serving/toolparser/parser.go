@@ -1,0 +1,176 @@
+package toolparser
+
+import "bytes"
+
+// A Kind is what an Event reports.
+type Kind uint8
+
+// Kinds of events.
+const (
+	Reasoning Kind = iota // text of the reasoning
+	Content               // text of the answer
+	Call                  // the beginning of a call, with its ID and Name
+	Arguments             // a part of the arguments of the last call
+	CallEnd               // the end of the last call
+)
+
+// An Event is a part of an answer.
+type Event struct {
+	Kind     Kind
+	Text     string // of Reasoning, Content and Arguments
+	ID, Name string // of Call
+}
+
+// A Format is how a model writes reasoning and calls. Either part may be nil.
+type Format struct {
+	Tools     *ToolParser
+	Reasoning *ReasoningParser
+}
+
+// Options are what a parser knows of a request.
+type Options struct {
+	Known   func(name string) bool // reports whether a tool has this name; nil means that calls are content
+	Prompt  string                 // the end of the prompt, which may begin the reasoning
+	NoThink bool                   // the answer has no reasoning
+}
+
+// A Parser parses one answer. It is not safe for concurrent use.
+type Parser struct {
+	first stage
+	out   output
+}
+
+// A stage reads text byte by byte, so that pieces cannot matter.
+type stage interface {
+	next(b byte)
+	close() // the text has ended
+}
+
+// Parser returns a parser of an answer.
+func (f *Format) Parser(o Options) *Parser {
+	p := &Parser{}
+	p.out.newID = callID
+	tools := f.Tools
+	if tools != nil && tools.NineIDs {
+		p.out.newID = nineID
+	}
+	if o.Known == nil {
+		tools = nil
+	}
+	if f.harmony() {
+		p.first = &harmony{out: &p.out, calls: tools != nil}
+		return p
+	}
+	content := stage(&plain{&p.out})
+	if tools != nil {
+		content = newCalls(tools, o.Known, &p.out)
+	}
+	p.first = content
+	if f.Reasoning != nil && !o.NoThink {
+		p.first = newThinking(f.Reasoning, o.Prompt, content, &p.out)
+	}
+	return p
+}
+
+// Feed parses the next piece of the answer. The events are valid until the next call.
+func (p *Parser) Feed(text string) []Event {
+	p.out.begin()
+	for i := range len(text) {
+		p.first.next(text[i])
+	}
+	return p.out.end()
+}
+
+// Close parses the end of the answer.
+func (p *Parser) Close() []Event {
+	p.out.begin()
+	p.first.close()
+	p.out.callEnd()
+	return p.out.end()
+}
+
+// plain passes text on as content.
+type plain struct{ out *output }
+
+func (p *plain) next(b byte) { p.out.text(Content, []byte{b}) }
+func (p *plain) close()      {}
+
+// An output collects events. It joins texts of one kind.
+type output struct {
+	newID  func() string
+	events []Event
+	bytes  []byte
+	kind   Kind
+	calls  int  // so far
+	open   bool // the last call has not ended
+}
+
+func (o *output) begin() { o.events = o.events[:0] }
+
+func (o *output) end() []Event {
+	o.flush()
+	return o.events
+}
+
+func (o *output) flush() {
+	if len(o.bytes) > 0 {
+		o.events = append(o.events, Event{Kind: o.kind, Text: string(o.bytes)})
+		o.bytes = o.bytes[:0]
+	}
+}
+
+func (o *output) text(kind Kind, text []byte) {
+	if kind != o.kind {
+		o.flush()
+	}
+	o.kind = kind
+	o.bytes = append(o.bytes, text...)
+}
+
+// call begins a call. If id is "", it gets a new one.
+func (o *output) call(id, name string) {
+	o.flush()
+	if id == "" {
+		id = o.newID()
+	}
+	o.calls++
+	o.open = true
+	o.events = append(o.events, Event{Kind: Call, ID: id, Name: name})
+}
+
+// callEnd ends the last call, if it is open.
+func (o *output) callEnd() {
+	if o.open {
+		o.flush()
+		o.events = append(o.events, Event{Kind: CallEnd})
+	}
+	o.open = false
+}
+
+// completes returns the marker that ends text, or "".
+func completes(text []byte, markers []string) string {
+	for _, m := range markers {
+		if len(text) >= len(m) && string(text[len(text)-len(m):]) == m {
+			return m
+		}
+	}
+	return ""
+}
+
+// begun returns the largest number of bytes at the end of text that may begin a marker.
+func begun(text []byte, markers []string) int {
+	most := 0
+	for _, m := range markers {
+		for n := min(len(m)-1, len(text)); n > most; n-- {
+			if string(text[len(text)-n:]) == m[:n] {
+				most = n
+			}
+		}
+	}
+	return most
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
+
+// spaceBefore returns where the space at the end of text begins.
+func spaceBefore(text []byte) int { return len(bytes.TrimRight(text, " \t\r\n")) }

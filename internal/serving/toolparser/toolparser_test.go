@@ -1,0 +1,201 @@
+package toolparser_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/toolparser"
+)
+
+// format returns the format with these names of parsers; "" means none.
+func format(t testing.TB, tools, reasoning string) *toolparser.Format {
+	t.Helper()
+	f := &toolparser.Format{}
+	var err error
+	if tools != "" {
+		f.Tools, err = toolparser.Tools(tools)
+		require.NoError(t, err)
+	}
+	if reasoning != "" {
+		f.Reasoning, err = toolparser.Thinking(reasoning)
+		require.NoError(t, err)
+	}
+	return f
+}
+
+// weather is a call of the texts below.
+const (
+	weather  = ` get_weather({"city": "Köln", "unit": "c"})`
+	weather2 = ` get_weather({"city": "Rom {\"}\\"})`
+	object   = `{"city": "Köln", "unit": "c"}`
+	object2  = `{"city": "Rom {\"}\\"}`
+)
+
+func isTool(name string) bool { return strings.HasPrefix(name, "get_") }
+
+// show writes events as text: reasoning in angle brackets, and calls as their name and arguments.
+func show(events []toolparser.Event) string {
+	var text strings.Builder
+	kind := toolparser.Content
+	for _, e := range events {
+		if kind == toolparser.Reasoning && e.Kind != kind {
+			text.WriteString(">")
+		}
+		switch e.Kind {
+		case toolparser.Reasoning:
+			if kind != e.Kind {
+				text.WriteString("<")
+			}
+			text.WriteString(e.Text)
+		case toolparser.Call:
+			text.WriteString(" " + e.Name + "(")
+		case toolparser.CallEnd:
+			text.WriteString(")")
+		default:
+			text.WriteString(e.Text)
+		}
+		kind = e.Kind
+	}
+	if kind == toolparser.Reasoning {
+		text.WriteString(">")
+	}
+	return text.String()
+}
+
+// texts are answers in the formats of the families, and what they say.
+var texts = []struct {
+	name, tools, reasoning, prompt, text, want string
+}{
+	{"Hermes: one call", "hermes", "", "", "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " + object + "}\n</tool_call>", weather},
+	{"Hermes: text and two calls", "hermes", "", "", "I look. \n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " + object +
+		"}\n</tool_call>\n<tool_call>\n{\"arguments\": " + object2 + ", \"name\": \"get_weather\"}\n</tool_call>\n", "I look." + weather + weather2},
+	{"Hermes: text after a call", "hermes", "", "", "<tool_call>{\"name\": \"get_a\", \"arguments\": {}}</tool_call>\nDone.\n", " get_a({})Done."},
+	{"Hermes: no arguments", "hermes", "", "", "<tool_call>{\"name\": \"get_a\"}</tool_call>", " get_a({})"},
+	{"Hermes: null as arguments", "hermes", "", "", "<tool_call>{\"name\": \"get_a\", \"arguments\": null}</tool_call>", " get_a({})"},
+	{"Hermes: arguments in a string", "hermes", "", "", `<tool_call>{"name": "get_a", "arguments": "{\"b\": \"\\n\"}"}</tool_call>`, ` get_a({"b": "\n"})`},
+	{"Hermes: no call", "hermes", "", "", "a < b, <tool_ and <tool_call> are marks", "a < b, <tool_ and <tool_call> are marks"},
+	{"Hermes: no object", "hermes", "", "", "<tool_call>{\"name\": 5}</tool_call>", "<tool_call>{\"name\": 5}</tool_call>"},
+	{"Hermes: a call that is cut", "hermes", "", "", "<tool_call>{\"name\": \"get_a\", \"arguments\": {\"b\": [1, ", ` get_a({"b": [1, )`},
+	{"Hermes: a marker that is cut", "hermes", "", "", "Yes <tool_c", "Yes <tool_c"},
+	{"Hermes: only text", "hermes", "", "", " Hello\n\n", " Hello\n\n"},
+	{"Qwen3: reasoning and a call", "hermes", "qwen3", "", "<think>\nHm, <b>?\n\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " +
+		object + "}\n</tool_call>", "<Hm, <b>?>" + weather},
+	{"Qwen3: reasoning and text", "hermes", "qwen3", "", "<think>\nHm\n</think>\n\nYes.\n", "<Hm>Yes.\n"},
+	{"Qwen3: the prompt begins the reasoning", "hermes", "qwen3", "<|im_start|>assistant\n<think>\n", "Hm\n</think>\n\nYes.", "<Hm>Yes."},
+	{"Qwen3: the prompt has empty reasoning", "hermes", "qwen3", "<think>\n\n</think>\n\n", "Yes <think>.", "Yes <think>."},
+	{"Qwen3: reasoning that is cut", "hermes", "qwen3", "", "<think>\nHm\n</thi", "<Hm\n</thi>"},
+	{"Qwen3: empty reasoning", "hermes", "qwen3", "", "<think>\n\n</think>\n\nYes", "Yes"},
+	{"Qwen3: no reasoning", "hermes", "qwen3", "", " <thin ice", " <thin ice"},
+	{"SmolLM3", "hermes", "qwen3", "", "<think>\nHm.\n</think>\n<tool_call>{\"name\": \"get_a\", \"arguments\": {\"b\": 1}}</tool_call>", `<Hm.> get_a({"b": 1})`},
+	{"DeepSeek-R1: without a marker", "", "deepseek_r1", "<｜Assistant｜>", "Hm\n</think>\n\nYes.", "<Hm>Yes."},
+	{"DeepSeek-R1: with a marker", "", "deepseek_r1", "<｜Assistant｜><think>\n", "<think>\nHm</think>Yes.", "<Hm>Yes."},
+	{"DeepSeek-V3.1: thinking is off", "", "deepseek_r1", "<｜Assistant｜></think>", "Yes.", "Yes."},
+	{"Llama: an object", "llama3_json", "", "", `{"name": "get_weather", "parameters": ` + object + `}`, weather},
+	{"Llama: the marker", "llama3_json", "", "", `<|python_tag|>{"name": "get_weather", "parameters": ` + object + `}`, weather},
+	{"Llama: the type first", "llama3_json", "", "", `{"type": "function", "name": "get_a", "parameters": {}}`, " get_a({})"},
+	{"Llama: the type and the function", "llama3_json", "", "", `{"type": "function", "function": {"name": "get_a", "parameters": {}}}`, " get_a({})"},
+	{"Llama: two objects", "llama3_json", "", "", `<|python_tag|>{"name": "get_weather", "parameters": ` + object + `}; {"name": "get_weather", "parameters": ` + object2 + "}", weather + weather2},
+	{"Llama: text before", "llama3_json", "", "", "Sure:\n{\"name\": \"get_a\", \"parameters\": {}}", "Sure: get_a({})"},
+	{"Llama: JSON that is no call", "llama3_json", "", "", `{"name": "Bob", "age": 3}`, `{"name": "Bob", "age": 3}`},
+	{"Llama: an object of data", "llama3_json", "", "", "{\"city\": \"Rom\"}\n[1, 2]", "{\"city\": \"Rom\"}\n[1, 2]"},
+	{"Llama: code", "llama3_json", "", "", "<|python_tag|>print(1)", "<|python_tag|>print(1)"},
+	{"Mistral: a list", "mistral", "", "", `[TOOL_CALLS][{"name": "get_weather", "arguments": ` + object + `}, {"name": "get_weather", "arguments": ` + object2 + `, "id": "abcdefghi"}]`, weather + weather2},
+	{"Mistral: names", "mistral", "", "", `Hm.[TOOL_CALLS]get_weather[ARGS]` + object + `[TOOL_CALLS]get_weather[CALL_ID]abcDEF012[ARGS]` + object2, "Hm." + weather + weather2},
+	{"Mistral: a name without a marker", "mistral", "", "", `[TOOL_CALLS]get_weather` + object, weather},
+	{"Mistral: no call", "mistral", "", "", `[TOOL_CALLS] ?!{`, `[TOOL_CALLS] ?!{`},
+	{"Granite 3.0", "granite", "", "", `<|tool_call|>[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
+	{"Granite 3.1", "granite", "", "", `<tool_call>[{"name": "get_weather", "arguments": ` + object + `},{"name": "get_weather", "arguments": ` + object2 + `}]`, weather + weather2},
+	{"Phi-4-mini: functools", "phi4_mini_json", "", "", `functools[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
+	{"Phi-4-mini: markers", "phi4_mini_json", "", "", `<|tool_call|>[{"name": "get_weather", "arguments": ` + object + `}]<|/tool_call|>`, weather},
+	{"Phi-4-mini: text", "phi4_mini_json", "", "", `The functools module`, `The functools module`},
+	{"DeepSeek-V3.1", "deepseek_v31", "deepseek_r1", "<think>", "Hm</think>I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + object +
+		"<｜tool▁call▁end｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + object2 + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "<Hm>I look." + weather + weather2},
+	{"JSON: a list", "json", "", "", `[{"name": "get_weather", "parameters": ` + object + `}, {"name": "get_weather", "parameters": ` + object2 + `}]`, weather + weather2},
+	{"JSON: a fence", "json", "", "", "I look:\n```json\n{\"name\": \"get_weather\", \"arguments\": " + object + "}\n```\n", "I look:" + weather},
+	{"JSON: another fence", "json", "", "", "```json\n{\"a\": [1]}\n```", "```json\n{\"a\": [1]}\n```"},
+	{"JSON: a list of data", "json", "", "", `[{"name": "Bob"}]`, `[{"name": "Bob"}]`},
+	{"JSON: OpenAI's form", "json", "", "", `[{"id": "call_1", "type": "function", "function": {"name": "get_a", "arguments": "{\"b\": 1}"}}]`, ` get_a({"b": 1})`},
+	{"gpt-oss: reasoning and text", "openai", "openai_gptoss", "", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes <b>.", "<Hm.>Yes <b>."},
+	{"gpt-oss: a call", "openai", "openai_gptoss", "", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" + object, "<Hm.>" + weather},
+	{"gpt-oss: the name first", "openai", "openai_gptoss", "", " to=functions.get_weather<|channel|>commentary json<|message|>" + object + "<|call|>", weather},
+	{"gpt-oss: a preamble and two calls", "openai", "openai_gptoss", "", "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather<|message|>" + object +
+		"<|call|><|start|>assistant<|channel|>commentary to=functions.get_weather<|message|>" + object2, "I look." + weather + weather2},
+	{"gpt-oss: no markers", "openai", "openai_gptoss", "", "Yes <|end", "Yes <|end"},
+	{"gpt-oss: a header that is cut", "openai", "openai_gptoss", "", "<|channel|>ana", ""},
+}
+
+func parse(f *toolparser.Format, prompt string, pieces ...string) string {
+	p := f.Parser(toolparser.Options{Known: isTool, Prompt: prompt})
+	var all []toolparser.Event
+	for _, piece := range pieces {
+		all = append(all, p.Feed(piece)...)
+	}
+	return show(append(all, p.Close()...))
+}
+
+// TestCutsDoNotMatter cuts each text at every byte, and into single bytes.
+func TestCutsDoNotMatter(t *testing.T) {
+	for _, test := range texts {
+		t.Run(test.name, func(t *testing.T) {
+			f := format(t, test.tools, test.reasoning)
+			require.Equal(t, test.want, parse(f, test.prompt, test.text))
+			for i := range len(test.text) {
+				require.Equal(t, test.want, parse(f, test.prompt, test.text[:i], test.text[i:]), "%q", test.text[:i])
+			}
+			require.Equal(t, test.want, parse(f, test.prompt, strings.Split(test.text, "")...))
+		})
+	}
+}
+
+// TestNothingShownIsTakenBack requires that each prefix of a text shows a prefix of what the text shows, so no part of a
+// marker is shown as text.
+func TestNothingShownIsTakenBack(t *testing.T) {
+	for _, test := range texts {
+		f := format(t, test.tools, test.reasoning)
+		for i := range len(test.text) {
+			p := f.Parser(toolparser.Options{Known: isTool, Prompt: test.prompt})
+			shown := strings.TrimSuffix(show(p.Feed(test.text[:i])), ">")
+			require.True(t, strings.HasPrefix(test.want, shown), "%s: %q shows %q", test.name, test.text[:i], shown)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for _, test := range []struct{ tools, text, pattern string }{
+		{"hermes", `<tool_call>{"name": "f"}</tool_call>`, `^call_[a-zA-Z0-9]{24}$`},
+		{"mistral", `[TOOL_CALLS][{"name": "f"}]`, `^[a-zA-Z0-9]{9}$`},
+		{"mistral", `[TOOL_CALLS]f[CALL_ID]abcDEF012[ARGS]{}`, `^abcDEF012$`},
+		{"mistral", `[TOOL_CALLS]f[CALL_ID]other[ARGS]{}`, `^[a-zA-Z0-9]{9}$`},
+	} {
+		seen := map[string]bool{}
+		for range 2 {
+			p := format(t, test.tools, "").Parser(toolparser.Options{Known: isTool})
+			id := p.Feed(test.text)[0].ID
+			require.Regexp(t, test.pattern, id)
+			require.False(t, seen[id] && !strings.Contains(test.text, id))
+			seen[id] = true
+		}
+	}
+}
+
+func TestWithoutToolsCallsAreContent(t *testing.T) {
+	const text = `<tool_call>{"name": "f"}</tool_call>`
+	p := format(t, "hermes", "").Parser(toolparser.Options{})
+	require.Equal(t, text, show(append(p.Feed(text), p.Close()...)))
+}
+
+func TestUnknownParsersAreRefused(t *testing.T) {
+	_, err := toolparser.Tools("x")
+	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v31, granite, hermes, `)
+	_, err = toolparser.Thinking("x")
+	require.ErrorContains(t, err, `the reasoning parser "x" is not known; there are deepseek_r1, `)
+}
+
+func TestLongTextsTakeLittleTime(t *testing.T) {
+	long := strings.Repeat("{\"name\":\n<tool_call>[TOOL_CALLS]", 20000)
+	for _, name := range []string{"hermes", "llama3_json", "mistral", "json", "openai"} {
+		require.NotEmpty(t, parse(format(t, name, ""), "", long), name)
+	}
+}
