@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// A bench is a GPU with memory that is freed after each case.
+// A bench is a GPU with memory that is freed after each case. Its methods panic with a failure if the GPU refuses something.
 type bench struct {
 	small      bool
 	version    int
@@ -20,33 +20,55 @@ type bench struct {
 	stream     *cuda.Stream
 	set        *kernels.Set
 	start, end *cuda.Event
-	memory     []closer // of the case
-	matrix     *matrix  // of the last product
+	memory     closers // of the case
+	matrix     *matrix // of the last product
 	rng        *rand.Rand
 }
 
-type closer interface{ Close() error }
+// closers are closed together.
+type closers []interface{ Close() error }
 
-func newBench(library string, small bool) (*bench, error) {
-	driver, err := cuda.Open(library)
+func (c *closers) close() (err error) {
+	for _, one := range *c {
+		err = errors.Join(err, one.Close())
+	}
+	*c = nil
+	return err
+}
+
+// A failure is the value of a panic that ends a case.
+type failure struct{ error }
+
+func must(err error) {
 	if err != nil {
-		return nil, err
+		panic(failure{err})
 	}
-	b := &bench{small: small, version: driver.Version(), rng: rand.New(rand.NewPCG(1, 2))}
-	if b.context, err = driver.NewContext(0); err != nil {
-		return nil, err
+}
+
+// the returns v. It panics with a failure if there is an error.
+func the[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// caught recovers from a failure.
+func caught(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = p.error
+	default:
+		panic(p)
 	}
-	if b.stream, err = b.context.NewStream(); err != nil {
-		return nil, err
-	}
-	if b.start, err = b.context.NewEvent(true); err != nil {
-		return nil, err
-	}
-	if b.end, err = b.context.NewEvent(true); err != nil {
-		return nil, err
-	}
-	b.set, err = kernels.Load(b.context)
-	return b, err
+}
+
+func newBench(library string, small bool) (b *bench, err error) {
+	defer caught(&err)
+	driver := the(cuda.Open(library))
+	b = &bench{small: small, version: driver.Version(), rng: rand.New(rand.NewPCG(1, 2)), context: the(driver.NewContext(0))}
+	b.stream, b.start, b.end = the(b.context.NewStream()), the(b.context.NewEvent(true)), the(b.context.NewEvent(true))
+	b.set = the(kernels.Load(b.context))
+	return b, nil
 }
 
 func (b *bench) close() error {
@@ -60,20 +82,24 @@ func (b *bench) broken(err error) bool {
 }
 
 // A benchmark is a kernel with sizes.
-type benchmark interface {
-	name() string // what compare.py reads: the kernel, and name=value for each size
-	// prepare makes the inputs.
-	prepare(b *bench) (prepared, error)
+type benchmark struct {
+	name    string // what compare.py reads: the kernel, and name=value for each size
+	goal    goal   // may be zero
+	prepare func(b *bench) prepared
+}
+
+type kernel interface {
+	Launch(*kernels.Set, *cuda.Stream) error
 }
 
 // prepared is a benchmark whose inputs are on the GPU.
 type prepared struct {
+	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
-	launch       func() error
 	// check returns the largest error in the outputs, 1 being what is allowed. The outputs were NaN before a launch.
-	check func() (float64, error)
+	check func() float64
 	// alone reports whether some rows have the same bits alone as in the batch. It may be nil.
-	alone func() (bool, error)
+	alone func() bool
 }
 
 type result struct {
@@ -87,113 +113,92 @@ const (
 )
 
 func (b *bench) measure(c benchmark) (r result, err error) {
-	defer func() {
-		for _, m := range b.memory {
-			err = errors.Join(err, m.Close())
-		}
-		b.memory = nil
-	}()
-	p, err := c.prepare(b)
-	if err != nil {
-		return r, err
-	}
-	if err := errors.Join(p.launch(), b.stream.Synchronize()); err != nil {
-		return r, err
-	}
-	r = result{bytes: p.bytes, flops: p.flops, alone: "-"}
-	if r.error, err = p.check(); err != nil {
-		return r, err
-	}
+	defer func() { err = errors.Join(err, b.memory.close()) }()
+	defer caught(&err)
+	p := c.prepare(b)
+	b.run(p.kernel)
+	r = result{bytes: p.bytes, flops: p.flops, error: p.check(), alone: "-"}
 	if p.alone != nil {
-		same, err := p.alone()
-		if err != nil {
-			return r, err
-		}
-		if r.alone = equal; !same {
+		if r.alone = equal; !p.alone() {
 			r.alone = different
 		}
 	}
-	r.seconds, err = b.time(p.launch)
-	return r, err
+	r.seconds = b.time(func() error { return p.kernel.Launch(b.set, b.stream) })
+	return r, nil
+}
+
+// run launches a kernel and waits for it.
+func (b *bench) run(k kernel) {
+	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
 // time returns the median time of a launch, over rounds of as many launches as take some 3 ms, in 0.3 s or one round.
-func (b *bench) time(launch func() error) (float64, error) {
-	round := func(launches int) (float64, error) {
-		err := b.stream.Record(b.start)
+func (b *bench) time(launch func() error) float64 {
+	round := func(launches int) float64 {
+		must(b.stream.Record(b.start))
 		for range launches {
-			err = errors.Join(err, launch())
+			must(launch())
 		}
-		if err = errors.Join(err, b.stream.Record(b.end), b.end.Synchronize()); err != nil {
-			return 0, err
-		}
-		ms, err := b.end.Elapsed(b.start)
-		return float64(ms) / 1e3 / float64(launches), err
+		must(errors.Join(b.stream.Record(b.end), b.end.Synchronize()))
+		return float64(the(b.end.Elapsed(b.start))) / 1e3 / float64(launches)
 	}
 	rounds, launches := 9, 1
 	if b.small {
 		rounds = 1
 	} else {
-		first, err := round(3)
-		if err != nil {
-			return 0, err
-		}
+		first := round(3)
 		launches = max(1, min(200, int(3e-3/first)))
 		rounds = max(1, min(rounds, int(0.3/(first*float64(launches)))))
 	}
 	var times []float64
 	for range rounds {
-		t, err := round(launches)
-		if err != nil {
-			return 0, err
-		}
-		times = append(times, t)
+		times = append(times, round(launches))
 	}
 	slices.Sort(times)
-	return max(times[len(times)/2], 1e-9), nil
+	return max(times[len(times)/2], 1e-9)
 }
 
 // copyRate returns the bytes per second that a copy inside the GPU reads and writes.
-func (b *bench) copyRate() (float64, error) {
-	size := b.pick(2<<30, 1<<16)
-	p, err := b.alloc(2 * size)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { b.memory = nil }()
-	t, err := b.time(func() error { return b.stream.Copy(p, size, p, 0, size) })
-	return 2 * float64(size) / t, errors.Join(err, p.Close())
-}
-
-// pick returns a size, or one for tests.
-func (b *bench) pick(normal, small int) int {
+func (b *bench) copyRate() (rate float64, err error) {
+	defer func() { err = errors.Join(err, b.memory.close()) }()
+	defer caught(&err)
+	size := 2 << 30
 	if b.small {
-		return small
+		size = 1 << 16
 	}
-	return normal
+	p := b.alloc(2 * size)
+	return 2 * float64(size) / b.time(func() error { return b.stream.Copy(p, size, p, 0, size) }), nil
 }
 
 // alloc returns memory for this case in which every number is NaN.
-func (b *bench) alloc(size int) (*cuda.Memory, error) {
-	m, err := b.context.Alloc(size)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) alloc(size int) *cuda.Memory {
+	m := the(b.context.Alloc(size))
 	b.memory = append(b.memory, m)
-	return m, errors.Join(b.stream.Fill(m, 0, size, 0xff), b.stream.Synchronize())
+	b.fill(m, 0, size)
+	return m
 }
 
-func (b *bench) upload(contents []byte) (*cuda.Memory, error) {
-	m, err := b.alloc(len(contents))
-	if err != nil {
-		return nil, err
-	}
-	return m, m.Write(0, contents)
+// fill makes every number in a part of memory NaN.
+func (b *bench) fill(m *cuda.Memory, offset, size int) {
+	must(errors.Join(b.stream.Fill(m, offset, size, 0xff), b.stream.Synchronize()))
+}
+
+func (b *bench) upload(contents []byte) *cuda.Memory {
+	m := b.alloc(len(contents))
+	must(m.Write(0, contents))
+	return m
+}
+
+// contents returns size bytes of memory.
+func contents(m *cuda.Memory, offset, size int) []byte {
+	got := make([]byte, size)
+	must(m.Read(offset, got))
+	return got
 }
 
 // random returns n elements of 16 bits (F16), which are about 1, as they are in memory and on the GPU. Long arrays repeat after some million
 // elements, at an odd distance.
-func (b *bench) random(n int) ([]byte, *cuda.Memory, error) {
+func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	const period = 1<<22 + 8
 	contents := make([]byte, 2*n)
 	for i := range min(n, period) {
@@ -202,17 +207,12 @@ func (b *bench) random(n int) ([]byte, *cuda.Memory, error) {
 	for at := 2 * period; at < len(contents); at += 2 * period {
 		copy(contents[at:], contents[:2*period])
 	}
-	m, err := b.upload(contents)
-	return contents, m, err
+	return contents, b.upload(contents)
 }
 
-// int32s uploads numbers.
-func (b *bench) int32s(numbers []int32) (*cuda.Memory, error) {
-	contents := make([]byte, 0, 4*len(numbers))
-	for _, x := range numbers {
-		contents = binary.LittleEndian.AppendUint32(contents, uint32(x))
-	}
-	return b.upload(contents)
+// numbers uploads numbers of a fixed size.
+func (b *bench) numbers(list any) cuda.Pointer {
+	return b.upload(the(binary.Append(nil, binary.LittleEndian, list))).Pointer()
 }
 
 // at returns an element of memory that random made.

@@ -2,187 +2,115 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swapped blocks lie anywhere in one array, and are gathered into pinned memory or spread from there.
-type swapped struct {
-	blocks, bytes int
-	in            bool
-}
-
-func (s swapped) name() string {
+// swap gathers blocks, which lie anywhere in one array, into pinned memory, or spreads them from there.
+func swap(blocks, size int, in bool) benchmark {
 	way := "out"
-	if s.in {
+	if in {
 		way = "in"
 	}
-	return fmt.Sprintf("swap_blocks_%s blocks=%d bytes=%d", way, s.blocks, s.bytes)
-}
-
-func (s swapped) goal() goal { return goal{45, ofBus} }
-
-func (s swapped) prepare(b *bench) (p prepared, err error) {
-	contents, array, err := b.random(2 * s.blocks * s.bytes / 2) // twice as many as are swapped
-	if err != nil {
-		return p, err
-	}
-	arrays, err := b.upload(binary.LittleEndian.AppendUint64(nil, uint64(array.Pointer())))
-	if err != nil {
-		return p, err
-	}
-	host, err := b.context.AllocPinned(s.blocks * s.bytes)
-	if err != nil {
-		return p, err
-	}
-	b.memory = append(b.memory, host)
-	var pairs []int32
-	places := b.rng.Perm(2 * s.blocks)[:s.blocks]
-	for i, block := range places {
-		if s.in {
-			pairs = append(pairs, int32(i), int32(block))
-		} else {
-			pairs = append(pairs, int32(block), int32(i))
-		}
-	}
-	mapping, err := b.int32s(pairs)
-	if err != nil {
-		return p, err
-	}
-	for i := range host.Bytes() {
-		host.Bytes()[i] = byte(i * 7)
-	}
-	p.bytes = float64(s.blocks * s.bytes)
-	p.launch = func() error {
-		return kernels.SwapBlocks{Blocks: kernels.Blocks{Arrays: arrays.Pointer(), Count: 1, BlockBytes: s.bytes}, Host: host.Pointer(),
-			Mapping: mapping.Pointer(), Pairs: s.blocks, In: s.in}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		got := make([]byte, s.bytes)
+	name := fmt.Sprintf("swap_blocks_%s blocks=%d bytes=%d", way, blocks, size)
+	return benchmark{name: name, goal: goal{45, ofBus}, prepare: func(b *bench) prepared {
+		numbers, array := b.random(2 * blocks * size / 2) // twice as many as are swapped
+		host := the(b.context.AllocPinned(blocks * size))
+		b.memory = append(b.memory, host)
+		var pairs []int32
+		places := b.rng.Perm(2 * blocks)[:blocks]
 		for i, block := range places {
-			there := host.Bytes()[i*s.bytes:][:s.bytes]
-			if err := array.Read(block*s.bytes, got); err != nil {
-				return 0, err
-			}
-			if !bytes.Equal(there, got) || !s.in && !bytes.Equal(got, contents[block*s.bytes:][:s.bytes]) {
-				return 0, fmt.Errorf("block %d is not what was copied", block)
+			if in {
+				pairs = append(pairs, int32(i), int32(block))
+			} else {
+				pairs = append(pairs, int32(block), int32(i))
 			}
 		}
-		return 0, nil
-	}
-	return p, nil
+		for i := range host.Bytes() {
+			host.Bytes()[i] = byte(i * 7)
+		}
+		return prepared{
+			bytes: float64(blocks * size),
+			kernel: kernels.SwapBlocks{Blocks: kernels.Blocks{Arrays: b.numbers([]uint64{uint64(array.Pointer())}), Count: 1, BlockBytes: size},
+				Host: host.Pointer(), Mapping: b.numbers(pairs), Pairs: blocks, In: in},
+			check: func() float64 {
+				for i, block := range places {
+					there, got := host.Bytes()[i*size:][:size], contents(array, block*size, size)
+					if !bytes.Equal(there, got) || !in && !bytes.Equal(got, numbers[block*size:][:size]) {
+						must(fmt.Errorf("block %d is not what was copied", block))
+					}
+				}
+				return 0
+			},
+		}
+	}}
 }
 
-// written are keys and values that go to slots in any order.
-type written struct {
-	tokens, heads, size int
-}
-
-func (w written) name() string {
-	return fmt.Sprintf("reshape_and_cache tokens=%d heads=%d size=%d", w.tokens, w.heads, w.size)
-}
-
-func (w written) prepare(b *bench) (p prepared, err error) {
+// write puts keys and values into slots in any order.
+func write(tokens, heads, size int) benchmark {
 	const block = 16
-	width := w.heads * w.size
-	rows, tokens, err := b.random(w.tokens * width)
-	if err != nil {
-		return p, err
-	}
-	blocks := (w.tokens + block - 1) / block
-	var caches [2]*cuda.Memory
-	for i := range caches {
-		if caches[i], err = b.alloc(2 * blocks * block * width); err != nil {
-			return p, err
+	return benchmark{name: fmt.Sprintf("reshape_and_cache tokens=%d heads=%d size=%d", tokens, heads, size), prepare: func(b *bench) prepared {
+		width := heads * size
+		rows, memory := b.random(tokens * width)
+		blocks := (tokens + block - 1) / block
+		caches := [2]*cuda.Memory{b.alloc(2 * blocks * block * width), b.alloc(2 * blocks * block * width)}
+		var slots []int64
+		for _, slot := range b.rng.Perm(blocks * block)[:tokens] {
+			slots = append(slots, int64(slot))
 		}
-	}
-	slots := b.rng.Perm(blocks * block)[:w.tokens]
-	var text []byte
-	for _, s := range slots {
-		text = binary.LittleEndian.AppendUint64(text, uint64(s))
-	}
-	where, err := b.upload(text)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = 2 * 2 * 2 * float64(w.tokens*width)
-	p.launch = func() error {
-		return kernels.ReshapeAndCache{KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: tokens.Pointer(), Value: tokens.Pointer(), Slots: where.Pointer(),
-			Tokens: w.tokens, KeyHeads: w.heads, HeadSize: w.size, BlockSize: block, KeyStride: width, ValueStride: width}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		got := make([]byte, 2*w.size)
-		for _, token := range checked(w.tokens) {
-			for head := range w.heads {
-				for _, cache := range caches {
-					if err := cache.Read(2*((slots[token]/block*w.heads+head)*block+slots[token]%block)*w.size, got); err != nil {
-						return 0, err
-					}
-					if !bytes.Equal(got, rows[2*(token*width+head*w.size):][:2*w.size]) {
-						return 0, fmt.Errorf("token %d is not in its slot", token)
+		return prepared{
+			bytes: 2 * 2 * 2 * float64(tokens*width),
+			kernel: kernels.ReshapeAndCache{KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: memory.Pointer(), Value: memory.Pointer(),
+				Slots: b.numbers(slots), Tokens: tokens, KeyHeads: heads, HeadSize: size, BlockSize: block, KeyStride: width, ValueStride: width},
+			check: func() float64 {
+				for _, token := range checked(tokens) {
+					for head := range heads {
+						place := ((int(slots[token])/block*heads+head)*block + int(slots[token])%block) * size
+						for _, cache := range caches {
+							if !bytes.Equal(contents(cache, 2*place, 2*size), rows[2*(token*width+head*size):][:2*size]) {
+								must(fmt.Errorf("token %d is not in its slot", token))
+							}
+						}
 					}
 				}
-			}
+				return 0
+			},
 		}
-		return 0, nil
-	}
-	return p, nil
+	}}
 }
 
-// copied blocks lie anywhere in the upper half of each array, and their copies in the lower half.
-type copied struct{ pairs, arrays, bytes int }
-
-func (c copied) name() string {
-	return fmt.Sprintf("copy_blocks pairs=%d arrays=%d bytes=%d", c.pairs, c.arrays, c.bytes)
-}
-
-func (c copied) prepare(b *bench) (p prepared, err error) {
-	half := c.pairs * c.bytes
-	contents, array, err := b.random(c.arrays * 2 * half / 2)
-	if err != nil {
-		return p, err
-	}
-	var pointers []byte
-	for i := range c.arrays {
-		pointers = binary.LittleEndian.AppendUint64(pointers, uint64(array.Pointer())+uint64(i*2*half))
-		if err := errors.Join(b.stream.Fill(array, i*2*half, half, 0xff), b.stream.Synchronize()); err != nil {
-			return p, err
+// copyBlocks copies blocks from anywhere in the upper half of each array to the lower half.
+func copyBlocks(count, arrays, size int) benchmark {
+	return benchmark{name: fmt.Sprintf("copy_blocks pairs=%d arrays=%d bytes=%d", count, arrays, size), prepare: func(b *bench) prepared {
+		half := count * size
+		numbers, array := b.random(arrays * 2 * half / 2)
+		var pointers []uint64
+		for i := range arrays {
+			pointers = append(pointers, uint64(array.Pointer())+uint64(i*2*half))
+			b.fill(array, i*2*half, half)
 		}
-	}
-	arrays, err := b.upload(pointers)
-	if err != nil {
-		return p, err
-	}
-	from, to := b.rng.Perm(c.pairs), b.rng.Perm(c.pairs)
-	var pairs []int32
-	for i := range c.pairs {
-		pairs = append(pairs, int32(c.pairs+from[i]), int32(to[i]))
-	}
-	mapping, err := b.int32s(pairs)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = 2 * float64(c.arrays*half)
-	p.launch = func() error {
-		return kernels.CopyBlocks{Blocks: kernels.Blocks{Arrays: arrays.Pointer(), Count: c.arrays, BlockBytes: c.bytes}, Mapping: mapping.Pointer(), Pairs: c.pairs}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		got := make([]byte, 2*half)
-		for i := range c.arrays {
-			if err := array.Read(i*2*half, got); err != nil {
-				return 0, err
-			}
-			for j := range c.pairs {
-				if !bytes.Equal(got[to[j]*c.bytes:][:c.bytes], contents[i*2*half+half+from[j]*c.bytes:][:c.bytes]) {
-					return 0, fmt.Errorf("block %d of array %d is not the one that was copied", to[j], i)
+		from, to := b.rng.Perm(count), b.rng.Perm(count)
+		var pairs []int32
+		for i := range count {
+			pairs = append(pairs, int32(count+from[i]), int32(to[i]))
+		}
+		return prepared{
+			bytes: 2 * float64(arrays*half),
+			kernel: kernels.CopyBlocks{Blocks: kernels.Blocks{Arrays: b.numbers(pointers), Count: arrays, BlockBytes: size},
+				Mapping: b.numbers(pairs), Pairs: count},
+			check: func() float64 {
+				for i := range arrays {
+					got := contents(array, i*2*half, half)
+					for j := range count {
+						if !bytes.Equal(got[to[j]*size:][:size], numbers[i*2*half+half+from[j]*size:][:size]) {
+							must(fmt.Errorf("block %d of array %d is not the one that was copied", to[j], i))
+						}
+					}
 				}
-			}
+				return 0
+			},
 		}
-		return 0, nil
-	}
-	return p, nil
+	}}
 }

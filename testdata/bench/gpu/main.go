@@ -34,7 +34,7 @@ func run(library string, small, names bool, theirs string, within time.Duration)
 	list := cases(small)
 	if names {
 		for _, c := range list {
-			fmt.Println(c.name())
+			fmt.Println(c.name)
 		}
 		return nil
 	}
@@ -48,4 +48,19 @@ func run(library string, small, names bool, theirs string, within time.Duration)
 	}
 	err = b.table(list, rivals, within)
 	return errors.Join(err, b.close())
+}
+
+// cases are all, or small ones for tests.
+func cases(small bool) []benchmark {
+	pick := func(normal, less int) int {
+		if small {
+			return less
+		}
+		return normal
+	}
+	all := rowwises(pick)
+	all = append(all, rotary(pick(4096, 3), pick(40, 2)), argmax(pick(64, 2), pick(128256, 1000)), embedding(pick(8192, 5), pick(32000, 50), pick(4096, 264)),
+		write(pick(8192, 5), pick(8, 2), 128), copyBlocks(pick(1000, 3), pick(4, 2), pick(64<<10, 4096)),
+		swap(pick(1000, 3), pick(64<<10, 4096), false), swap(pick(1000, 3), pick(64<<10, 4096), true))
+	return append(append(all, attentions(small)...), products(small)...)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
@@ -15,8 +14,7 @@ import (
 // A product multiplies rows of inputs by weights.
 type product struct {
 	matrixShape
-	rows     int
-	required goal
+	rows int
 }
 
 type matrixShape struct {
@@ -24,52 +22,32 @@ type matrixShape struct {
 	outputs, columns, all int // all: rows of inputs, of which products use the last ones
 }
 
-func (c product) name() string {
+func (c product) benchmark(required goal) benchmark {
 	kernel := "product"
 	if c.format != kernels.Plain {
 		kernel = fmt.Sprintf("product_%v", c.format)
 	}
-	return fmt.Sprintf("%s outputs=%d columns=%d rows=%d", kernel, c.outputs, c.columns, c.rows)
+	return benchmark{fmt.Sprintf("%s outputs=%d columns=%d rows=%d", kernel, c.outputs, c.columns, c.rows), required, c.prepare}
 }
 
-func (c product) goal() goal { return c.required }
-
-func (c product) prepare(b *bench) (p prepared, err error) {
-	m, err := b.matrixOf(c.matrixShape)
-	if err != nil {
-		return p, err
-	}
+func (c product) prepare(b *bench) prepared {
+	m := b.matrixOf(c.matrixShape)
 	first := c.all - c.rows
-	run, out, err := m.batch(b, first, c.rows)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs))
+	run, out := m.batch(b, first, c.rows)
+	p := prepared{kernel: run, bytes: float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs))}
 	if c.rows > 32 {
 		p.flops = 2 * float64(c.rows) * float64(c.outputs) * float64(c.columns)
 	}
-	p.launch = func() error { return run.Launch(b.set, b.stream) }
-	p.check = func() (float64, error) {
-		got, err := contents(out)
-		if err != nil {
-			return 0, err
-		}
-		return m.worst(got, first)
-	}
-	p.alone = func() (bool, error) {
-		got, err := contents(out)
-		if err != nil || !bytes.Equal(got, m.results[2*first*c.outputs:]) {
-			return false, err
-		}
+	p.check = func() float64 { return m.worst(contents(out, 0, out.Size()), first) }
+	p.alone = func() bool {
+		got := contents(out, 0, out.Size())
+		same := bytes.Equal(got, m.results[2*first*c.outputs:])
 		for _, i := range checked(c.rows) {
-			alone, err := m.compute(b, first+i, 1)
-			if err != nil || !bytes.Equal(alone, got[2*i*c.outputs:][:2*c.outputs]) {
-				return false, err
-			}
+			same = same && bytes.Equal(m.compute(b, first+i, 1), got[2*i*c.outputs:][:2*c.outputs])
 		}
-		return true, nil
+		return same
 	}
-	return p, nil
+	return p
 }
 
 // A matrix is weights on the GPU, with rows of inputs and their results in one batch.
@@ -79,117 +57,69 @@ type matrix struct {
 	file, in []byte // the weights as files have them, and inputs
 	inputs   *cuda.Memory
 	results  []byte
-	memory   []closer
+	memory   closers
 }
 
 // matrixOf returns the matrix of the last call if it has the same shape, or a new one in its place.
-func (b *bench) matrixOf(shape matrixShape) (*matrix, error) {
+func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
-		return b.matrix, nil
+		return b.matrix
 	}
-	err := b.closeMatrix()
-	if err != nil {
-		return nil, err
-	}
+	must(b.closeMatrix())
 	m := &matrix{matrixShape: shape, Weights: kernels.Weights{Format: shape.format, Outputs: shape.outputs, Columns: shape.columns}}
-	packed, err := b.alloc(m.PackedBytes())
-	if err != nil {
-		return nil, err
-	}
-	if m.in, m.inputs, err = b.random(m.all * m.columns); err != nil {
-		return nil, err
-	}
-	m.Packed, m.memory, b.memory = packed.Pointer(), b.memory, nil
+	m.Packed = b.alloc(m.PackedBytes()).Pointer()
+	m.in, m.inputs = b.random(m.all * m.columns)
+	kept := len(b.memory)
+	b.run(kernels.PackWeights{Weights: m.Weights, Rows: m.makeFile(b).Pointer()})
+	m.results = m.compute(b, 0, m.all)
+	m.memory, b.memory = b.memory[:kept:kept], b.memory[kept:]
 	b.matrix = m
-	rows, err := m.makeFile(b)
-	if err == nil {
-		err = kernels.PackWeights{Weights: m.Weights, Rows: rows.Pointer()}.Launch(b.set, b.stream)
-	}
-	if err == nil {
-		m.results, err = m.compute(b, 0, m.all)
-	}
-	if err != nil {
-		return nil, errors.Join(err, b.closeMatrix())
-	}
-	return m, nil
+	return m
 }
 
 func (b *bench) closeMatrix() error {
-	if b.matrix == nil {
+	m := b.matrix
+	if b.matrix = nil; m == nil {
 		return nil
 	}
-	var errs []error
-	for _, m := range b.matrix.memory {
-		errs = append(errs, m.Close())
-	}
-	b.matrix = nil
-	return errors.Join(errs...)
+	return m.memory.close()
 }
 
 // batch returns the product of some rows of inputs, with memory for this case, and its outputs.
-func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory, err error) {
-	plan, err := m.Plan(b.context.Device(), rows)
-	if err != nil {
-		return p, nil, err
-	}
-	if out, err = b.alloc(2 * rows * m.outputs); err != nil {
-		return p, nil, err
-	}
+func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
+	plan := the(m.Plan(b.context.Device(), rows))
+	out = b.alloc(2 * rows * m.outputs)
 	p = kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: m.inputs.Pointer() + cuda.Pointer(2*first*m.columns), Rows: rows, Plan: plan}
-	for _, needed := range []struct {
-		bytes int
-		to    *cuda.Pointer
-	}{{plan.PartBytes, &p.Parts}, {plan.UnpackedBytes, &p.Unpacked}} {
-		if needed.bytes > 0 {
-			memory, err := b.alloc(needed.bytes)
-			if err != nil {
-				return p, nil, err
-			}
-			*needed.to = memory.Pointer()
-		}
+	if plan.PartBytes > 0 {
+		p.Parts = b.alloc(plan.PartBytes).Pointer()
+	}
+	if plan.UnpackedBytes > 0 {
+		p.Unpacked = b.alloc(plan.UnpackedBytes).Pointer()
 	}
 	if plan.Counters > 0 {
-		counters, err := b.upload(make([]byte, 4*plan.Counters))
-		if err != nil {
-			return p, nil, err
-		}
-		p.Arrived = counters.Pointer()
+		p.Arrived = b.upload(make([]byte, 4*plan.Counters)).Pointer()
 	}
-	return p, out, nil
+	return p, out
 }
 
 // compute returns the outputs of some rows.
-func (m *matrix) compute(b *bench, first, rows int) ([]byte, error) {
-	p, out, err := m.batch(b, first, rows)
-	if err == nil {
-		err = p.Launch(b.set, b.stream)
-	}
-	if err == nil {
-		err = b.stream.Synchronize()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return contents(out)
+func (m *matrix) compute(b *bench, first, rows int) []byte {
+	p, out := m.batch(b, first, rows)
+	b.run(p)
+	return contents(out, 0, out.Size())
 }
 
-func contents(m *cuda.Memory) ([]byte, error) {
-	got := make([]byte, m.Size())
-	return got, m.Read(0, got)
-}
-
-// worst returns the largest error of some outputs in some rows, the first of which is a row of the inputs. It returns an error if
-// any output is NaN, as all were before.
+// worst returns the largest error of some outputs in some rows, the first of which is a row of the inputs. It fails if any output
+// is NaN, as all were before.
 //
 // A unit in the last place is allowed, twice the error of a rounded float64 sum, and what float32 rounds in a long sum. The kernels
 // round weights of GGUF to F16. These errors are independent: 4 times F16's rounding error of the root of the sum of squares is allowed.
-func (m *matrix) worst(got []byte, first int) (float64, error) {
+func (m *matrix) worst(got []byte, first int) (worst float64) {
 	for i := 0; i < len(got); i += 2 {
 		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
-			return 0, fmt.Errorf("output %d of row %d is NaN", i/2%m.outputs, i/2/m.outputs)
+			must(fmt.Errorf("output %d of row %d is NaN", i/2%m.outputs, i/2/m.outputs))
 		}
 	}
-	worst := 0.0
 	const most = 97
 	for n := range min(m.outputs, most) {
 		output := n
@@ -207,29 +137,27 @@ func (m *matrix) worst(got []byte, first int) (float64, error) {
 			if m.format != kernels.Plain {
 				allowed += 4 * 0x1p-11 * math.Sqrt(squares)
 			}
-			if e := math.Abs(at(got, row*m.outputs+output)-want) / allowed; !(e <= worst) {
-				worst = e
-			}
+			worst = max(worst, math.Abs(at(got, row*m.outputs+output)-want)/allowed)
 		}
 	}
-	return worst, nil
+	return worst
 }
 
 // makeFile makes random weights, in memory of this case.
-func (m *matrix) makeFile(b *bench) (rows *cuda.Memory, err error) {
+func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	switch n := m.outputs * m.columns; m.format {
 	case kernels.Q8_0:
 		return m.makeBlocks(b, n/32, 34, 0)
 	case kernels.Q4_K:
 		return m.makeBlocks(b, n/256, 144, 0, 2)
 	default:
-		m.file, rows, err = b.random(n)
+		m.file, rows = b.random(n)
 	}
-	return rows, err
+	return rows
 }
 
 // makeBlocks makes random blocks, with numbers of 16 bits for scales. Long arrays repeat at an odd number of blocks.
-func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) (*cuda.Memory, error) {
+func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
 	for i := range min(blocks, period) {
@@ -296,12 +224,12 @@ func products(small bool) (all []benchmark) {
 	largest := rows[len(rows)-1].normal
 	for _, s := range shapes {
 		for _, r := range rows {
-			all = append(all, product{matrixShape{kernels.Plain, s[0], s[1], largest}, r.normal, goal{r.least, "cuBLAS"}})
+			all = append(all, product{matrixShape{kernels.Plain, s[0], s[1], largest}, r.normal}.benchmark(goal{r.least, "cuBLAS"}))
 		}
 	}
 	for _, format := range []kernels.WeightFormat{kernels.Q8_0, kernels.Q4_K} {
 		for _, s := range shapes {
-			all = append(all, product{matrixShape{format, s[0], s[1], largest}, 1, goal{0.7, ofCopy}})
+			all = append(all, product{matrixShape{format, s[0], s[1], largest}, 1}.benchmark(goal{0.7, ofCopy}))
 		}
 	}
 	return all

@@ -20,76 +20,42 @@ type rowwise struct {
 	want    func(r rowwise, in, extra func(i int) float64) []float64 // of one row
 }
 
-type kernel interface {
-	Launch(*kernels.Set, *cuda.Stream) error
-}
-
-func (r rowwise) name() string { return fmt.Sprintf("%s rows=%d n=%d", r.kernel, r.rows, r.n) }
-
 // checked are the rows that are compared with float64 and computed alone.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
-func (r rowwise) prepare(b *bench) (p prepared, err error) {
-	in, inputs, err := b.random(r.rows * r.inputs)
-	if err != nil {
-		return p, err
-	}
-	extra, extras, err := b.random(max(r.extra, 8))
-	if err != nil {
-		return p, err
-	}
-	out, err := b.alloc(2 * r.rows * r.n)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = 2 * float64(r.rows*(r.inputs+r.n)+r.extra)
-	p.launch = func() error {
-		return r.launch(r, r.rows, out.Pointer(), inputs.Pointer(), extras.Pointer()).Launch(b.set, b.stream)
-	}
-	row := func(i int) ([]byte, error) {
-		got := make([]byte, 2*r.n)
-		return got, out.Read(2*i*r.n, got)
-	}
-	p.check = func() (float64, error) {
-		worst := 0.0
+func (r rowwise) benchmark() benchmark {
+	return benchmark{name: fmt.Sprintf("%s rows=%d n=%d", r.kernel, r.rows, r.n), prepare: r.prepare}
+}
+
+func (r rowwise) prepare(b *bench) prepared {
+	in, inputs := b.random(r.rows * r.inputs)
+	extra, extras := b.random(max(r.extra, 8))
+	out := b.alloc(2 * r.rows * r.n)
+	p := prepared{bytes: 2 * float64(r.rows*(r.inputs+r.n)+r.extra)}
+	p.kernel = r.launch(r, r.rows, out.Pointer(), inputs.Pointer(), extras.Pointer())
+	row := func(i int) []byte { return contents(out, 2*i*r.n, 2*r.n) }
+	p.check = func() (worst float64) {
 		for _, i := range checked(r.rows) {
-			got, err := row(i)
-			if err != nil {
-				return 0, err
-			}
+			got := row(i)
 			want := r.want(r, func(j int) float64 { return at(in, i*r.inputs+j) }, func(j int) float64 { return at(extra, j) })
 			for j := range want {
-				if e := units(at(got, j), want[j]); !(e <= worst) {
-					worst = e
-				}
+				worst = max(worst, units(at(got, j), want[j]))
 			}
 		}
-		return worst, nil
+		return worst
 	}
-	p.alone = func() (bool, error) {
+	p.alone = func() bool {
 		for _, i := range checked(r.rows) {
-			before, err := row(i)
-			if err != nil {
-				return false, err
-			}
-			if err := b.stream.Fill(out, 2*i*r.n, 2*r.n, 0xff); err != nil {
-				return false, err
-			}
-			k := r.launch(r, 1, out.Pointer()+cuda.Pointer(2*i*r.n), inputs.Pointer()+cuda.Pointer(2*i*r.inputs), extras.Pointer())
-			if err := k.Launch(b.set, b.stream); err != nil {
-				return false, err
-			}
-			if err := b.stream.Synchronize(); err != nil {
-				return false, err
-			}
-			after, err := row(i)
-			if err != nil || !bytes.Equal(before, after) {
-				return false, err
+			before := row(i)
+			b.fill(out, 2*i*r.n, 2*r.n)
+			b.run(r.launch(r, 1, out.Pointer()+cuda.Pointer(2*i*r.n), inputs.Pointer()+cuda.Pointer(2*i*r.inputs), extras.Pointer()))
+			if !bytes.Equal(before, row(i)) {
+				return false
 			}
 		}
-		return true, nil
+		return true
 	}
-	return p, nil
+	return p
 }
 
 func rowwises(pick func(normal, small int) int) []benchmark {
@@ -125,7 +91,7 @@ func rowwises(pick func(normal, small int) int) []benchmark {
 		}
 		return want
 	}
-	return append([]benchmark{norm, layer}, activations(pick)...)
+	return append([]benchmark{norm.benchmark(), layer.benchmark()}, activations(pick)...)
 }
 
 // activations are all functions between the products of an MLP.
@@ -158,159 +124,97 @@ func activations(pick func(normal, small int) int) (all []benchmark) {
 			}
 			return want
 		}
-		all = append(all, r)
+		all = append(all, r.benchmark())
 	}
 	return all
 }
 
-// embedded are the rows of tokens.
-type embedded struct{ rows, vocabulary, n int }
-
-func (e embedded) name() string {
-	return fmt.Sprintf("embedding rows=%d vocabulary=%d n=%d", e.rows, e.vocabulary, e.n)
-}
-
-func (e embedded) prepare(b *bench) (p prepared, err error) {
-	numbers, table, err := b.random(e.vocabulary * e.n)
-	if err != nil {
-		return p, err
-	}
-	tokens := make([]int32, e.rows)
-	for i := range tokens {
-		tokens[i] = int32(b.rng.IntN(e.vocabulary))
-	}
-	chosen, err := b.int32s(tokens)
-	if err != nil {
-		return p, err
-	}
-	out, err := b.alloc(2 * e.rows * e.n)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = 2 * 2 * float64(e.rows*e.n)
-	p.launch = func() error {
-		return kernels.Embedding{Out: out.Pointer(), Table: table.Pointer(), Tokens: chosen.Pointer(), Rows: e.rows, N: e.n, Scale: 1}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		got, err := contents(out)
-		if err != nil {
-			return 0, err
+// embedding copies the rows of tokens.
+func embedding(rows, vocabulary, n int) benchmark {
+	return benchmark{name: fmt.Sprintf("embedding rows=%d vocabulary=%d n=%d", rows, vocabulary, n), prepare: func(b *bench) prepared {
+		numbers, table := b.random(vocabulary * n)
+		tokens := make([]int32, rows)
+		for i := range tokens {
+			tokens[i] = int32(b.rng.IntN(vocabulary))
 		}
-		for i := range e.rows * e.n {
-			if want := at(numbers, int(tokens[i/e.n])*e.n+i%e.n); at(got, i) != want {
-				return 0, fmt.Errorf("element %d of row %d is %v, want %v", i%e.n, i/e.n, at(got, i), want)
-			}
+		out := b.alloc(2 * rows * n)
+		return prepared{
+			bytes:  2 * 2 * float64(rows*n),
+			kernel: kernels.Embedding{Out: out.Pointer(), Table: table.Pointer(), Tokens: b.numbers(tokens), Rows: rows, N: n, Scale: 1},
+			check: func() float64 {
+				got := contents(out, 0, out.Size())
+				for i := range rows * n {
+					if want := at(numbers, int(tokens[i/n])*n+i%n); at(got, i) != want {
+						must(fmt.Errorf("element %d of row %d is %v, want %v", i%n, i/n, at(got, i), want))
+					}
+				}
+				return 0
+			},
 		}
-		return 0, nil
-	}
-	return p, nil
+	}}
 }
 
 // argmax is the greedy choice of tokens.
-type argmax struct{ rows, n int }
-
-func (a argmax) name() string { return fmt.Sprintf("argmax rows=%d n=%d", a.rows, a.n) }
-
-func (a argmax) prepare(b *bench) (p prepared, err error) {
-	logits := make([]byte, 4*a.rows*a.n)
-	want := make([]int, a.rows)
-	best := make([]float32, a.rows)
-	for i := range a.rows * a.n {
-		x := b.rng.Float32()
-		binary.LittleEndian.PutUint32(logits[4*i:], math.Float32bits(x))
-		if row := i / a.n; i%a.n == 0 || x > best[row] {
-			best[row], want[row] = x, i%a.n
-		}
-	}
-	in, err := b.upload(logits)
-	if err != nil {
-		return p, err
-	}
-	indices, err := b.alloc(4 * a.rows)
-	if err != nil {
-		return p, err
-	}
-	values, err := b.alloc(4 * a.rows)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = float64(len(logits))
-	p.launch = func() error {
-		return kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: in.Pointer(), Rows: a.rows, N: a.n}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		got := make([]byte, 4*a.rows)
-		if err := indices.Read(0, got); err != nil {
-			return 0, err
-		}
-		for row := range want {
-			if index := int(binary.LittleEndian.Uint32(got[4*row:])); index != want[row] {
-				return 0, fmt.Errorf("row %d is %d, want %d", row, index, want[row])
+func argmax(rows, n int) benchmark {
+	return benchmark{name: fmt.Sprintf("argmax rows=%d n=%d", rows, n), prepare: func(b *bench) prepared {
+		logits, want := make([]float32, rows*n), make([]int32, rows)
+		for i := range logits {
+			logits[i] = b.rng.Float32()
+			if row := i / n; logits[i] > logits[row*n+int(want[row])] {
+				want[row] = int32(i % n)
 			}
 		}
-		return 0, nil
-	}
-	return p, nil
-}
-
-// rotated are the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
-type rotated struct{ tokens, heads int }
-
-func (r rotated) name() string {
-	return fmt.Sprintf("rotary_embedding tokens=%d heads=%d", r.tokens, r.heads)
-}
-
-func (r rotated) prepare(b *bench) (p prepared, err error) {
-	width := r.heads * headSize
-	before, rows, err := b.random(r.tokens * width)
-	if err != nil {
-		return p, err
-	}
-	positions, table := make([]int32, r.tokens), make([]byte, 0, 4*r.tokens*headSize)
-	for i := range positions {
-		positions[i] = int32(i)
-		for _, f := range []func(float64) float64{math.Cos, math.Sin} {
-			for pair := range headSize / 2 {
-				x := float32(f(float64(i) * math.Pow(5e5, -float64(2*pair)/headSize)))
-				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(x))
-			}
-		}
-	}
-	angles, err := b.upload(table)
-	if err != nil {
-		return p, err
-	}
-	where, err := b.int32s(positions)
-	if err != nil {
-		return p, err
-	}
-	p.bytes = 2 * 2 * float64(r.tokens*width)
-	p.launch = func() error {
-		return kernels.RotaryEmbedding{Query: rows.Pointer(), Key: rows.Pointer(), Positions: where.Pointer(), Table: angles.Pointer(), Tokens: r.tokens,
-			Heads: r.heads, HeadSize: headSize, Rotated: headSize, QueryStride: width, KeyStride: width}.Launch(b.set, b.stream)
-	}
-	p.check = func() (float64, error) {
-		worst, got := 0.0, make([]byte, 2*width)
-		for _, token := range checked(r.tokens) {
-			if err := rows.Read(2*token*width, got); err != nil {
-				return 0, err
-			}
-			angle := func(i int) float64 {
-				return float64(math.Float32frombits(binary.LittleEndian.Uint32(table[4*(token*headSize+i):])))
-			}
-			for i := range width {
-				head, pair := i/headSize*headSize, i%(headSize/2)
-				x, y := at(before, token*width+head+pair), at(before, token*width+head+pair+headSize/2)
-				want := x*angle(pair) - y*angle(headSize/2+pair)
-				if i%headSize >= headSize/2 {
-					want = y*angle(pair) + x*angle(headSize/2+pair)
+		indices, values := b.alloc(4*rows), b.alloc(4*rows)
+		return prepared{
+			bytes:  4 * float64(rows*n),
+			kernel: kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: b.numbers(logits), Rows: rows, N: n},
+			check: func() float64 {
+				got := contents(indices, 0, 4*rows)
+				for row := range want {
+					if index := int32(binary.LittleEndian.Uint32(got[4*row:])); index != want[row] {
+						must(fmt.Errorf("row %d is %d, want %d", row, index, want[row]))
+					}
 				}
-				if e := units(at(got, i), want); !(e <= worst) {
-					worst = e
+				return 0
+			},
+		}
+	}}
+}
+
+// rotary rotates the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
+func rotary(tokens, heads int) benchmark {
+	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
+		width := heads * headSize
+		before, rows := b.random(tokens * width)
+		positions, table := make([]int32, tokens), make([]float32, 0, tokens*headSize)
+		for i := range positions {
+			positions[i] = int32(i)
+			for _, f := range []func(float64) float64{math.Cos, math.Sin} {
+				for pair := range headSize / 2 {
+					table = append(table, float32(f(float64(i)*math.Pow(5e5, -float64(2*pair)/headSize))))
 				}
 			}
 		}
-		return worst, nil
-	}
-	return p, nil
+		return prepared{
+			bytes: 2 * 2 * float64(tokens*width),
+			kernel: kernels.RotaryEmbedding{Query: rows.Pointer(), Key: rows.Pointer(), Positions: b.numbers(positions), Table: b.numbers(table), Tokens: tokens,
+				Heads: heads, HeadSize: headSize, Rotated: headSize, QueryStride: width, KeyStride: width},
+			check: func() (worst float64) {
+				for _, token := range checked(tokens) {
+					got := contents(rows, 2*token*width, 2*width)
+					for i := range width {
+						head, pair := i/headSize*headSize, i%(headSize/2)
+						x, y := at(before, token*width+head+pair), at(before, token*width+head+pair+headSize/2)
+						cos, sin := float64(table[token*headSize+pair]), float64(table[token*headSize+headSize/2+pair])
+						want := x*cos - y*sin
+						if i%headSize >= headSize/2 {
+							want = y*cos + x*sin
+						}
+						worst = max(worst, units(at(got, i), want))
+					}
+				}
+				return worst
+			},
+		}
+	}}
 }

@@ -100,8 +100,8 @@ func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.D
 	fmt.Printf(rowFormat, "kernel", "us", "rate", "of copy", "against PyTorch", "error", "alone", "required")
 	for _, c := range list {
 		if err := t.row(c); err != nil {
-			t.wrong = append(t.wrong, fmt.Errorf("%s: %w", c.name(), err))
-			fmt.Printf("%-52s %v\n", c.name(), err)
+			t.wrong = append(t.wrong, fmt.Errorf("%s: %w", c.name, err))
+			fmt.Printf("%-52s %v\n", c.name, err)
 			if b.broken(err) {
 				return errors.Join(t.wrong...)
 			}
@@ -135,32 +135,31 @@ func (t *table) row(c benchmark) error {
 		rate, share = fmt.Sprintf("%.0f TF/s", r.flops/r.seconds/1e12), "-"
 	}
 	rivals := "-"
-	for i, other := range t.rivals[c.name()] {
+	for i, other := range t.rivals[c.name] {
 		if i == 0 {
 			rivals = ""
 		}
 		rivals += fmt.Sprintf("%s %.2f ", other.way, other.seconds/r.seconds)
 	}
-	fmt.Printf(rowFormat, c.name(), fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.alone, t.judge(c, r))
+	fmt.Printf(rowFormat, c.name, fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.alone, t.judge(c, r))
 	if !(r.error <= 1) || r.alone == different {
-		t.wrong = append(t.wrong, fmt.Errorf("%s: error %.3f, alone: %s", c.name(), r.error, r.alone))
+		t.wrong = append(t.wrong, fmt.Errorf("%s: error %.3f, alone: %s", c.name, r.error, r.alone))
 	}
 	return nil
 }
 
 // judge says what is required of a case and whether it holds, and counts it.
 func (t *table) judge(c benchmark, r result) string {
-	aimed, ok := c.(interface{ goal() goal })
-	if !ok {
+	g := c.goal
+	if g.of == "" {
 		return "-"
 	}
-	g := aimed.goal()
 	required := fmt.Sprintf("%.2f of %s", g.least, g.of)
 	if g.of == ofBus {
 		required = fmt.Sprintf("%.0f GB/s", g.least)
 	}
 	t.goals++
-	switch reached := g.reached(r, t.copied, t.rivals[c.name()]); {
+	switch reached := g.reached(r, t.copied, t.rivals[c.name]); {
 	case reached == 0:
 		t.unmeasured++
 		return required + ": not compared"
