@@ -38,7 +38,7 @@ func (c *Calibration) saved(t *testing.T) cost.Measured {
 	return m
 }
 
-// table returns a CSV of iterations. Their times are those that the line predicts, multiplied by random noise.
+// table returns a CSV of iterations. The times are those that the line predicts, multiplied by random noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -54,8 +54,8 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that the fit finds the line exactly without noise and nearly with noise, and that the stated errors
-// are as large as the noise.
+// Ensure that the fit finds the line exactly if there is no noise, and nearly if there is. Ensure that the stated
+// errors are as large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -71,8 +71,7 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
 
-// Ensure that no coefficient is negative, and that the coefficient of a quantity is 0 if no point has that
-// quantity.
+// Ensure that no coefficient is negative, and that the coefficient of a quantity that no point has is 0.
 func TestPartsAreNotNegative(t *testing.T) {
 	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
 		{Steps: 1, Seqs: 16, Seconds: 0.018}})
@@ -129,7 +128,7 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	}
 }
 
-// Ensure that an error about measurements names the place and says what to do.
+// Ensure that an error about measurements names the place in the file and says what to do.
 func TestBadMeasurementsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"empty", "", "it is empty"},
@@ -197,8 +196,8 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that the fit finds the line in a table with any number of rows, and that the stated errors are those
-// of single rows, not of means.
+// Ensure that the fit finds the line in a table with any number of rows, and that the stated errors are those of
+// single rows, not those of means.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -232,8 +231,8 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	}
 }
 
-// Ensure that iterations that were slow because of other programs count, too: the fitted times have the same
-// sum as the measured ones.
+// Ensure that iterations count even if they were slow because of other programs: the fitted times have the same sum
+// as the measured times.
 func TestLongStepsAreNotForgotten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var points []Point

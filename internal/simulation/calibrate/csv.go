@@ -13,8 +13,8 @@ import (
 
 var columns = []string{"batch", "context", "prompt", "seconds"}
 
-// parseCSV reads iterations. The columns are the sequences that decode, the tokens that each of them attends
-// to, the computed prompt tokens, and seconds. They are separated by commas or, as spreadsheets write them, by
+// parseCSV reads iterations. The columns are: sequences that decode, the number of tokens to which each of them
+// attends, computed prompt tokens, and seconds. Columns are separated by commas or, as spreadsheets write them, by
 // semicolons or tabs with decimal commas. Rows without any value are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
 	c := csv.NewReader(bytes.NewReader(text))
@@ -87,12 +87,12 @@ func number(text string, separator rune) (float64, error) {
 	return v, nil
 }
 
-// leastTrace is the least number of iterations in a trace of a server. A file with fewer is a table.
+// leastTrace is the smallest number of iterations in a trace of a server. A file with fewer iterations is a table.
 const leastTrace = 200
 
-// merge combines iterations of a trace with about the same work into one point. They have the same number of
-// sequences, and their numbers of context tokens and of prompt tokens differ by at most a factor of √2.
-// Otherwise the thousands of small batches in a trace would determine the line.
+// merge combines iterations of a trace with about the same work into one point. Such iterations have the same
+// number of sequences, and their numbers of context tokens and of prompt tokens differ by at most a factor of √2.
+// Without merging, the thousands of small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

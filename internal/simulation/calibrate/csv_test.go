@@ -52,7 +52,7 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// Ensure that the fit says what cannot be concluded from the measurements, even if its errors are small.
+// Ensure that the fit lists what cannot be concluded from the measurements, even if its errors are small.
 func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	line := cost.Linear{Base: 8, Seq: 0.15, Context: 4e-5, Prompt: 0.03}
 	measure := func(batches, contexts, prompts []float64) (points []Point) {
@@ -95,7 +95,7 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 }
 
 // Ensure that results of several models are refused, that a cost file names its model, and that failed requests are
-// shown.
+// reported.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Residual has the measured time of a point and the times that lines predict.
+// A Residual has the measured time of a point and the times that the fitted lines predict for the point.
 type Residual struct {
 	Label    string  `json:"label"`
 	Measured float64 `json:"measured_ms"`
@@ -26,12 +26,12 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// mostParts limits the number of parts into which the points are divided. Each part is left out of one fit, to
-// measure the errors on it.
+// mostParts limits the number of parts into which the points are divided. For each part, a line is fitted to the
+// other parts, to measure the line's errors on this part.
 const mostParts = 40
 
-// Fit returns the line with the least relative errors and without negative coefficients. The stated errors are
-// those on points that were left out of a fit. The error wraps ErrInput.
+// Fit returns the line without negative coefficients that has the smallest relative errors. The stated errors are
+// those on points that were not used in a fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	models, err := check(points)
 	if err != nil {
@@ -84,7 +84,8 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns the model of points that a cost file can be fitted to, in a list that is empty if the points name none.
+// check returns an error if no cost file can be fitted to the points. Otherwise it returns the model of the points, in
+// a list that is empty if the points name no model.
 func check(points []Point) (models []string, err error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -141,7 +142,7 @@ func at(x [4]float64, p Point) float64 {
 
 // solve finds the line with the least squares of errors relative to the line. If errors were relative to the
 // measured times, measurements that are too long would count less than measurements that are too short, and the
-// line would be too low. Each round takes the relative errors from the line of the previous round.
+// line would be too low. In each round, errors are relative to the line of the previous round.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -160,9 +161,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // Four rounds give three correct digits.
 const rounds = 4
 
-// nearest fits each subset of the four coefficients that contains the base. It returns the line without
-// negative coefficients that has the least squares of errors relative to scaled. This is exact, and faster than
-// an active-set method.
+// nearest fits each subset of the four coefficients that contains the base. Among the lines without negative
+// coefficients, it returns the line with the least squares of errors relative to scaled. This is exact, and faster
+// than an active-set method.
 func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -188,7 +189,8 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations for the coefficients in parts. Errors are relative to scaled.
+// leastSquares solves the normal equations for the coefficients whose indexes are in parts. Errors are relative to
+// scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

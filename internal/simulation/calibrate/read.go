@@ -12,8 +12,8 @@ import (
 // Lengths has the settings of vllm bench latency that its JSON does not contain.
 type Lengths struct{ Batch, Prompt, Output int }
 
-// Read reads the points of a file, which may be gzipped; "-" is standard input. The first character and the fields
-// determine the format. The error wraps ErrInput and names the file.
+// Read reads the points of a file, which may be gzipped; "-" is standard input. The first character of the file and
+// its fields determine the format. The error wraps ErrInput and names the file.
 func Read(path string, lengths Lengths) ([]Point, error) {
 	var text []byte
 	var err error
@@ -73,7 +73,7 @@ func unpack(text []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// A record has the fields that are read of a benchmark's result.
+// A record has the fields of a benchmark's result that this package reads.
 type record struct {
 	// llama-batched-bench -o jsonl
 	PP     *float64 `json:"pp"` // prompt tokens
@@ -163,9 +163,10 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. By Little's law, it has as many sequences as the
-// server; the number of prompt tokens is in proportion to the generated tokens. If requests hardly overlap, the
-// time to the first token is a second point. Otherwise this time includes waiting and is not used.
+// serve returns the mean iteration of a server under load. By Little's law, it has as many sequences as are in the
+// server on average. The number of prompt tokens is in proportion to the generated tokens. If requests hardly
+// overlap, the time to the first token gives a second point. If they overlap, this time includes waiting and is not
+// used.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

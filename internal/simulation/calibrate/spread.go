@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	factors   = 20 // number of equally likely factors; those above the 95th percentile become their mean
-	leastSame = 8  // least number of measurements of the same work for which their mean is used
+	factors   = 20 // number of equally likely factors; factors above the 95th percentile become their mean
+	leastSame = 8  // a mean of measurements of the same work is used only if it has at least this many
 )
 
-// spread returns by how much measurements of the same work differ from their mean. The error of the line has no
-// influence.
+// spread returns by how much measurements of the same work differ from their mean. The result does not depend on
+// the error of the line.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
@@ -37,8 +37,8 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means divides the sorted factors into parts of equal size. It returns the means of the parts, scaled so that
-// their own mean is 1. It returns nil if there are too few factors.
+// means divides the sorted factors into parts of equal size. It returns the means of the parts, scaled so that the
+// mean of these means is 1. It returns nil if there are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {
 		return nil
@@ -47,7 +47,7 @@ func means(all []float64) (parts []float64) {
 	for i := range factors {
 		parts = append(parts, mean(all[len(all)*i/factors:len(all)*(i+1)/factors]))
 	}
-	total := mean(parts) // not the mean of all factors, because one part may have one factor more than another
+	total := mean(parts) // not the mean of all factors, because one part may have a factor more than another
 	for i := range parts {
 		parts[i] /= total
 	}

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Ensure that objectives are read as written, and that String returns a form that is read again.
+// Ensure that objectives are read as written, and that String returns a text that can be read again.
 func TestParseSLO(t *testing.T) {
 	for text, want := range map[string]SLO{
 		"0.5s/token":                   {{Normalized, 0, 0.5}},
@@ -79,8 +79,8 @@ func slo(t require.TestingT, text string) SLO {
 }
 
 // Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for
-// each. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens holds
-// up to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second. The number of
+// each request. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens
+// holds up to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second. The number of
 // concurrent runs does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
@@ -102,14 +102,14 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
-// Ensure that Knee refuses a trace, because its requests may all arrive before Duration has passed.
+// Ensure that Knee refuses a trace, because all its requests may arrive before Duration has passed.
 func TestATraceHasNoKnee(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 9, ",16,4\n"), Duration: 100}}, 1)
 	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
 	require.ErrorIs(t, err, ErrLoad)
 }
 
-// Ensure that the capacity does not rise if the objective becomes stricter or the server smaller.
+// Ensure that the capacity does not rise if the objective is stricter or the server is smaller.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
@@ -159,8 +159,8 @@ func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) 
 	return p, l
 }
 
-// Ensure that a run contains the requests of its duration, and that the values of its objectives are those that
-// the simulator reports.
+// Ensure that a run contains the requests of its duration, and that the values of its objectives are the values
+// that the simulator reports.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
 		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
@@ -176,7 +176,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
 }
 
-// Ensure that the rate at which a search starts changes its result by at most the precision.
+// Ensure that starting a search at another rate changes its result by at most the precision.
 func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
 	rate := func(start float64) float64 {
 		s := one(t, scenario.Scenario{}, "0.1s/token")
@@ -200,8 +200,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred is ignored, and that the value of an objective is infinite with
-// two.
+// Ensure that one refused request in a hundred is ignored, and that with two the value of an objective is infinite.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -217,7 +216,8 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that the lowest rate that failed is the limit even if a higher one held, and that monotone reports this.
+// Ensure that the lowest rate that failed is the limit even if a higher rate held, and that monotone returns false
+// then.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -231,8 +231,8 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that, if the run at a rate was cut short, it is repeated up to the horizon before the rate becomes the
-// answer, and that the search continues below the rate if it then fails.
+// Ensure that a run that was cut short is repeated up to the horizon before its rate becomes the answer. If the
+// rate then fails, the search must continue below it.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate
@@ -251,7 +251,7 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.Zero(t, c.Rate, "an iteration takes 22 ms")
 	require.Less(t, c.Seeds[0].Fails, 1e-4)
 
-	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait forever.
+	// Requests have 116 tokens, which do not fit in 4 blocks of 16: they are refused, or wait forever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
 		_, c, err = searched(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 200, ",16,100\n")},
 			Server: sim.Server{System: system, NumGPUBlocks: 4}}, "0.5s/token")
@@ -275,8 +275,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a trace keeps the relative distances of its arrivals at any rate, that its own rate is computed
-// from the requests that are used, and that requests keep their hashes.
+// Ensure that at any rate, a trace keeps the relative distances of its arrivals and its requests keep their hashes.
+// Ensure that the trace's own rate is computed from the requests that are used.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"
@@ -319,7 +319,7 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	require.Equal(t, "-1", string(text))
 }
 
-// Ensure that a search begins at the same rate, however many requests other searches have already drawn.
+// Ensure that a search begins at the same rate, no matter how many requests other searches have already drawn.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Seed: 3}}, 1)
 	prompt, output := l.Means()

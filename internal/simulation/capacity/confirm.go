@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// Neighbouring rates of the grid differ by the factor confirmStep. lasting lowers the rate by the factor
-// fineStep at a time.
+// confirmStep is the factor between neighbouring rates of the grid. fineStep is the factor by which lasting lowers
+// the rate at a time.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -17,21 +17,21 @@ const (
 	maxDown     = 40
 )
 
-// confirmRequests is the number of requests that should arrive in an hour under all seeds together. To reach
-// it, seeds are added to those of the search: at least leastOthers and at most mostOthers. The fewer requests
-// arrive in an hour, the more the seeds differ, and the more seeds the median needs.
+// confirmRequests is the number of requests that should arrive in an hour under all seeds together. Confirm adds
+// seeds to those of the search until they have that many: at least leastOthers and at most mostOthers seeds. The
+// fewer requests arrive in an hour, the more the seeds differ, and the more seeds the median needs.
 const (
 	confirmRequests = 30_000
 	leastOthers     = 4
 	mostOthers      = 16
 )
 
-// Confirm replaces the rate of c, a result of Find, by one that lasts for the horizon h (default
+// Confirm replaces the rate of c, a result of Find, by a rate that lasts for the horizon h (default
 // DefaultHorizon), or for the scenario's Duration or Requests if that is longer.
 //
-// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others.
-// Starting one step below this rate, it lowers the rate until all seeds hold, except at most one in 16. The
-// more seeds differ, for example because of bursts, the lower the final rate is.
+// It finds the highest rate of a grid that lasts under most seeds: the seeds of the search and some others. Then it
+// begins one step below this rate and lowers the rate until all seeds hold, except at most one in 16. The more the
+// seeds differ, for example because of bursts, the lower the final rate is.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -64,8 +64,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run again
-// at lower rates. A seed that failed is not run again at higher rates.
+// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
+// rates. A seed that failed at a rate is not run at higher rates.
 type confirmation struct {
 	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -78,8 +78,8 @@ func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error
 	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting lowers the rate in steps, starting at begin, until it lasts under nearly all seeds. It returns this
-// rate and the runs at it under the seeds of the search.
+// lasting lowers the rate in steps, starting at begin, until the rate lasts under nearly all seeds. It returns this
+// rate, and the runs at this rate under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -97,7 +97,7 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported returns the runs at a rate under the seeds of the search, and whether all of them hold. If a seed
+// reported returns the runs at a rate under the seeds of the search, and whether all these runs hold. If a seed
 // that held at a higher rate fails here, its earlier result is discarded.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
@@ -123,8 +123,8 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. The given rate comes from shorter
-// runs. Longer runs rarely hold a higher rate, so the grid begins one step below the given rate.
+// threshold returns the highest rate of the grid that lasts under most seeds. The parameter rate comes from shorter
+// runs. Longer runs rarely hold a higher rate than shorter runs, so the grid begins one step below rate.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -198,7 +198,8 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known returns how many seeds are known to hold at a rate, how many are known to fail, and the indexes of the others.
+// known returns how many seeds hold at a rate and how many fail, as far as results say so, and the indexes of the
+// other seeds.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.held {
 		switch {

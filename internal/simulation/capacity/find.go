@@ -16,12 +16,12 @@ type Options struct {
 	Pool      Pool    // if nil, each seed has one run at a time
 	Horizon   Horizon // how long runs are
 
-	// Near has, for each seed, a rate at which the search begins, for example the capacity of a similar
-	// scenario. If it is nil, the search begins at an estimate from the cost model.
+	// Near has, for each seed, a rate at which the search begins, for example the capacity of a similar scenario.
+	// If Near is nil, the search begins at an estimate from the cost model.
 	Near []float64
 }
 
-// A Pool limits the number of concurrent runs, in any number of searches.
+// A Pool limits the number of concurrent runs. Any number of searches may share it.
 type Pool chan struct{}
 
 // NewPool returns a pool for n concurrent runs.
@@ -48,11 +48,11 @@ func (p Pool) Give() {
 	}
 }
 
-// A Capacity is the highest rate that holds, in requests a second.
+// A Capacity is the highest rate that holds the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median over the seeds. After Confirm, it is a rate that lasts under all seeds except at most
-	// one in 16; for a workload, it is then at least 3 % below Most. It is 0 if even a single request misses
-	// the objective.
+	// Rate is the median over the seeds. After Confirm, it is a rate that lasts under all seeds except at most one
+	// in 16; for a workload, it is then at least 3 % below Most. Rate is 0 if even a single request misses the
+	// objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
 	High      float64 `json:"high"` // greatest of the seeds
@@ -60,7 +60,7 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
-	// how many of the Tried seeds (those of the search and others) hold at Rate or at a higher rate
+	// number of the Tried seeds (those of the search and others) that hold at Rate or at a higher rate
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`
@@ -75,13 +75,13 @@ type Seed struct {
 	Points   []Point `json:"points"` // all runs, by rate
 }
 
-// A Step of the curve is one rate under all seeds. Its points are in the order of the seeds.
+// A Step of the curve has the runs at one rate under all seeds. Its points are in the order of the seeds.
 type Step struct {
 	Rate   float64 `json:"rate"`
 	Points []Point `json:"points"`
 }
 
-// At returns the point at the capacity, or at the lowest rate that was run if the capacity is 0.
+// At returns the point at the capacity. If the capacity is 0, it returns the point at the lowest rate that was run.
 func (s Seed) At() Point {
 	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
 	return s.Points[max(0, i)]
@@ -96,8 +96,8 @@ func (c Capacity) Rates() []float64 {
 	return all
 }
 
-// Find returns the capacity of a plan with the requests of this load. It ignores Rate, From, Until and Stop of
-// the plan's scenario. The result does not depend on the number of concurrent runs.
+// Find returns the capacity of a plan with the requests of this load. It ignores Rate, From, Until and Stop of the
+// plan's scenario. The number of concurrent runs does not change the result.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)
 	if err == nil {
@@ -120,7 +120,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// each calls do for n indexes concurrently. It returns the error of the lowest index.
+// each calls do for n indexes concurrently. If several calls fail, it returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -145,13 +145,13 @@ func collect(searches []*search, precision float64) Capacity {
 	return c
 }
 
-// Median returns the middle value, or the lower of the two in the middle.
+// Median returns the middle value. If there are two, it returns the lower.
 func Median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return values[(len(values)-1)/2]
 }
 
-// Holds reports whether a rate lasts under all seeds for CompareHorizon, the horizon for comparisons.
+// Holds reports whether a rate lasts under all seeds for CompareHorizon, the horizon for comparisons of capacities.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
 	for _, s := range l.searches(p, slo, Options{Pool: pool, Horizon: CompareHorizon}) {
 		if err := s.try(ctx, rate, brief); err != nil {
@@ -167,8 +167,8 @@ func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float6
 // curveParts are the multiples of a capacity that show the flat part of a latency curve and its rise.
 var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
 
-// Curve runs the scenario at multiples of the capacity under every seed of the search, and sets c.Curve. A run
-// ends at the search's horizon, or when the queue grows without end.
+// Curve runs the scenario at multiples of the capacity under every seed of the search, and sets c.Curve. A run ends
+// at the search's horizon, or earlier if the queue grows without end.
 func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
 	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
 	c.Curve = make([]Step, len(curveParts))
@@ -184,8 +184,8 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate returns the rate that a full batch sustains. A full batch has as many sequences of mean length as
-// fit in memory.
+// estimate returns an estimate of the rate that a full batch sustains. A full batch has as many sequences of mean
+// length as fit in memory.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

@@ -12,16 +12,16 @@ type Interval struct {
 	Rough bool    `json:"rough,omitempty"` // too few independent values for 95 %
 }
 
-// An estimated value is a mean or a quantile with its 95 % confidence interval, in s.
+// An estimated is a mean or a quantile with its 95 % confidence interval, in s.
 type estimated struct {
 	Mean, Low, High float64
 	rough           bool
 	count           int
 }
 
-// leastRequests returns the least number of values with which every objective has an interval. For a quantile
-// q, it is the least n for which at least one of n values exceeds the quantile with a probability of 97.5 %;
-// this probability is 1 - qⁿ.
+// leastRequests returns the smallest number of values with which every objective has an interval. For a quantile q,
+// this is the smallest n for which at least one of n values exceeds the quantile with a probability of 97.5 %; this
+// probability is 1 - qⁿ.
 func (s SLO) leastRequests() int {
 	n := 100
 	for _, o := range s {
@@ -30,7 +30,7 @@ func (s SLO) leastRequests() int {
 	return n
 }
 
-// rank returns the nearest rank of a quantile among n sorted values, starting at 1.
+// rank returns the nearest rank of a quantile among n sorted values, counted from 1.
 func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
 
 func leastOf(level float64) int {
@@ -43,10 +43,10 @@ func leastOf(level float64) int {
 // estimateOf returns the mean (level 0) or a quantile of values. The values are in the order of time, and
 // neighbours are correlated.
 //
-// To find the interval of a quantile, it computes the confidence interval of the fraction of values above the
-// quantile, and converts its ends back to values (Woodruff, Confidence intervals for medians and other position
-// measures, JASA 47, 1952). The centre is the quantile of all values, because quantiles of parts of a run are
-// biased. The tests count how often the interval contains the true value.
+// To find the interval of a quantile, estimateOf computes the confidence interval of the fraction of values above
+// the quantile, and converts the ends of that interval back to values (Woodruff, Confidence intervals for medians
+// and other position measures, JASA 47, 1952). The centre is the quantile of all values, because quantiles of parts
+// of a run are biased. The tests count how often the interval contains the true value.
 func estimateOf(values []float64, level float64) estimated {
 	n := len(values)
 	if n == 0 {
@@ -83,27 +83,27 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval that is not rough is computed from at least leastIndependent independent values. At least
-// leastAbove of them are on each side of the quantile. With these numbers, at most 5 % of all runs have an
-// interval that is not rough and does not contain the true value.
+// An interval is rough unless it is computed from at least leastIndependent independent values, with at least
+// leastAbove of them on each side of the quantile. With these numbers, at most 5 % of all runs have an interval
+// that is not rough and does not contain the true value.
 const (
 	leastIndependent = 40
 	leastAbove       = 5
 	leastOfMean      = 200 // independent values for a mean, which a few large values affect
 )
 
-// batchings has numbers of batches, each with the 97.5 % quantile of Student's t for one degree of freedom
-// less. Long batches are less correlated; more batches give a better estimate of the variance. The widest of
-// the resulting intervals is used. No source gives this choice.
+// batchings has numbers of batches. With each number goes the 97.5 % quantile of Student's t for one degree of
+// freedom less. Long batches are less correlated; more batches give a better estimate of the variance. halfWidth
+// uses the widest of the resulting intervals. No source gives this choice.
 var batchings = []struct {
 	n       int
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
 // halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It
-// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and
-// Wilson, Skart, IIE Transactions 43, 2011). The result is rough if the values are equivalent to fewer than
-// least independent ones.
+// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson,
+// Skart, IIE Transactions 43, 2011). The result is rough if the values are worth fewer than least independent
+// values.
 func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true
@@ -148,7 +148,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// trend returns the slope of a fitted line, per value, and its size in standard errors.
+// trend returns the slope, per value, of a line fitted to values, and the slope's size in standard errors.
 func trend(values []float64) (slope, deviations float64) {
 	n := float64(len(values))
 	if n < 4 {

@@ -19,7 +19,8 @@ type process struct {
 	at   func(level float64) float64 // quantile
 }
 
-// waits returns the waiting times of an M/M/1 queue with a mean service of 1 s in steady state (Lindley's recursion).
+// waits returns the waiting times of an M/M/1 queue in steady state, with a mean service time of 1 s (Lindley's
+// recursion).
 func waits(load float64) process {
 	return process{
 		name: fmt.Sprintf("M/M/1 at load %v", load),
@@ -54,8 +55,8 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is
-// rough if there were too few values for it.
+// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is rough
+// if it was computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough
@@ -65,7 +66,7 @@ type coverage struct {
 // levels has the mean and some quantiles.
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover returns the coverage of intervals of n values for each of levels.
+// cover returns the coverage of intervals that are computed from n values, for each of levels.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))
@@ -94,11 +95,11 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and for dependent
-// values. The runs have as many values as arrive in an hour at 1 and at 5 requests/s. If this is too few (as
-// for the 99th percentile at a high load), most intervals are marked as rough, and at most 5 % of the runs have
-// an interval that is not rough and does not contain the true value (here 8 %: two standard deviations of 200
-// runs).
+// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and for dependent values.
+// The runs have as many values as arrive in an hour at 1 and at 5 requests/s. If these are too few (as for the 99th
+// percentile at a high load), most intervals are marked as rough, and at most 5 % of the runs have an interval that
+// is not rough and does not contain the true value. The test allows 8 %, which is two standard deviations of 200
+// runs.
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -134,7 +135,7 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	}
 }
 
-// Ensure that intervals of independent values are at most twice as wide as necessary.
+// Ensure that intervals of independent values are at most twice as wide as they must be.
 func TestIntervalsAreNotTooWide(t *testing.T) {
 	const n, runs = 3600, 20
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -158,9 +159,9 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, math.IsInf(e.High, 1))
 }
 
-// Ensure that a correlation between consecutive batches increases the variance of the mean. If the first ten
-// means are high and the others low, the factor is (1 + 0.8)/(1 - 0.8), where 0.8 is the largest correlation
-// that is used. If the means alternate, the variance does not change.
+// Ensure that a correlation between consecutive batches increases the variance of the mean. If the first ten means
+// are high and the others low, the variance is multiplied by (1 + 0.8)/(1 - 0.8), where 0.8 is the largest
+// correlation that is used. If the means alternate, the variance does not change.
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
 	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)
@@ -173,7 +174,8 @@ func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	require.InEpsilon(t, 9*independent, batchVariance(apart, 0, batches), 1e-9)
 }
 
-// Ensure that an interval is rough if fewer than five values are beyond the quantile, and not if there are many more.
+// Ensure that an interval is rough if fewer than five values are beyond the quantile, and not rough if there are many
+// more.
 func TestAQuantileWithFewValuesBeyondItIsRough(t *testing.T) {
 	for _, c := range []struct {
 		name  string

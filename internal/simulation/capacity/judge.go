@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	leastAnswers = 8   // least duration of arrivals before a verdict, as a multiple of the mean answer time
+	leastAnswers = 8   // shortest time of arrivals before a verdict, as a multiple of the mean answer time
 	warmUp       = 0.1 // fraction of the arrivals that is not measured
-	warmAnswers  = 2.0 // the least duration that is not measured, as a multiple of the mean answer time
+	warmAnswers  = 2.0 // shortest time that is not measured, as a multiple of the mean answer time
 )
 
 // ErrShort is wrapped when a trace is too short to show the latencies of a server that runs permanently.
@@ -73,8 +73,8 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether a quantile is certain to be above its limit at the end: more requests are already above
-// the limit than the quantile allows.
+// lost reports whether a quantile will certainly be above its limit at the end: more requests are already above the
+// limit than the quantile allows.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -90,8 +90,8 @@ func (w *run) lost(o Objective, from, to int) bool {
 	return above > may
 }
 
-// overloaded reports whether more requests wait than can be explained by chance. If arrivals are independent,
-// the standard deviation of their number is its square root; with bursts it is larger.
+// overloaded reports whether more requests wait than chance can explain. If arrivals are independent, the standard
+// deviation of their number is its square root; with bursts it is larger.
 func (w *run) overloaded() bool {
 	if !w.set.steady() || w.fixed() {
 		return false
@@ -136,9 +136,10 @@ func (w *run) judge(p *Point) {
 	}
 }
 
-// tooShort says how many requests a run has, and about how many it needs. Of the requests after the warm-up, as
-// many as measured says have values. By Little's law, 16 times as many requests arrive in 16 answer times as
-// are in the system at once. The upper estimate assumes a full server.
+// tooShort returns a text that says how many requests a run has, and about how many it needs. after is the number
+// of requests after the warm-up; measured is how many of these have values. By Little's law, 16 times as many
+// requests arrive in 16 answer times as are in the system at the same time. The upper estimate assumes a full
+// server.
 func (w *run) tooShort(end, answer float64, measured, after int) string {
 	least := w.slo.leastRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
@@ -167,8 +168,8 @@ func rounded(n float64) float64 {
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit estimates how many sequences can run at once. Each sequence counts with its prompt and half of its
-// answer.
+// fit estimates how many sequences can run at the same time. It counts each sequence with its prompt and half of
+// its answer.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -187,8 +188,8 @@ type sample struct {
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows during the whole time of arrivals: the trend from begin to end is
-// significant, and the growth is more than 1 % of the requests that arrived.
+// queueGrows reports whether the queue grows during the whole time of arrivals, from begin to end: the trend is
+// significant, and the queue has grown by more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -222,8 +223,8 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of consecutive calls of judgeEarly in which the queue must grow.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of an extended run still grows. Such a run would continue until
-// maxSeconds, because its latencies keep rising.
+// keepsGrowing reports whether the queue of an extended run still grows. Without this check, such a run would
+// continue until maxSeconds, because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

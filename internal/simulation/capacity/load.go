@@ -15,13 +15,14 @@ import (
 // ErrLoad is wrapped when the rate of requests cannot be changed, or when no request fits the model.
 var ErrLoad = errors.New("no capacity of these requests")
 
-// A Load has the requests of a plan, drawn or read once, for runs at any rate. It is safe for concurrent use.
+// A Load has the requests of a plan for runs at any rate. It draws or reads each request once. It is safe for
+// concurrent use.
 type Load struct {
 	Seeds   []uint64 // of searches
 	Own     float64  // requests/s of a trace as recorded; 0 for a workload
 	TooLong int      // requests of a trace that are left out because they are longer than sequences may be
 	Longest int      // tokens of the longest request of the first seed
-	LeftOut float64  // fraction of a workload's requests that are too long; they are not in the rate
+	LeftOut float64  // fraction of a workload's requests that are too long; the rate does not count them
 
 	prompt, output float64 // see Means
 
@@ -44,7 +45,7 @@ type requestSet struct {
 
 func (d *requestSet) steady() bool { return d.shape > 0 }
 
-// Keep makes searches read results from a store and add their results to it.
+// Keep makes searches read results from a store, and add new results to the store.
 func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 // firstDrawn is how many requests are drawn at first.
@@ -53,8 +54,8 @@ const firstDrawn = 2000
 // MostSeeds limits the seeds of a search, because each keeps its requests in memory.
 const MostSeeds = 100
 
-// NewLoad returns the load of a plan. It has the given number of seeds, starting at the scenario's. Requests of
-// a workload are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests,
+// NewLoad returns the load of a plan. It has the given number of seeds, starting at the scenario's seed. Requests
+// of a workload are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests,
 // and has only one seed. Plans with the same requests can share a load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
@@ -152,8 +153,8 @@ func (l *Load) check(p *scenario.Plan) error {
 	return nil
 }
 
-// Means returns the mean lengths in tokens of the requests that NewLoad drew for the first seed. Requests that runs
-// draw later do not change them.
+// Means returns the mean lengths in tokens of the requests that NewLoad drew for the first seed. They do not change
+// when runs draw more requests.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
 // Requests returns the number of requests of a trace, or 0 if the number depends on the rate.
@@ -181,7 +182,7 @@ func (l *Load) confirming(n int) ([]*requestSet, error) {
 	return l.others[:n], nil
 }
 
-// first returns at least n requests, or all if there are fewer or n is -1.
+// first returns at least n requests, or all requests if there are fewer or n is -1.
 func (d *requestSet) first(n int) ([]workload.Request, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()

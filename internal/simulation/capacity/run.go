@@ -21,9 +21,9 @@ type Point struct {
 	Holds bool    `json:"holds"`
 	Grows bool    `json:"grows,omitempty"` // the queue grows, so the rate does not hold
 
-	// Cut means that the run ended early because its outcome was clear. Stuck means that a request waits
-	// forever. In both cases there is no Result. Short means that there are too few requests to show whether
-	// the rate lasts.
+	// Cut means that the run ended early because its outcome was clear. Stuck means that a request waits forever. A
+	// point with Cut or Stuck has no Result. Short means that there are too few requests to show whether the rate
+	// lasts.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
 	Short  bool   `json:"short,omitempty"`
@@ -32,14 +32,14 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values has the value of each objective of the SLO, over all requests after the warm-up. Refused requests
-	// are ignored if they are at most 1 %. If a request that counts has no answer, the value is +Inf, or -1 in
-	// JSON.
+	// Values has the value of each objective of the SLO, over all requests after the warm-up. If at most 1 % of
+	// these are refused, the refused requests are ignored. If a request that counts has no answer, the value is
+	// +Inf, written as -1 in JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
 
-// Seconds is a time that may be infinite. JSON has no number for infinity.
+// Seconds is a time that may be infinite. JSON has no infinity, so Seconds has its own methods for JSON.
 type Seconds float64
 
 // MarshalJSON writes -1 for infinity.
@@ -60,16 +60,16 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 }
 
 // A Horizon says how long requests must arrive in a run, so that its latencies are those of a server that runs
-// permanently. All fields are minimums.
+// permanently. A run must reach all three minimums.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
 	Requests int     // after the warm-up
 }
 
-// SearchHorizon is used by Find if Confirm follows, DefaultHorizon by Confirm, and CompareHorizon if capacities
-// are only compared with each other. With an overload of 1 %, requests wait for 36 s after an hour and for 6 s
-// after ten minutes.
+// Find uses SearchHorizon if Confirm follows, Confirm uses DefaultHorizon, and searches whose capacities are only
+// compared with each other use CompareHorizon. With an overload of 1 %, requests wait for 36 s after an hour and
+// for 6 s after ten minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -86,7 +86,7 @@ const (
 )
 
 const (
-	maxSeconds  = 20 * 3600 // of arrivals, unless more time is needed for the least number of requests
+	maxSeconds  = 20 * 3600 // of arrivals, unless the least number of requests needs more time
 	maxRequests = 5 << 20   // of a run
 	margin      = 1.25      // allows for mean answers that become longer during the run
 )
@@ -112,7 +112,7 @@ func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*
 	return all
 }
 
-// at waits for the pool and runs a rate, or returns a result that was kept.
+// at runs a rate when the pool allows it, or returns a stored result.
 func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) {
 	if err := r.pool.Take(ctx); err != nil {
 		return Point{}, err
@@ -127,7 +127,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 		Effort    effort
 	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
 	return runs.Do(r.runs, key, func() (Point, error) {
-		// A simulation that assumes ample memory is much faster, so it is tried first.
+		// A simulation that assumes ample memory is much faster, so at tries it first.
 		point, err := r.newRun(rate, e).simulate(ctx, true)
 		if errors.Is(err, sim.ErrAmple) {
 			return r.newRun(rate, e).simulate(ctx, false)
@@ -136,7 +136,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
-// A run is the simulation of one rate. It provides the requests and decides when it ends.
+// A run is the simulation of one rate. It provides the requests and decides when the simulation ends.
 type run struct {
 	*runner
 	rate   float64
@@ -172,7 +172,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// simulate simulates the rate. If ample is set and memory is short, the error is sim.ErrAmple.
+// simulate simulates the rate. If ample is true and memory is short, the error is sim.ErrAmple.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -209,7 +209,8 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// atLeast returns the minimum time, in seconds, during which requests arrive. Long answers can raise it (see enough).
+// atLeast returns the minimum time, in seconds, during which requests arrive. It grows if answers take long (see
+// enough).
 func (w *run) atLeast() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
@@ -247,9 +248,9 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether enough requests have arrived for the horizon and for the confidence intervals. It
-// raises w.until if answers take longer than before. It also checks the number of requests, because by chance
-// fewer may arrive than the rate predicts.
+// enough reports whether enough requests have arrived for the horizon and for the confidence intervals. It raises
+// w.until if answers take longer than before. It also checks the number of requests: by chance, fewer may have
+// arrived than the rate predicts.
 func (w *run) enough(arrival float64) bool {
 	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.atLeast())))
 	count := w.next
@@ -288,13 +289,13 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer returns the mean time of an answer in seconds. It is the longer of two times: the mean of the finished
-// answers and, by Little's law, the mean time that requests stay in the system.
+// answer returns the mean time of an answer in seconds. It is the longer of two estimates: the mean time of the
+// finished answers and, by Little's law, the mean time that requests stay in the system.
 func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
 
-// known returns the index of the first request that has not left.
+// known returns the index of the first request that is still in the system.
 func (w *run) known() int {
 	for i := range w.done {
 		if math.IsInf(w.done[i], 1) && !w.refused[i] {
@@ -304,7 +305,7 @@ func (w *run) known() int {
 	return len(w.done)
 }
 
-// warm returns the index of the first request after the warm-up, for a run whose arrivals end at end.
+// warm returns the index of the first request after the warm-up. The run's arrivals end at the time end.
 func (w *run) warm(end float64) int {
 	from := max(warmUp*end, warmAnswers*w.meanAnswer())
 	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= from }); i >= 0 {
@@ -313,8 +314,8 @@ func (w *run) warm(end float64) int {
 	return w.next
 }
 
-// value returns the value of an objective over the requests [from, to). Refused requests (those too long for
-// the system) are ignored if they are at most 1 %. Otherwise the value is +Inf.
+// value returns the value of an objective over the requests [from, to). Requests that are too long for the system
+// are refused. If at most 1 % are refused, they are ignored; otherwise the value is +Inf.
 func (w *run) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -333,7 +334,7 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency returns a latency, in seconds, of a request that was not refused, or +Inf if the request is not
+// latency returns a latency, in seconds, of a request that was not refused. It returns +Inf if the request is not
 // finished. counts is false if the request does not have this latency: an answer of one token has no TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// ErrUnbounded is wrapped when the objective holds at all rates, because there are too few requests to fill the server.
+// ErrUnbounded is wrapped when all rates hold the objective, because there are too few requests to fill the server.
 var ErrUnbounded = errors.New("no rate is too high")
 
 // A search finds the capacity under one seed.
@@ -32,8 +32,8 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate that has not been run. Unless the effort is brief, it also repeats a run that was cut, except
-// a run that failed and has a horizon.
+// try runs a rate that has not been run yet. Unless the effort is brief, it also repeats a run that was cut. It
+// does not repeat a run that failed and has a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -51,8 +51,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// bracket returns two rates. high is the lowest rate that failed, or +Inf if none did. low is the highest rate
-// below it that was run, or 0 if there is none.
+// bracket returns two rates. high is the lowest rate that failed, or +Inf if none failed. low is the highest rate
+// below high that was run, or 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -69,7 +69,7 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// alone returns a rate that is so low that requests do not overlap, except requests of a trace that arrive at
+// alone returns a rate that is so low that requests do not overlap, except those requests of a trace that arrive at
 // the same time.
 func (s *search) alone() float64 { return s.estimate * 1e-6 }
 
@@ -88,9 +88,8 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket to the precision. If no rate was run yet, it begins at start and multiplies or
-// divides the rate by step. The step is squared each time, up to 2. If the objective fails at the rate of
-// alone, the capacity is 0.
+// settle narrows the bracket to the precision. If no rate was run yet, it begins at start and multiplies or divides
+// the rate by step. It squares the step each time, up to 2. If even the rate of alone fails, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	alone, limit := s.alone(), s.estimate*1e5
 	for range 200 {

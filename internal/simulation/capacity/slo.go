@@ -18,7 +18,7 @@ var ErrSLO = errors.New("bad objective")
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
 	"e2e<30s (whole answer), each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
-// maxPercent is the highest percentile. Confidence intervals of higher ones need too many requests.
+// maxPercent is the highest percentile. Confidence intervals of higher percentiles need too many requests.
 const maxPercent = 99.99
 
 // A Metric is one latency of a request.
@@ -109,7 +109,7 @@ func parseLevel(text string) (float64, error) {
 	return 0, fmt.Errorf("%q is no mean, max, or percentile above p0 and up to p100", text)
 }
 
-// Of returns the metric and the quantile of the objective: "ttft p99".
+// Of returns the objective's metric and quantile, as in "ttft p99".
 func (o Objective) Of() string {
 	switch o.Level {
 	case 0:
@@ -123,7 +123,8 @@ func (o Objective) Of() string {
 // above returns the reason for a missed objective.
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
-// percent returns the level in percent, without errors of a division by 100.
+// percent returns the level in percent. It rounds, because Level is a percentage divided by 100, which is not
+// exact.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -154,7 +155,7 @@ func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT has none
+// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT has no value
 // if every answer has one token.
 func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
@@ -164,8 +165,8 @@ func (s SLO) judgeable(requests []workload.Request) error {
 		"leave tpot out", ErrLoad)
 }
 
-// Times returns the SLO with all limits multiplied by a factor. A server that is twice
-// as fast in everything sustains twice the rate that it sustains under Times(2).
+// Times returns the SLO with all limits multiplied by a factor. For example, a server that does everything twice as
+// fast sustains twice the rate that it sustains under Times(2).
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)
 	for i := range s {

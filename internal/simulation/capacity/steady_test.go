@@ -37,10 +37,10 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	return c, err
 }
 
-// lasting returns for how many seconds a rate must last: half an hour, or an hour in make test-long.
+// lasting returns how long a rate must last, in seconds: half an hour, or an hour in make test-long.
 func lasting() int { return level.Pick(1800, 3600) }
 
-// planned and objectives are the cases of TestAPlanLastsForAnHour. make test uses the first of each.
+// planned and objectives are the cases of TestAPlanLastsForAnHour. make test uses the first case of each.
 var (
 	planned = []struct {
 		name    string
@@ -68,8 +68,8 @@ const plannedMemory = 0.95
 // make test) hold the objective, except at most one of five. At 1.1 times the rate that most seeds of the plan
 // sustain, most runs fail; at the answer / 0.85, at least one of five fails (only in make test-long).
 //
-// Runs at 1.1 times the answer are only logged: the answer holds under all seeds of the plan, and if an
-// objective hardly depends on the rate, seeds differ by more than the factor 1.1.
+// Runs at 1.1 times the answer are only logged. The answer holds under all seeds of the plan, and if an objective
+// hardly depends on the rate, seeds differ by more than the factor 1.1.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -108,16 +108,16 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome counts under how many of five seeds an objective held and failed. Seeds that cannot change the
-// result of a test are not run.
+// An outcome counts under how many of five seeds an objective held and under how many it failed. Seeds that cannot
+// change the result of a test are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that the plan has not used. It stops when enough of them have
-// held or failed, or when neither number can be reached.
+// hours runs a rate for an hour under five seeds that the plan has not used. It stops when the objective has held
+// or failed under enough seeds, or when neither can be reached.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -134,7 +134,7 @@ func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enoug
 	return o
 }
 
-// hourHolds reports whether a run like that of llmsim run holds the objective, with exact quantiles.
+// hourHolds reports whether a run holds the objective with exact quantiles. The run is like that of llmsim run.
 func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	held, err := runHour(t, s, objective, true)
 	if errors.Is(err, sim.ErrAmple) {
@@ -144,7 +144,7 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour runs to the end, or until so many requests are above a limit that the objective cannot hold any more.
+// runHour runs to the end, or until so many requests are above a limit that the objective cannot hold.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// For each objective: the number of requests above the limit, or, if it limits a mean, the sum of the
+	// For each objective: the number of requests above the limit or, if the objective limits a mean, the sum of the
 	// seconds.
 	above, most := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
@@ -204,7 +204,8 @@ func latencyOf(d sim.Departure, m Metric) float64 {
 	return d.Done - d.Arrival
 }
 
-// Ensure that a trace that is too short is refused with the number of rows that it needs.
+// Ensure that a trace that is too short is refused, and that the error states the number of rows that the trace
+// needs.
 func TestAShortTraceIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "four.csv")
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
@@ -217,8 +218,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace has enough requests after the warm-up if it has the number of rows that a refusal asks
-// for, and that the next refusal says what else the rate needs.
+// Ensure that a trace with the number of rows that a refusal asks for has enough requests after the warm-up. Ensure
+// that the next refusal says what else the rate needs.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		text := "arrival,prompt,output\n"
@@ -235,7 +236,7 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
 }
 
-// Ensure that a trace is long enough if it has the larger of the numbers of rows that a refusal names.
+// Ensure that a trace is long enough if it has the larger of the two numbers of rows that a refusal names.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
@@ -282,7 +283,7 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 	require.InEpsilon(t, 10, c.Rate, 0.03, "20 iterations of 10 ms, two at a time")
 }
 
-// Ensure that trend is significant for a queue that grows, and not for one that varies.
+// Ensure that trend is significant for a queue that grows, and not significant for a queue that varies.
 func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
 	require.Greater(t, up, 3.0)
@@ -292,7 +293,7 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	require.Zero(t, few)
 }
 
-// Ensure that a run has enough requests, even if few arrive by chance.
+// Ensure that a run has enough requests, even if by chance few arrive.
 func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	for seed := range uint64(20) {
 		s := one(t, scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Seed: seed}}, "ttft<1s@p99")
@@ -303,7 +304,7 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	}
 }
 
-// Ensure that a workload always has enough requests, even at rates at which answers start to take longer.
+// Ensure that a workload always has enough requests, even at rates at which answers begin to take longer.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")
@@ -339,8 +340,8 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that all reported runs hold at the rate of the answer, even if a seed that held at a higher rate fails
-// there.
+// Ensure that all reported runs hold at the rate of the answer, even if a seed that held at a higher rate fails at
+// this rate.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
@@ -363,7 +364,7 @@ func TestWhatIsReportedHolds(t *testing.T) {
 	require.ErrorIs(t, err, ErrShort)
 }
 
-// Ensure that Take fails if the context is done, even if fewer than the allowed number of runs are in progress.
+// Ensure that Take fails if the context is done, even if the pool would allow another run.
 func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -374,8 +375,8 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Ensure that a run slightly above the sustained rate ends early. Otherwise it would be extended to 20 hours, because
-// answers take longer as the queue grows.
+// Ensure that a run slightly above the sustained rate ends early. Without this rule, it would be extended to 20
+// hours, because answers take longer as the queue grows.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
 		"tpot<1s")

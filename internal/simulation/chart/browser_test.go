@@ -15,7 +15,7 @@ import (
 const phone, desktop = 390, 1280
 
 const (
-	// unnamed is JavaScript that finds pictures without a description for people who cannot see them.
+	// unnamed is JavaScript that finds pictures without a description for people who cannot see the pictures.
 	unnamed = `[...document.querySelectorAll('svg')].filter(e => !e.closest('[role=img]')?.ariaLabel.trim()).map(e => e.outerHTML.slice(0, 200))`
 	// faint is JavaScript that finds texts with a contrast below 4.5 : 1 (WCAG, level AA).
 	faint = `(() => {
@@ -29,7 +29,8 @@ const (
   }
   return bad
 })()`
-	// twice is JavaScript that finds ids that occur twice. A label could otherwise name the wrong element.
+	// twice is JavaScript that finds ids that occur more than once. With such an id, a label could name the wrong
+	// element.
 	twice = `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) != i)`
 )
 

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// small returns figures that cover each kind of data and each way to limit an axis.
+// small returns figures that together have each kind of data and each way to limit an axis.
 func small() []Figure {
 	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }
 	lines := Lines{
@@ -73,7 +73,7 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
 }
 
-// Ensure that a picture has its title, its kind and its runs, so that it can be shown alone.
+// Ensure that a picture shows its title, its kind and its runs, so that it can be used without the page.
 func TestAPictureSaysWhatItShows(t *testing.T) {
 	for _, f := range small() {
 		svg := texts(t, drawn(t, f))
@@ -201,7 +201,7 @@ func TestTheCSVHasEveryNumberDrawn(t *testing.T) {
 	require.Equal(t, []string{`a "quoted", title`, "low", "both", "40", "1", "4", "45", ""}, records[1])
 }
 
-// Ensure that a Fixed name looks the same in every figure, and different from other series.
+// Ensure that a name in Fixed looks the same in every figure, and different from other series.
 func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 	figure := func(names ...string) Figure {
 		var l Lines
@@ -344,7 +344,7 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	})
 }
 
-// Ensure that the standard deviation is that of a sample, and 0 if values differ by rounding only.
+// Ensure that the standard deviation is that of a sample, and that it is 0 if values differ only by rounding.
 func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Check is a comparison with the paper. Its texts contain units. A text that does not apply is empty.
+// A Check is a comparison with the paper. Its texts contain units. A text that does not apply to a check is empty.
 type Check struct {
 	Item       string // "Fig. 13, ShareGPT, vLLM"
 	Paper      string
@@ -16,7 +16,7 @@ type Check struct {
 	Tolerance  string
 	OK         bool
 	Kind       Kind
-	Reference  string // what the value in Paper comes from, if not from the paper: "measured"
+	Reference  string // source of the value in Paper if it is not the paper, such as "measured"
 }
 
 // Result returns "ok" or "MISS".
@@ -32,7 +32,7 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// WriteTable writes each check in two lines, and then, for each kind, how many checks are within their
+// WriteTable writes two lines for each check. Then, for each kind, it writes how many checks are within their
 // tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
 	var b strings.Builder

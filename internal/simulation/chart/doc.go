@@ -1,9 +1,9 @@
 // Package chart draws the figures of the simulator with gonum/plot: lines, grouped bars and stacked bars, beside the
-// paper's values. A figure becomes an SVG, a PNG of twice the size and a CSV of every number drawn; a page has all
-// figures.
+// paper's values. A figure is written as an SVG, as a PNG of twice the size, and as a CSV with every number drawn. A
+// page has all figures.
 //
-// A picture has its title, its kind and its runs; its note is on the page. Lines differ in dashes and markers. Values
-// beyond an axis are cut. Equal figures give equal bytes.
+// A picture shows its title, its kind and its runs; its note is on the page. Lines differ in dashes and markers.
+// Values beyond the end of an axis are cut. Equal figures give equal bytes.
 //
 // The package does not depend on what the numbers mean: it names no experiment and no system.
 package chart

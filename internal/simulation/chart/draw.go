@@ -26,7 +26,7 @@ const (
 	lineHeight   = 18
 )
 
-// A picture is a figure with its title, legend and panels, and a line about its runs.
+// A picture is a figure with its title, legend and panels, and a line of text about its runs.
 type picture struct {
 	Figure
 	legend plot.Legend
@@ -107,7 +107,7 @@ func (p *picture) drawOn(to vg.CanvasSizer) {
 	}
 }
 
-// svg returns the picture as SVG, and png as PNG with two pixels for each point.
+// svg returns the picture as SVG. png returns it as PNG, with two pixels for each point.
 func (p *picture) svg() ([]byte, error) {
 	c := vgsvg.New(pictureWidth, p.height)
 	p.drawOn(c)
@@ -156,8 +156,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns the number that determines the colour, dashes and marker of a name. A name has the same number
-// in all panels of a figure, and a Fixed name has it in all figures.
+// look returns the number that determines the colour, the dashes and the marker of a name. A name has the same
+// number in all panels of a figure. A Fixed name has the same number in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -170,7 +170,7 @@ func colour(look int) color.Color {
 	return all[look%len(all)]
 }
 
-// explain adds a name to the legend, unless the legend has it.
+// explain adds a name to the legend if the legend does not have it.
 func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	if !slices.Contains(p.named, name) {
 		p.named = append(p.named, name)
@@ -178,7 +178,8 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	}
 }
 
-// addSpread adds whiskers from low to high around values. On a logarithmic axis they end in its first decade.
+// addSpread adds whiskers from low to high around values. On a logarithmic axis, no whisker goes below
+// the axis or below a thousandth of the value.
 func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range at {
@@ -201,7 +202,7 @@ func (f *frame) addDeviation(x float64, v Value) {
 
 const paperName = "paper"
 
-// draw adds lines with their points and spreads. The paper's points are rings.
+// draw adds lines, with their points and their spreads. The paper's points are drawn as rings.
 func (l Lines) draw(f *frame) {
 	for _, line := range l {
 		look := f.look(line.Name)
@@ -231,7 +232,7 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 // barShare is the fraction of a group's width that bars fill.
 const barShare = 0.8
 
-// draw adds the bars of each group, with the paper's bars beside them. A group is 1 wide on the x axis.
+// draw adds the bars of each group, with the paper's bars beside them. A group takes a width of 1 on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0
@@ -274,11 +275,11 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// setGroups labels the groups of bars or columns at 0, 1, ... on the x axis. The labels are vertical if they are too
-// long.
+// setGroups labels the groups of bars or columns, which are at 0, 1, ... on the x axis. It makes the labels vertical
+// if they are too long.
 func (f *frame) setGroups(names []string) {
 	f.NominalX(names...)
-	f.Y.Padding = 5 // NominalX leaves room for the half of a name
+	f.Y.Padding = 5 // NominalX leaves space for half of a name
 	f.X.Min, f.X.Max = -0.5, float64(len(names))-0.5
 	style := &f.X.Tick.Label
 	if slices.ContainsFunc(names, func(n string) bool { return style.Width(n) > f.width/vg.Length(len(names)) }) {
@@ -286,7 +287,7 @@ func (f *frame) setGroups(names []string) {
 	}
 }
 
-// addBar adds a bar around x, on top of another one or, if on is nil, from the axis upwards.
+// addBar adds a bar around x. The bar stands on the bar on or, if on is nil, on the axis.
 func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}
@@ -302,7 +303,7 @@ func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.B
 	return bar
 }
 
-// draw adds the column of each group and the paper's beside it.
+// draw adds the column of each group, with the paper's column beside it.
 func (s Stacks) draw(f *frame) {
 	var names []string
 	for _, c := range s.Columns {

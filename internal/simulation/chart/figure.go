@@ -12,7 +12,7 @@ type Figure struct {
 	Kind   Kind
 	Panels []Panel // side by side
 
-	// Fixed has names of series and bars. All figures with the same Fixed show a name with the same colour and marker.
+	// Fixed has names of series and bars. All figures with the same Fixed draw a name with the same colour and marker.
 	Fixed []string
 
 	Reference string // see Check.Reference
@@ -49,7 +49,7 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning returns Meaning, changed for a comparison with another reference than the paper.
+// meaning returns Meaning. If a comparison is with another reference than the paper, the text names that reference.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
@@ -66,8 +66,8 @@ type Panel struct {
 	Data  Data // Lines, Bars or Stacks
 }
 
-// A YAxis begins at 0, or at the least negative value. If Log is set, it begins at a power of ten below the
-// least value.
+// A YAxis begins at 0, or at the smallest value if that is negative. If Log is true, it begins at a power of ten
+// below the smallest value.
 type YAxis struct {
 	Title string // with its unit
 	Log   bool
@@ -115,7 +115,7 @@ func Average(values []float64) Value {
 	return Value{Mean: sum / n, SD: sd, Seeds: len(values)}
 }
 
-// A Range is a value in the paper: a number or a range.
+// A Range is a value of the paper: a number, or a range of numbers.
 type Range struct{ Low, High float64 }
 
 // Printed returns a value that the paper states as one number.

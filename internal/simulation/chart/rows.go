@@ -86,8 +86,8 @@ func (b Bars) series() []string {
 
 func (s Stacks) series() []string { return s.Parts }
 
-// table returns the CSV of a figure, one line for each number drawn. A range of the paper's ends in paper_high, which is
-// empty otherwise.
+// table returns the CSV of a figure, one line for each number drawn. If a value of the paper is a range, its end is
+// in paper_high; otherwise paper_high is empty.
 func (f Figure) table() string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)

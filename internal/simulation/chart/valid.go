@@ -84,7 +84,7 @@ func (r row) valid(p Panel) error {
 	return nil
 }
 
-// printable replaces characters that XML and HTML cannot have, but names of files may.
+// printable replaces characters that may occur in names of files but not in XML and HTML.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == 0xfffe || r == 0xffff {

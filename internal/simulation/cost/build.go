@@ -15,7 +15,7 @@ const (
 	tera  = 1e12
 )
 
-// Model returns the model of iteration times for blocks of block tokens. The error wraps ErrFile.
+// Model returns the model of iteration times for the given block size in tokens. The error wraps ErrFile.
 func (s Setup) Model(block int) (*Model, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
@@ -51,15 +51,15 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline sets the times of m. Each is bytes divided by the bandwidth, or operations divided by the FLOPS. All
-// workers do the same work at the same time, each for its share of the heads.
+// roofline sets the times of m. Each time is a number of bytes divided by the bandwidth, or a number of operations
+// divided by the FLOPS. All workers do the same work at the same time, each for its share of the heads.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
-	// Linear layers: all weights are read once. For each token, a weight takes a multiplication and an
-	// addition; a weight of the head does so only for generated tokens. Reading an embedding that is not tied
-	// to the head takes no time here, because only a few of its rows are read.
+	// In linear layers, all weights are read once. For each token, a weight takes a multiplication and an addition;
+	// weights of the head do so only for generated tokens. Reading an embedding that is not tied to the head takes
+	// no time here, because only a few of its rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	reading := bandwidth * e.Weights
 	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
@@ -72,8 +72,8 @@ func (s Setup) roofline(m *Model) {
 		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
-	// Attention: a token that attends to another reads its key and value, and each head multiplies and adds all elements
-	// of both. A prompt writes its keys and values and reads them at least once.
+	// In attention, a token that attends to another token reads the other's key and value, and each head multiplies
+	// and adds all elements of the two. A prompt writes its keys and values and reads them at least once.
 	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
@@ -90,11 +90,11 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, each layer adds up the workers' parts
-// of each token's state twice: after attention and after the feed-forward part. If these two are parallel, it
-// does so once. In a ring of w workers, each worker sends 2(w-1)/w of the state. Workers that cannot access
-// each other's memory send it through the CPU's memory and share the link: each of two workers has the full
-// rate, each of w workers has 2/w of it.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, each layer adds up the workers' parts of
+// each token's state twice: after attention and after the feed-forward part. If attention and the feed-forward part
+// are parallel, it adds up once. In a ring of w workers, each worker sends 2(w-1)/w of the state. Workers that
+// cannot access each other's memory send through the CPU's memory and share its link: each of two workers has the
+// full rate of the link, each of w workers has 2/w of the rate.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -108,7 +108,7 @@ func (s Setup) allReduce(m *Model) {
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 
-// transfers sets the times of swaps and copies. Each worker moves its part of a block over its own link.
+// transfers sets the times of swaps and copies. Each worker moves its own part of a block over its own link.
 func (s Setup) transfers(m *Model, block int) {
 	bytes := float64(s.blockBytes(block))
 	m.swapBlock = bytes / (giga * s.swapLink())

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// VLLM names the engine whose constants are fitted to published measurements: vLLM V1.
+// VLLM names the engine whose constants were fitted to published measurements: vLLM V1.
 const VLLM = "vllm"
 
-// A Fitted is vLLM V1 on a GPU: constants that were fitted to one half of the published points, and the errors on the
-// other half.
+// A Fitted is vLLM V1 on a GPU. Its constants were fitted to one half of the published points, and its errors are
+// those on the other half.
 type Fitted struct {
 	Name    string // the engine and its releases
 	GPU     string
@@ -24,7 +24,7 @@ type Fitted struct {
 
 	types     []string // number formats of the weights in the points
 	smallKV   bool     // some points have keys and values in 8 bits
-	elsewhere []string // the GPUs to which the constants were fitted, if nothing is published on GPU
+	elsewhere []string // the GPUs to which the constants were fitted if no measurements on GPU are published
 }
 
 // engineFile is the format of vllm.json.
@@ -39,7 +39,7 @@ type engineFile struct {
 type elsewhere struct {
 	Constants Engine                     `json:"constants"` // common to the measured GPUs
 	GPUs      map[string]json.RawMessage `json:"gpus"`      // fields of Engine that differ from Constants
-	// LeftOut has the errors on each measured GPU, with constants fitted to the other GPUs.
+	// LeftOut has the errors on each measured GPU if the constants are fitted only to the other GPUs.
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
@@ -54,10 +54,11 @@ var openVLLM = sync.OnceValue(func() (f engineFile) {
 // MeasuredGPUs returns the GPUs on which measurements of vLLM V1 are published, sorted.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the GPUs for which vLLM V1 has the constants of MeasuredGPUs, sorted.
+// OtherGPUs returns the GPUs without published measurements that have constants, sorted. The constants were fitted
+// to MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
-// OpenVLLM returns vLLM V1 on a GPU. The error wraps ErrUnknown if there are no constants for it.
+// OpenVLLM returns vLLM V1 on a GPU. The error wraps ErrUnknown if there are no constants for the GPU.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {

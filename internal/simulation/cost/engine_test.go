@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the stored constants are the result of fitting one half of the points, that the other half was
-// not used, and that the errors on the other half are at most 15 % in the median and at most 35 % for each
+// Ensure that the stored constants are the result of fitting one half of the points, and that the other half was
+// not used. Ensure that the errors on the other half are at most 15 % in the median and at most 35 % for each
 // point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
@@ -69,7 +69,7 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the errors stated for GPUs without points are those that result from leaving each GPU out of the
+// Ensure that the stored errors for GPUs without points are the errors that result from leaving each GPU out of the
 // fit, and that the README has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
@@ -89,7 +89,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 }
 
-// Ensure that held-out.json has the points that were left out of the fit and their predictions. -update writes
+// Ensure that held-out.json has the points that were not used in the fit, with their predictions. -update writes
 // the file.
 func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	var text bytes.Buffer
@@ -143,7 +143,8 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that a GPU without constants is refused, and that every answer says to what the engine was fitted.
+// Ensure that a GPU without constants is refused, and that every answer names the GPUs to which the engine was
+// fitted.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

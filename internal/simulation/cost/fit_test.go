@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit finds the constants of all GPUs at once. Each constant is a common value plus a difference for
-// the GPU and its host, both as logarithms, or as log odds if the constant is a fraction of a peak rate. The
-// fit minimizes the sum of two terms: the squared logarithms of predicted over published times, in which large
-// errors count more (worstWeight), and the squared differences multiplied by their pull.
+// An engineFit finds the constants of all GPUs at once. Each constant is the sum of a common value and a difference
+// for the GPU and its host. The fit adds logarithms, or log odds if the constant is a fraction of a peak rate. It
+// minimizes the sum of two terms. The first is the squares of the logarithms of predicted over published times,
+// where large errors count more (worstWeight). The second is the squares of the differences, multiplied by their
+// pull.
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -21,11 +22,11 @@ type engineFit struct {
 	x      []float64
 }
 
-// worstWeight is the factor by which an error of a factor e counts more than its square.
+// worstWeight makes large errors count more: the square of the logarithm r is multiplied by 1 + worstWeight·r².
 const worstWeight = 10
 
-// start returns the constants at which the fit begins. FlashAttention-2 computes prompts at half of an A100's peak and
-// more (Dao, 2023, Fig. 4).
+// start returns the constants with which the fit begins. FlashAttention-2 computes prompts at half of an A100's peak
+// rate or more (Dao, 2023, Fig. 4).
 func start() Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
@@ -52,7 +53,8 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the indexes of the two rows of x that are added for a GPU: the common row and the GPU's own.
+// rows returns the indexes of the two rows of x whose sum gives the constants of a GPU: the common row and the
+// GPU's own.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 // on returns the engine on a GPU.
@@ -65,7 +67,7 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the engine with the constants of start, changed by the given rows of x.
+// engine returns the engine whose constants are those of start, changed by the sum of the given rows of x.
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -98,7 +100,7 @@ func (f *engineFit) sum(x []float64) float64 {
 	return sum
 }
 
-// pull returns the weight of the square of an element of x.
+// pull returns the weight of the square of element i of x.
 func (f *engineFit) pull(i int) float64 {
 	if i < len(parts) {
 		return pullToStart
@@ -132,8 +134,9 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal returns the normal equations of the fit. squares has the products of the slopes with each other, below
-// the diagonal; slopes has their products with the errors. A point has the same slope in each of its rows.
+// normal returns the normal equations of the fit. squares has, below the diagonal, the products of the slopes with
+// each other; slopes has the products of the slopes with the errors. A point has the same slope in each of its
+// rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))

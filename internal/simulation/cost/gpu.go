@@ -1,7 +1,7 @@
 package cost
 
-// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peak rates; an Engine has the fractions
-// of them that it reaches.
+// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peak rates; an Engine says which fractions
+// of the peak rates it reaches.
 type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
@@ -10,7 +10,7 @@ type GPU struct {
 	Bandwidth   float64 `json:"memory_gb_s" range:"0.001 1e9"`           // of its memory
 	Processors  float64 `json:"multiprocessors,omitempty" range:"0 1e9"` // or compute units; 0 if not known
 	FP16        float64 `json:"fp16_tflops" range:"0.001 1e9"`           // dense, with sums in fp32; bf16 is the same
-	FP8         float64 `json:"fp8_tflops" range:"0 1e9"`                // this and the next three are 0 if the GPU cannot do them
+	FP8         float64 `json:"fp8_tflops" range:"0 1e9"`                // 0 if the GPU lacks it, as the next three
 	INT8        float64 `json:"int8_tops" range:"0 1e9"`
 	INT4        float64 `json:"int4_tops" range:"0 1e9"`
 	FP4         float64 `json:"fp4_tflops,omitempty" range:"0 1e9"`
@@ -18,11 +18,12 @@ type GPU struct {
 	WorkerLink  float64 `json:"worker_link_gb_s" range:"0.001 1e9"`  // to another GPU, in one direction
 	LinkLatency float64 `json:"worker_latency_us" range:"0.001 1e9"` // of one small all-reduce
 
-	// ThroughHost means that GPUs cannot access each other's memory (peer-to-peer) and transfer through the CPU's memory.
+	// ThroughHost means that GPUs cannot access each other's memory (peer-to-peer) and transfer data through the
+	// CPU's memory.
 	ThroughHost bool `json:"worker_link_through_host,omitempty"`
 }
 
-// rate returns the TFLOPS of linear layers in a number format, or 0 if the GPU cannot compute in it.
+// rate returns the TFLOPS of linear layers in a number format, or 0 if the GPU cannot compute in that format.
 func (g GPU) rate(number string) float64 {
 	switch number {
 	case "", "fp16", "bf16":

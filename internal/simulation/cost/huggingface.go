@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// huggingFace has the fields that are read from a model's config.json on Hugging Face.
+// huggingFace has the fields of a model's config.json on Hugging Face that this package reads.
 type huggingFace struct {
 	Architectures []string `json:"architectures"`
 
@@ -97,7 +97,7 @@ func (h huggingFace) llm(path string) (LLM, error) {
 	return l, nil
 }
 
-// modelName returns the name of the folder that contains a config.json, or the name of another file.
+// modelName returns the name of the folder that has a config.json, or the name of another file.
 func modelName(path string) string {
 	if filepath.Base(path) != "config.json" {
 		return filepath.Base(path)

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// decodes and prompts are straight lines of iteration times in ms, from others' measurements or from a
-// calibration, with bounds for the ratio of the roofline's times to them.
+// A decodes has straight lines of iteration times in ms, for decodes and for prompts. They come from others'
+// measurements or from a calibration. The test bounds the ratio of the roofline's times to these lines.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -21,9 +21,9 @@ type prompts struct {
 	least, most         float64
 }
 
-// known has the measurements that the roofline is compared with. The bounds are the computed ratios, rounded
-// outwards to the next 0.05. The values of DistServe are from its public profile data. It also has values of
-// vLLM for OPT-13B on several GPUs, which are omitted here because these times grow with the number of GPUs.
+// known has the measurements with which the roofline is compared. The bounds are the computed ratios, rounded
+// outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has values of
+// vLLM for OPT-13B on several GPUs. They are left out, because these times grow with the number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string

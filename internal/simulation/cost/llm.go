@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model, not one worker.
-// The limits of the dimensions are such that products do not overflow.
+// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model, not one worker. The
+// dimensions have limits, so that products of dimensions do not overflow.
 type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
@@ -21,12 +21,12 @@ type LLM struct {
 	Gated      bool `json:"gated"`                    // the feed-forward part has three matrices (SwiGLU) instead of two
 	Vocabulary int  `json:"vocabulary" range:"1 16777216"`
 
-	// Parallel means that attention and the feed-forward part have the same input and their results are added, so that a
-	// layer needs one all-reduce instead of two.
+	// Parallel means that attention and the feed-forward part have the same input and that their results are added.
+	// Then a layer needs one all-reduce instead of two.
 	Parallel bool `json:"parallel,omitempty"`
 
-	// A mixture of experts has Experts feed-forward parts in each layer, and a token goes through ExpertsPerToken of
-	// them. If Experts is 0, there is one feed-forward part for all tokens.
+	// In a mixture of experts, each layer has Experts feed-forward parts, and a token goes through ExpertsPerToken
+	// of them. If Experts is 0, a layer has one feed-forward part for all tokens.
 	Experts         int `json:"experts,omitempty" range:"0 4096"`
 	ExpertsPerToken int `json:"experts_per_token,omitempty"`
 
@@ -34,7 +34,7 @@ type LLM struct {
 	Parameters int64 `json:"parameters"` // including norms, biases and positions
 
 	ParameterBytes float64 `json:"bytes_per_parameter" range:"0.0625 8"` // 2 for fp16, 0.5 for 4 bits
-	// bytes of a parameter outside the matrices of layers: embedding, head, norms; default ParameterBytes
+	// bytes of a parameter outside the matrices of layers (embedding, head, norms); default ParameterBytes
 	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty" range:"0 8"`
 	// number format in which linear layers are computed: fp16 (default), bf16, fp8, int8, int4 or fp4
 	Computed  string `json:"computed_in,omitempty"`
@@ -42,21 +42,22 @@ type LLM struct {
 	MaxLength int    `json:"max_length" range:"1 16777216"`    // tokens of a sequence
 }
 
-// KVBytesPerToken returns the bytes of a token's keys and values in all layers. Copies of a head on several workers are
-// not counted.
+// KVBytesPerToken returns the bytes of a token's keys and values in all layers. It counts a head once, even if several
+// workers have copies of it.
 func (l LLM) KVBytesPerToken() int64 { return l.kvBytes(1, 1) }
 
-// kvBytes returns the bytes of keys and values of tokens in all layers of one worker (scheduling/vllm/v0/RULES.md §7).
+// kvBytes returns how many bytes the keys and values of a number of tokens take in all layers of one worker
+// (scheduling/vllm/v0/RULES.md §7).
 func (l LLM) kvBytes(workers, tokens int) int64 {
 	return 2 * int64(l.Layers) * int64(tokens) * int64(l.workerKVHeads(workers)*l.HeadSize*l.KVBytes)
 }
 
-// workerKVHeads returns the number of KV heads of a worker: an equal share, or one if there are more workers than
-// heads.
+// workerKVHeads returns the number of KV heads of a worker: an equal share of the heads, or one head if there are
+// more workers than heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// splits returns an error if the heads cannot be divided evenly. Each worker must have whole query heads, with
-// the KV heads that they read.
+// splits returns an error if the heads cannot be divided evenly. Each worker must have whole query heads, and the
+// KV heads that these query heads read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
@@ -70,13 +71,14 @@ func (l LLM) splits(workers int) error {
 	return nil
 }
 
-// layerMatrices returns one worker's parameters in the matrices of all layers, with all experts.
+// layerMatrices returns the number of parameters that one worker has in the matrices of all layers, with all
+// experts.
 func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns one worker's parameters in those matrices of the layers with which every token is
-// multiplied. Matrices of experts are left out.
+// sharedMatrices returns the number of parameters that one worker has in those matrices of the layers that multiply
+// every token. It leaves out the matrices of experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -87,7 +89,8 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices returns the parameters of one feed-forward part in all layers, divided by the number of workers.
+// expertMatrices returns the number of parameters of one feed-forward part in all layers, divided by the number of
+// workers.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -105,7 +108,8 @@ func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices returns one worker's parameters in the matrices of layers, the embedding and the head.
+// matrices returns the number of parameters that one worker has in the matrices of layers, the embedding and the
+// head.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)
@@ -114,7 +118,7 @@ func (l LLM) matrices(workers int) float64 {
 }
 
 // activations returns how many elements of a token's states one worker writes and reads in all layers, if each
-// element is written to memory once. These are the input, the norm and the sum of both parts of a layer, and
+// element is written to memory once. The elements are the input, the norm and the sum of both parts of a layer, and
 // the states between the feed-forward matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
@@ -136,11 +140,12 @@ func (l LLM) weightBytes(workers int) float64 {
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
 }
 
-// outerBytes returns the bytes of a parameter outside the matrices of layers.
+// outerBytes returns the bytes of one parameter outside the matrices of layers.
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// activationElements returns the artifact's estimate of the elements that tokens need at once. It is the larger of two
-// numbers: the logits and their normalized form, or the input, output and residual of a layer's widest matrix.
+// activationElements returns how many elements the given number of tokens needs at the same time, by the artifact's
+// estimate. It is the larger of two numbers: the logits and their normalized form, or the input, output and residual
+// of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {
@@ -150,9 +155,9 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
-// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights: the input and output of
-// the activation function in a feed-forward part, the states, residuals and norms, and the logits of seqs sequences in
-// fp32.
+// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights. They are the input and
+// output of the activation function in a feed-forward part; the states, residuals and norms; and the logits of seqs
+// sequences in fp32.
 func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	wide := 1.5 * float64(l.FFN) / float64(workers)
 	if l.Gated {
@@ -179,7 +184,7 @@ func (l LLM) check() error {
 	if l.Heads%l.KVHeads != 0 {
 		return fmt.Errorf("heads is %d, must be a multiple of kv_heads, which is %d", l.Heads, l.KVHeads)
 	}
-	// Norms, biases and positions are far below 5 % of the parameters of any model.
+	// In any model, norms, biases and positions are far less than 5 % of the parameters.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
 		return fmt.Errorf("parameters is %d, must be at most 5 %% more than the %.0f in the matrices of these dimensions; "+
 			"are gated and tied right?", l.Parameters, all)

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// A Margin is the range of prediction errors on servers of other publishers, whose points were not used in the
-// fit.
+// A Margin is the range of prediction errors on other publishers' servers. The points of these publishers were not
+// used in the fit.
 type Margin struct {
-	// Least and Most bound the measured time of iterations, as a multiple of the simulated time.
+	// Least and Most say between which multiples of the simulated times the measured times of iterations are.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 
@@ -18,7 +18,7 @@ type Margin struct {
 	Publishers []string `json:"publishers"`
 
 	First FirstToken `json:"-"`
-	gpu   string     // "" if the margin is that of all GPUs, because there are too few points on this one
+	gpu   string     // "" if the margin is that of all GPUs, because this GPU has too few points
 }
 
 // FirstToken is the part of the time to the first token that is spent outside iterations, in ms: HTTP,
@@ -46,8 +46,8 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns the range of prediction errors for the setup. It returns nil if the times are measured or
-// chosen by hand, because the range is then not known.
+// Margin returns the range of prediction errors for the setup. If the setup's times are measured or chosen by hand,
+// the range is not known, and Margin returns nil.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil
@@ -74,10 +74,11 @@ func (m *Margin) String() string {
 		strings.Join(m.First.Publishers, ", "))
 }
 
-// FirstToken returns the seconds outside iterations that are added to the time to each first token.
+// FirstToken returns the time in seconds that the server spends outside iterations before a first token arrives.
 func (m *Model) FirstToken() float64 { return m.first }
 
-// Within returns the model with iteration times multiplied by factor, and with FirstToken set to first seconds.
+// Within returns a copy of the model whose iteration times are multiplied by factor and whose FirstToken returns
+// first.
 func (m *Model) Within(factor, first float64) *Model {
 	c := *m
 	c.factor, c.first = factor, first

@@ -2,17 +2,17 @@ package cost
 
 import "fmt"
 
-// A Fit has the errors of a fit on measurements that were left out of it. Errors are relative: 0.1 is 10 %.
+// A Fit has the errors of a fit on measurements that were not used in it. Errors are relative: 0.1 is 10 %.
 type Fit struct {
 	Points   int     `json:"points"`
-	Measured int     `json:"measurements,omitempty"` // that were merged into the points; 0 if they were not merged
+	Measured int     `json:"measurements,omitempty"` // measurements that were merged into the points; 0 if none were
 	Median   float64 `json:"median_error"`
 	Worst    float64 `json:"worst_error"`
 	Range    *Range  `json:"range,omitempty"` // nil if not known
 }
 
-// A Range says how large the measured iterations were. The ranges of sequences and of contexts (tokens of each
-// sequence) cover iterations with decodes; they are 0 if there were none.
+// A Range says how large the measured iterations were. Its ranges of sequences and of contexts (tokens of each
+// sequence) are those of iterations with decodes; they are 0 if there were no such iterations.
 type Range struct {
 	LeastSeqs    float64 `json:"least_sequences"`
 	MostSeqs     float64 `json:"most_sequences"`
@@ -40,10 +40,11 @@ func (r *Range) String() string {
 	return text
 }
 
-// minVariation is the factor by which a quantity must vary so that its time can be told apart from other times.
+// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, its time cannot
+// be separated from other times.
 const minVariation = 2
 
-// doubts returns what cannot be concluded from the measurements, even if the errors are small.
+// doubts lists what cannot be concluded from the measurements, even if the errors are small.
 func (r *Range) doubts() (all []string) {
 	if r.MostSeqs < minVariation*r.LeastSeqs {
 		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
@@ -57,7 +58,7 @@ func (r *Range) doubts() (all []string) {
 	return all
 }
 
-// LeastPoints is the least number of points from which errors on other points are computed.
+// LeastPoints is the smallest number of points with which a Fit states errors.
 const LeastPoints = 8
 
 func (f Fit) String() string {
@@ -80,8 +81,8 @@ func (f Fit) errors() string {
 		100*f.Worst)
 }
 
-// Measured is a cost file, written by llmsim calibrate: a line fitted to times that were measured with one model on one
-// machine.
+// Measured is a cost file that llmsim calibrate has written: a line fitted to times that were measured with one model
+// on one machine.
 type Measured struct {
 	Name   string  `json:"name"`
 	Source string  `json:"source"`

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A publishedPool is a number of tokens of keys and values that vLLM V1 reported.
+// A publishedPool is a number of tokens for whose keys and values vLLM V1 reported to have memory.
 type publishedPool struct {
 	Publisher   string  `json:"publisher"`
 	Version     string  `json:"version"`
@@ -70,8 +70,8 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return fitted, heldOut
 }
 
-// Ensure that the computed pool sizes of vLLM V1 are near those in its logs, also for the half that was not
-// used for fitting, and that memory.csv lists both. -update writes the file.
+// Ensure that the computed pool sizes of vLLM V1 are near those in its logs, even for the half that was not used
+// for fitting, and that memory.csv lists both. -update writes the file.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"
 	fitted, heldOut := publishedPools(t)
@@ -118,7 +118,7 @@ func TestPoolsOfVLLMV1(t *testing.T) {
 	require.Equal(t, string(want), table, "run this test with -update")
 }
 
-// median returns the lower of the two middle ones of an even number.
+// median returns the middle number, or the lower of the two middle numbers.
 func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	return all[(len(all)-1)/2]

@@ -4,26 +4,26 @@ import "math"
 
 // Work says what one iteration computes and moves.
 type Work struct {
-	Seqs    int // sequences that generate a token, including those whose prompt ends in this iteration
+	Seqs    int // sequences that generate a token, including sequences whose prompt ends in this iteration
 	Context int // total number of tokens that the decoding sequences attend to
 	Prompt  int // prompt tokens that are computed, not read from the cache
 
-	// PromptContext is the total number of tokens that the computed prompt tokens attend to: n(n+1)/2 for a whole prompt
-	// of n tokens. Only a roofline uses it.
+	// PromptContext is the sum, over the computed prompt tokens, of the numbers of tokens to which each attends:
+	// n(n+1)/2 for a whole prompt of n tokens. Only a roofline uses it.
 	PromptContext int64
 
 	SwapBlocks int // blocks moved between GPU and CPU, in either direction
 
 	// Swaps is the number of transfers of SwapBlocks: one for each block in vLLM, fewer if adjacent blocks are moved
-	// together. A transfer takes 2 × layers copies, because keys and values of each layer are separate tensors
-	// (scheduling/vllm/v0/RULES.md §7); Swaps does not include that factor.
+	// together. Swaps does not count that a transfer consists of 2 × layers copies, because keys and values of each
+	// layer are separate tensors (scheduling/vllm/v0/RULES.md §7).
 	Swaps int
 
 	CopyBlocks int // blocks copied on the GPU for copy-on-write
 }
 
-// A Model computes how long iterations take, as a sum of terms, some of which are the larger of two. It is immutable
-// and safe for concurrent use.
+// A Model computes how long iterations take. The time is a sum of terms, some of which are the larger of two times.
+// A Model is immutable and safe for concurrent use.
 type Model struct {
 	describe, constants string
 
@@ -35,15 +35,15 @@ type Model struct {
 	experts                    experts // of a mixture, in addition to weights and token
 	promptPair, promptKV       float64 // attention of prompts: computing the pairs, or moving keys and values
 	swapBlock, swapEach        float64
-	spread                     Spread  // not a pointer: a printed Model must contain all that runs depend on
+	spread                     Spread  // not a pointer, so that a printed Model has all that runs depend on
 	rounded                    float64 // see larger
 	copyBlock                  float64
 	first                      float64 // see FirstToken
 	factor                     float64 // of all times, see Within
 }
 
-// Seconds returns how long an iteration takes. If it computes no token, only swaps and copies count. Seconds does not
-// allocate.
+// Seconds returns how long an iteration takes. If the iteration computes no token, only its swaps and copies count.
+// Seconds allocates no memory.
 func (m *Model) Seconds(w Work) float64 { return m.factor * m.unscaled(w) }
 
 func (m *Model) unscaled(w Work) float64 {
@@ -71,9 +71,9 @@ func (m *Model) unscaled(w Work) float64 {
 	return t + gpu
 }
 
-// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of the two
-// times. If m.rounded is 1, it is the fourth root of the sum of their fourth powers: at most 19 % more, when
-// both take equally long. The engine then reaches the peak of neither.
+// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of the two times.
+// If m.rounded is 1, it is the fourth root of the sum of their fourth powers: at most 19 % more, which it is when
+// both take equally long. In this case the engine reaches the peak rate of neither.
 func (m *Model) larger(a, b float64) float64 {
 	more, less := max(a, b), min(a, b)
 	if m.rounded == 0 || more == 0 {

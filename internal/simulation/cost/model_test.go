@@ -13,15 +13,16 @@ import (
 
 func open(t testing.TB, name string, block int) *Model { return setup(t, name).model(t, block) }
 
-// Ensure that the calibrated lines have the coefficients in the notes about the paper (simulation/PAPER.md §3).
+// Ensure that the calibrated lines have the coefficients that the notes about the paper state (simulation/PAPER.md
+// §3).
 func TestTheCalibratedLinesAreThePapers(t *testing.T) {
 	w := Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
 	require.InDelta(t, 22+0.30*30+0.00070*15_000+0.14*161, 1e3*open(t, "paper-opt-13b", 16).Seconds(w), 1e-9)
 	require.InDelta(t, 21.3+5.3e-4*15_000+0.10*161, 1e3*open(t, "fastertransformer-opt-13b", 16).Seconds(w), 1e-9)
 }
 
-// tiny is a setup with round numbers: 2 layers, 8 heads of 8 elements, 4 KV heads; a GPU that moves 1 GB/s and
-// computes 1 TFLOPS; an engine that reaches these peaks and has no overhead.
+// tiny is a setup with round numbers. The model has 2 layers, 8 heads of 8 elements and 4 KV heads. The GPU moves 1
+// GB/s and computes 1 TFLOPS. The engine reaches these peak rates and has no overhead.
 func tiny(workers int) Setup {
 	return Setup{
 		Name: "tiny",
@@ -43,14 +44,14 @@ func (s Setup) model(t testing.TB, block int) *Model {
 	return m
 }
 
-// The parameters of a layer of tiny: queries and output 2·100·64, keys and
-// values 2·100·32, feed-forward 2·100·256. Of the head: 1000·100.
+// These constants are numbers of parameters. A layer of tiny has 2·100·64 for queries and output, 2·100·32 for keys
+// and values, and 2·100·256 in the feed-forward part. The head has 1000·100.
 const (
 	tinyLayer = 2*100*64 + 2*100*32 + 2*100*256
 	tinyHead  = 100_000
 )
 
-// Ensure that each part of a roofline takes the time of its bytes or its operations, computed here by hand.
+// Ensure that each part of a roofline takes the time of its bytes or of its operations, computed here by hand.
 func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	const ns, ps = 1e-9, 1e-12 // of a byte, of an operation
 	m := tiny(1).model(t, 16)
@@ -58,7 +59,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	one := m.Seconds(Work{Seqs: 1})
 	require.InEpsilon(t, weights, one, 1e-12, "few tokens wait for the weights")
 
-	// A token's keys and values: 2 layers × 2 × 4 heads × 8 × 2 bytes.
+	// A token's keys and values have 2 layers × 2 × 4 heads × 8 × 2 bytes.
 	require.InDelta(t, ns*1000*256, m.Seconds(Work{Seqs: 1, Context: 1000})-one, 1e-15)
 
 	slow := tiny(1)
@@ -71,11 +72,11 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ns*2*256*1e6, m.Seconds(Work{Seqs: 1, Prompt: 1e6}), 1e-9,
 		"keys and values are written and read")
 
-	// A pair of tokens: 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value).
+	// A pair of tokens takes 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value) operations.
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head that shares its weights with the embedding is read like any other, and that a third
+// Ensure that a head that shares its weights with the embedding is read like any other head, and that a third
 // feed-forward matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
@@ -125,8 +126,8 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that swapped blocks move over the host's link, with one copy for the keys and one for the values of
-// each layer, that a copy on the GPU reads and writes memory, and that the times depend on the block size.
+// Ensure that swapped blocks move over the host's link, with a copy for the keys and a copy for the values of each
+// layer. Ensure that a copy on the GPU reads and writes memory, and that the times depend on the block size.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
@@ -168,7 +169,7 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers that transfer through the CPU's memory share the link that two workers have for
+// Ensure that four workers that transfer data through the CPU's memory share the link that two workers have for
 // themselves.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
@@ -180,8 +181,8 @@ func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
-// Ensure that weights are read at the rate of the memory or at that of all multiprocessors together, whichever
-// is smaller.
+// Ensure that weights are read at the rate of the memory or at the rate of all multiprocessors together, whichever
+// is lower.
 func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	weights := func(processors, rate float64) float64 {
 		s := tiny(1)
@@ -195,16 +196,15 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that Reread adds reads of keys and values: if two query heads share a key head and Reread is 0.5, a
-// key is read 1.5 times.
+// Ensure that Reread makes the engine read keys and values more often: if two query heads share a key head and
+// Reread is 0.5, a key is read 1.5 times.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5
 	require.InEpsilon(t, 1e-9*256*1.5, s.model(t, 16).context, 1e-12)
 }
 
-// Ensure that, if there are more workers than KV heads, each worker has the keys, values and matrices of one
-// head.
+// Ensure that if there are more workers than KV heads, each worker has the keys, values and matrices of one head.
 func TestMoreWorkersThanKVHeads(t *testing.T) {
 	four, eight := tiny(4).model(t, 16), tiny(8).model(t, 16)
 	require.Equal(t, four.context, eight.context)
@@ -213,7 +213,7 @@ func TestMoreWorkersThanKVHeads(t *testing.T) {
 	require.InEpsilon(t, 2e-9*2*(2*100*64/8+2*100*32/4+2*100*256/8)+2e-9*tinyHead/8, eight.weights, 1e-12)
 }
 
-// eachFitted calls test with vLLM V1 on each GPU that it has constants for, and models of all sizes.
+// eachFitted calls test with vLLM V1 on each GPU for which it has constants, and with models of all sizes.
 func eachFitted(t *testing.T, test func(name string, s Setup)) {
 	for _, gpu := range slices.Concat(MeasuredGPUs(), OtherGPUs()) {
 		f := engineOn(t, gpu)

@@ -19,7 +19,7 @@ import (
 var (
 	// ErrUnknown is wrapped when a name is not built in.
 	ErrUnknown = errors.New("unknown name")
-	// ErrFile is wrapped when a file or one of its numbers cannot be used.
+	// ErrFile is wrapped when a file, or a number in a file, cannot be used.
 	ErrFile = errors.New("bad setup")
 )
 
@@ -92,8 +92,8 @@ func OpenGPU(name string) (GPU, error) {
 	return g, nil
 }
 
-// Open reads a built-in setup or a file, and the model and GPU that it names. Relative paths in a file start at its
-// folder. The error wraps ErrUnknown or ErrFile.
+// Open reads a built-in setup or a file, and the model and GPU that the setup names. Relative paths in a file start
+// at the folder of the file. The error wraps ErrUnknown or ErrFile.
 func Open(name string) (Setup, error) {
 	file := struct {
 		Name    string  `json:"name"`
@@ -128,7 +128,8 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// suggestion returns a question that names the known names that begin with name, or else the most similar one.
+// suggestion returns a question that names the known names that begin with name. If there are none, it names the
+// most similar name.
 func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string
@@ -148,7 +149,7 @@ func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// read decodes a built-in file of a kind, or the user's file. Unknown fields are errors.
+// read decodes the built-in file of a kind with the given name, or the user's file. Unknown fields are errors.
 func read(kind, name string, into any) error {
 	if isFile(name) {
 		return readFile(name, into)

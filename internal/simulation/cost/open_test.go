@@ -34,8 +34,8 @@ func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	}
 }
 
-// Ensure that the examples of README.md can be read, that the setup takes its model and GPU from files beside it, and
-// that other fields have their defaults.
+// Ensure that the examples of README.md can be read, that the setup takes its model and GPU from files in its folder,
+// and that other fields have their defaults.
 func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	s := setup(t, filepath.Join("examples", "setup.json"))
 	l := llm(t, filepath.Join("examples", "model.json"))
@@ -69,8 +69,8 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown name lists the known ones, and that the error for a model says what else can be
-// given.
+// Ensure that the error for an unknown name lists the known names, and that the error for a model says which files can
+// be given instead.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, unknownSetup := Open("opt-13b")
 	_, unknownGPU := New("opt-13b", "a100", 1)
@@ -95,7 +95,7 @@ func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	require.NotContains(t, unknownGPU.Error(), "Hugging Face")
 }
 
-// Ensure that each number is refused by its name if it is out of its range.
+// Ensure that a number out of its range is refused with an error that names it.
 func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	s, line := setup(t, filepath.Join("examples", "setup.json")), setup(t, filepath.Join("examples", "line.json"))
 	for _, valid := range []any{s.LLM, s.GPU, *line.Linear, s.Engine, s.Memory} {
@@ -148,8 +148,8 @@ func TestEachPartOfAFileIsChecked(t *testing.T) {
 
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that workers and heads are refused if the heads cannot be divided evenly: workers need whole KV heads or
-// copies of one.
+// Ensure that a number of workers is refused if the heads cannot be divided evenly: each worker needs whole KV
+// heads or a copy of one head.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
@@ -173,7 +173,8 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
-// Ensure that a number of parameters that the dimensions cannot have is refused, such as billions written as 13.
+// Ensure that a number of parameters is refused if a model of these dimensions cannot have it, such as 13 for 13
+// billion.
 func TestParametersFitTheDimensions(t *testing.T) {
 	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){
@@ -189,7 +190,7 @@ func TestParametersFitTheDimensions(t *testing.T) {
 	require.NoError(t, l.check())
 }
 
-// Ensure that text after the object is refused, and text that is no object.
+// Ensure that text after the object is refused, and that text that is no object is refused.
 func TestTextAfterTheObjectIsRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))
 	require.NoError(t, err)

@@ -62,13 +62,13 @@ func (l LLM) numbers() string {
 	return cmp.Or(l.Computed, "fp16")
 }
 
-// blockBytes returns the bytes of a block on one GPU, for the layers of its stage.
+// blockBytes returns the bytes that a block takes on one GPU, for the layers of the GPU's stage.
 func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights returns the bytes of weights on the GPU that has the most. With several stages, no GPU has both
-// the embedding (on the first stage) and the head (on the last).
+// stageWeights returns the bytes of weights on the GPU that has the most weights. With several stages, no GPU has
+// both the embedding (on the first stage) and the head (on the last stage).
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
 	if n == 1 {
@@ -79,12 +79,12 @@ func (s Setup) stageWeights() float64 {
 }
 
 // pipeline changes the times of m for pipeline parallelism. There are as many concurrent batches as stages (vLLM's
-// max_concurrent_batches), each with its share of the sequences, so a sequence gets its next token after every stage
-// has computed every batch. Each batch reads all weights, as without stages. Times that grow with the tokens of a batch
-// are divided by the number of stages. Each stage sends the state of each token to the next.
+// max_concurrent_batches). Each batch has its share of the sequences, so a sequence gets its next token after every
+// stage has computed every batch. Each batch reads all weights, as without stages. Times that grow with the tokens of a
+// batch are divided by the number of stages. Each stage sends the state of each token to the next.
 //
-// The times are a lower bound: all stages take equally long, no stage waits, and the time of the head is divided by the
-// number of stages, although it is on the last one only.
+// The times are a lower bound. They assume that all stages take equally long and that no stage waits. The time of the
+// head is divided by the number of stages, although only the last stage has the head.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return
@@ -128,11 +128,11 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 	return x
 }
 
-// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens
-// are assumed to choose their experts independently and with equal probabilities, so an expert is read with the
-// probability 1 - unused^n. With expert parallelism, all workers wait for the one with the most tokens. If n
-// tokens are divided among w workers at random, this worker has about n/w + √(2 n/w ln w) of them (Raab and
-// Steger, "Balls into bins", 1998).
+// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens are
+// assumed to choose their experts independently and with equal probabilities, so an expert is read with the
+// probability 1 - unused^n. With expert parallelism, all workers wait for the worker with the most tokens. If n
+// tokens are divided among w workers at random, this worker has about n/w + √(2 n/w ln w) tokens (Raab and Steger,
+// "Balls into bins", 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
 	read = x.all * (1 - math.Pow(x.unused, batch))
@@ -153,19 +153,18 @@ func (s Setup) swapLink() float64 {
 	return link
 }
 
-// int4Bytes is the size of a weight in 4 bits, with a 16-bit scale and a 4-bit zero point for each group of 128
-// weights, as AWQ and GPTQ store it.
+// int4Bytes is the size of a 4-bit weight as AWQ and GPTQ store it: each group of 128 weights has a 16-bit scale
+// and a 4-bit zero point.
 const int4Bytes = (4 + 20.0/128) / 8
 
-// fp4Bytes is the size of a weight in 4 bits, with an 8-bit scale for each group of 16 weights (NVFP4).
+// fp4Bytes is the size of a 4-bit weight in NVFP4: each group of 16 weights has an 8-bit scale.
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with weights, and with keys and values, stored in the given types;
-// "" leaves a type unchanged. int4 and fp4 apply to the matrices of layers only: AWQ, GPTQ and NVFP4
-// usually leave the embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights:
-// checkpoints usually leave the same weights in 16 bits, but the engines' constants were fitted
-// with all of them in 8 bits. Linear layers are computed in fp8 or int8; int4 is computed in fp16.
-// The error wraps ErrFile.
+// Quantised returns the setup with weights, and with keys and values, stored in the given types; "" leaves a type
+// unchanged. int4 and fp4 apply to the matrices of layers only, because AWQ, GPTQ and NVFP4 usually leave the
+// embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights. Checkpoints in fp8 and int8
+// usually leave the same weights in 16 bits, but the engines' constants were fitted as if all weights had 8 bits.
+// Linear layers are computed in fp8 or int8; int4 is computed in fp16. The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	l := &s.LLM
 	switch weights {

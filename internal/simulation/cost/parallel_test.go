@@ -45,8 +45,8 @@ func llm(t testing.TB, name string) LLM {
 	return l
 }
 
-// Ensure that number formats change the bytes of weights and of keys and values, and the rate of linear layers that are
-// computed in them.
+// Ensure that number formats change two things: the bytes of weights and of keys and values, and the rate of linear
+// layers that are computed in these formats.
 func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	plain := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	base := timed(t, plain)
@@ -104,8 +104,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that pipeline stages divide the layers: a single token takes the same time plus the transfers, times
-// that grow with the batch are divided by the number of stages, and each GPU holds more blocks.
+// Ensure that pipeline stages divide the layers: the time of a single token only grows by the transfers, times that
+// grow with the batch are divided by the number of stages, and each GPU holds more blocks.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -130,11 +130,11 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 	large.Stages = 4
 	_, _, err = large.Pool(16)
-	require.NoError(t, err, "what one GPU has no room for")
+	require.NoError(t, err, "a model that does not fit on one GPU")
 }
 
-// Ensure that one token reads only its own experts, that many tokens read all experts, and that all experts are
-// in memory.
+// Ensure that a single token reads only its own experts, that many tokens read all experts, and that all experts
+// are in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -160,7 +160,7 @@ func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that with expert parallelism all workers wait for the one with the most tokens, and that this costs
+// Ensure that with expert parallelism all workers wait for the worker with the most tokens, and that this costs
 // relatively less with more tokens.
 func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
@@ -199,7 +199,7 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
 }
 
-// Ensure that an answer says so if no published point of the engine on the GPU has 8-bit keys and values.
+// Ensure that an answer warns of 8-bit keys and values if no published point of the engine on the GPU has them.
 func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, kv string

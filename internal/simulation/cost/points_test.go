@@ -15,18 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A measurement is a published point with everything that is needed to predict it.
+// A measurement is a published point and everything that a prediction of it needs.
 type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded says why a point is in neither half. The reason was known before the error of the point.
+	// Excluded says why a point is in neither half. This was decided before the error of the point was known.
 	Excluded string `json:"excluded"`
 
-	// tokens of the median prompt, if Value is the median of requests one after the other; absent: Prompt
+	// tokens of the median prompt, if Value is the median over requests that were sent one after the other; absent:
+	// Prompt
 	Median   int     `json:"prompt_p50"`
 	Longest  int     `json:"longest"`  // tokens of the longest answer; absent: all are equally long
-	Computed int     `json:"computed"` // tokens of a prompt that are computed, the others are cached; 0: all
+	Computed int     `json:"computed"` // tokens of a prompt that are computed and not cached; 0: all
 	TTFT     float64 `json:"ttft_ms"`  // where both are published, in place of Value:
 	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
 }
@@ -59,9 +60,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points of a GPU into two halves without looking at the measured values. It sorts them by
-// the SHA-256 of their descriptions; the first, the third and so on are fitted. The description contains the
-// GPU, so a load is fitted on some GPUs and held out on others.
+// halves divides the points of a GPU into two halves without looking at the measured values. It sorts the points by
+// the SHA-256 of their descriptions; the fit uses the first, the third and so on. The description contains the GPU,
+// so the fit uses a load on some GPUs and not on others.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -98,7 +99,7 @@ func fittedHalves() (all []measurement) {
 	return all
 }
 
-// errorsWith returns the errors of predictions with an engine, and the point with the largest.
+// errorsWith returns the errors of predictions with an engine, and the point with the largest error.
 func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
 	var all []Published
 	for _, p := range points {
@@ -115,7 +116,7 @@ func (p measurement) predict(t *testing.T, e Engine) float64 {
 	return p.on(timed(t, s))
 }
 
-// setup returns the model and GPUs of the point, with an engine.
+// setup returns the model and GPUs of the point, with the given engine.
 func (p measurement) setup(e Engine) (Setup, error) {
 	s, err := New(p.Model, p.GPU, p.Workers)
 	if err != nil {
@@ -125,9 +126,9 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Time is nearly linear in the context, so one
-// iteration in the middle of an answer represents all of them. If answers differ in length, the batch is
-// smaller on average and its sequences are longer. Prompts are computed together with decodes.
+// on returns the time that a model predicts for the point. Time is nearly linear in the context, so one iteration
+// in the middle of an answer represents all iterations. If answers differ in length, the batch is smaller on
+// average and its sequences are longer. Prompts are computed together with decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
@@ -140,13 +141,14 @@ func (p measurement) on(m *Model) float64 {
 	return p.cycle(m)
 }
 
-// decodes returns the work of n sequences in the middle of their answers.
+// decodes returns the work of an iteration in which n sequences are in the middle of their answers.
 func (p measurement) decodes(n float64) Work {
 	context := float64(p.Median) + float64(p.Output+p.Longest+2)/4
 	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
 }
 
-// computed returns how many tokens of a prompt are computed, and to how many tokens they attend in total.
+// computed returns how many tokens of a prompt are computed, and the sum of the numbers of tokens to which they
+// attend.
 func (p measurement) computed() (tokens, pairs float64) {
 	prompt := float64(p.Median)
 	tokens = prompt
@@ -163,7 +165,7 @@ func (p measurement) with(w Work, prompts float64) Work {
 	return w
 }
 
-// prefill returns the time of a prompt alone until its first token.
+// prefill returns the time until the first token of a prompt that runs alone.
 func (p measurement) prefill(m *Model) float64 {
 	tokens, _ := p.computed()
 	chunks := math.Ceil(tokens / float64(p.Budget))
@@ -185,15 +187,15 @@ func (p measurement) batch(m *Model) float64 {
 
 // cycle returns the time in which each client gets one answer. The clients are at different points of their
 // answers, so the number of new prompts in an iteration is random: if it is x on average, it is 0 with the
-// probability e^-x. If the prompts of a cycle do not fit in the iterations of its answers, there are more
+// probability e^-x. If the prompts of a cycle do not fit in the iterations of the answers, there are more
 // iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()
-	room := float64(max(1, p.Budget-p.Batch))
-	chunks := math.Ceil(tokens / room)
-	iterations := max(float64(p.Output-1)+chunks, clients*tokens/room)
-	with := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/room)
+	rest := float64(max(1, p.Budget-p.Batch))
+	chunks := math.Ceil(tokens / rest)
+	iterations := max(float64(p.Output-1)+chunks, clients*tokens/rest)
+	with := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/rest)
 	running := p.decodes(clients * float64(p.Output) / iterations)
 	prompts := m.Seconds(p.with(running, clients/(iterations*with)))
 	return iterations * (with*prompts + (1-with)*m.Seconds(running))

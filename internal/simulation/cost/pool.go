@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ErrMemory is wrapped when a model and one block do not fit on the GPUs.
+// ErrMemory is wrapped when the GPUs do not have memory for the model and one block.
 var ErrMemory = errors.New("does not fit")
 
 // Memory says how the memory for blocks is computed.
@@ -26,17 +26,17 @@ const (
 	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// Constants of vLLM V1: medians over the fitted half of published pool sizes (published/memory.json,
+// Constants of vLLM V1. They are medians over the fitted half of the published pool sizes (published/memory.json,
 // TestPoolsOfVLLMV1).
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
 )
 
-// Pool returns how many blocks of block tokens fit on the GPUs and in the CPU's memory. Each worker holds its part of
-// every block.
+// Pool returns how many blocks of block tokens fit on the GPUs and in the CPU's memory. block is the block size in
+// tokens. Each worker holds its part of every block.
 //
-// The memory is rounded down to whole blocks of 16 tokens for every block size, so that systems with different block
+// For every block size, the memory is rounded down to whole blocks of 16 tokens, so that systems with different block
 // sizes have the same memory. The error wraps ErrMemory if no block fits, or ErrFile.
 func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	if err := s.check(); err != nil {
@@ -60,8 +60,8 @@ func (s Setup) paperBlocks() (gpu, cpu int) {
 	return max(0, int(math.Floor(free/float64(bytes)))), int(s.Memory.Swap / bytes)
 }
 
-// used returns how many bytes of each GPU are in use without blocks, as a profiling run measures: the weights,
-// the activations and the workspace of libraries.
+// used returns how many bytes of each GPU are in use before there are blocks, as a profiling run measures them: the
+// weights, the activations and the workspace of libraries.
 func (s Setup) used() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
@@ -86,8 +86,8 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// leastWorkers returns the least number of workers, greater than the setup's, whose memory holds one block and
-// a sequence of the model's greatest length. It returns 0 if there is none.
+// leastWorkers returns the smallest number of workers, larger than the setup's, whose memory holds one block and a
+// sequence of the model's greatest length. It returns 0 if there is no such number.
 func (s Setup) leastWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the number of bytes of a token's keys and values is right (simulation/PAPER.md §1, §5).
-// Llama-3-8B has 128 KiB and not 512, because its query heads share KV heads.
+// Ensure that a token's keys and values have the right number of bytes (simulation/PAPER.md §1, §5). Llama-3-8B has
+// 128 KiB and not 512, because its query heads share KV heads.
 func TestKVBytesPerToken(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"opt-13b": 819_200, "opt-66b": 2_359_296, "opt-175b": 4_718_592, "llama-13b": 819_200, "llama-3-8b": 131_072,
@@ -19,8 +19,8 @@ func TestKVBytesPerToken(t *testing.T) {
 	}
 }
 
-// Ensure that the pools are those of the paper: 983 blocks (15,728 slots) for OPT-13B, and those in Table 1 for
-// the other models (simulation/PAPER.md §1).
+// Ensure that the pools are those of the paper: 983 blocks (15,728 slots) for OPT-13B, and the numbers of Table 1
+// for the other models (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -61,8 +61,8 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that the used memory is the sum of the weights, the activations and the workspace (the artifact's
-// rule, simulation/PAPER.md §1). Each worker has its share of the weight matrices and all other weights.
+// Ensure that the used memory is the sum of the weights, the activations and the workspace (the artifact's rule,
+// simulation/PAPER.md §1). Each worker has its share of the weight matrices, and all other weights.
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
@@ -90,8 +90,8 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	require.Zero(t, cpu)
 }
 
-// Ensure that workers in excess of the KV heads do not enlarge the pool, because each of them stores a copy of
-// a head.
+// Ensure that more workers than KV heads do not enlarge the pool, because each of the additional workers stores a
+// copy of a head.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
 	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
 	four := pool(t, s)
@@ -101,15 +101,15 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that the error for a model that does not fit has the missing bytes and the least number of workers that would
-// do.
-func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
+// Ensure that the error for a model that does not fit states how many bytes are missing and how many workers are
+// needed at least.
+func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	s := roofline(t, "opt-66b", "a100-40gb", 1)
 	_, _, err := s.Pool(16)
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// With exactly that many bytes more, and a utilization of 1, one block fits.
+	// With exactly as many bytes more as the error says, and a utilization of 1, one block fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)

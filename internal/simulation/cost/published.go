@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// gpuPoints has the points of vLLM V1 on a GPU that were held out of the fit, with their predictions.
+// gpuPoints has the points of vLLM V1 on one GPU that were not used in the fit, with their predictions.
 // TestHeldOutPointsHaveTheirPredictions writes the file.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`
@@ -54,7 +54,7 @@ var heldOut = sync.OnceValue(func() []gpuPoints {
 // HeldOut returns the points of vLLM V1 on a GPU that were not used in the fit.
 func HeldOut(gpu string) []Published { return slices.Clone(pointsOn(gpu).HeldOut) }
 
-// pointsOn returns the points on a GPU, or none if nothing is published on it.
+// pointsOn returns the points on a GPU, or no points if nothing is published on the GPU.
 func pointsOn(gpu string) gpuPoints {
 	for _, p := range heldOut() {
 		if p.GPU == gpu {
@@ -66,8 +66,8 @@ func pointsOn(gpu string) gpuPoints {
 
 // Seconds returns the measured time in seconds, computed from the published metric:
 //   - tokens_per_s: generated tokens per second of all workers, for a batch that is prefilled at once
-//   - closed_tokens_per_s: the same, for clients that send the next prompt when they have an answer
-//   - first_token_ms, token_ms: time to the first token, and between tokens
+//   - closed_tokens_per_s: generated tokens per second, for clients that send the next prompt when they have an answer
+//   - first_token_ms, token_ms: time to the first token, and time between tokens
 //   - closed_request_ms: time from a client's prompt to the end of its answer
 func (p Published) Seconds() float64 {
 	switch p.Metric {
@@ -77,7 +77,7 @@ func (p Published) Seconds() float64 {
 	return float64(p.Batch*p.Output) / p.Value
 }
 
-// Error returns the relative error of the prediction: 0.1 is 10 % too slow.
+// Error returns the relative error of the prediction: 0.1 means that the predicted time is 10 % too long.
 func (p Published) Error() float64 { return p.Predicted/p.Seconds() - 1 }
 
 // String describes the measured batch, without the GPU.
@@ -98,7 +98,7 @@ func (p Published) measured() string {
 	return "one batch"
 }
 
-// errorsOf returns the median and the worst error of the predictions, and the point with the worst.
+// errorsOf returns the median and the largest error of the predictions, and the point with the largest error.
 func errorsOf(points []Published) (f Fit, worst Published) {
 	var all []float64
 	for _, p := range points {

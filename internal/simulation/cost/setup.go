@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// A Setup is a language model on GPUs, with the constants for its times and its memory.
+// A Setup is a language model on GPUs, with the constants from which its times and its memory follow.
 type Setup struct {
 	Name    string
 	LLM     LLM
 	GPU     GPU
 	Workers int // tensor parallelism: GPUs that share each layer, with one block table
 
-	Stages        int     // pipeline parallelism: each stage has a part of the layers, on Workers GPUs; 0 means 1
+	Stages        int     // pipeline parallelism: each stage has some of the layers, on Workers GPUs; 0 means 1
 	ExpertsApart  bool    // expert parallelism: each expert is whole on one worker
 	SwapGigabytes float64 // upper limit of swapping in GB/s, for example a disk's; if 0, the link to the CPU is the limit
 
@@ -22,16 +22,16 @@ type Setup struct {
 	Fitted   *Fitted // source of Engine; nil if it was chosen by hand
 	Memory   Memory
 
-	// Sequences is the largest number of sequences in an iteration of vLLM V1, whose profiling run reserves memory for
-	// activationsV1. If 0, memory is reserved as in the paper's artifact.
+	// Sequences is the largest number of sequences in an iteration of vLLM V1. Its profiling run reserves memory
+	// (activationsV1) for that many. If Sequences is 0, memory is reserved as in the paper's artifact.
 	Sequences int
 	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. PyTorch's sampler
-	// sorts; vLLM up to 0.15 uses it if FlashInfer is not installed.
+	// sorts; vLLM up to 0.15 uses PyTorch's sampler if FlashInfer is not installed.
 	Sorts bool
 }
 
-// Linear is a line fitted to measurements, in ms. The base is positive, because a simulation with iterations of zero
-// time would not end.
+// Linear is a line fitted to measurements, in ms. Its base must be positive, because a simulation with iterations
+// that take no time would not end.
 type Linear struct {
 	Base    float64 `json:"base" range:"1e-6 1e9"`
 	Seq     float64 `json:"per_seq" range:"0 1e9"`
@@ -50,14 +50,14 @@ type Engine struct {
 	PromptAttention float64 `json:"prompt_attention" range:"0.001 1"` // fraction of the FLOPS in attention
 	// how often the states between the matrices of a layer are written and read
 	Activations float64 `json:"activations" range:"0 1e9"`
-	// if 0, a key is read once for all query heads that share it; if 1, once for each
+	// 0: a key is read once for all query heads that share it; 1: once for each of these query heads
 	Reread     float64 `json:"kv_reread" range:"0 1"`
 	HostLink   float64 `json:"host_link" range:"0.001 1"`   // fraction of the link to the CPU
 	WorkerLink float64 `json:"worker_link" range:"0.001 1"` // fraction of the link between workers
 	AllReduce  float64 `json:"all_reduce_us" range:"0 1e9"` // latency of a small one; default the GPU's
 	Base       float64 `json:"base_ms" range:"0 1e9"`       // per iteration
 	Layer      float64 `json:"per_layer_ms" range:"0 1e9"`  // launches, norms, gaps
-	// launches of a layer that computes prompts, without CUDA graphs; they overlap the GPU's work
+	// time to launch a layer that computes prompts, without CUDA graphs; the GPU works meanwhile
 	PromptLayer float64 `json:"prompt_layer_ms" range:"0 1e9"`
 	Seq         float64 `json:"per_seq_ms" range:"0 1e9"` // scheduling, sampling, detokenizing
 	// If 0, two simultaneous activities take as long as the longer one. If 1, they take up to 19 % more (see
@@ -71,8 +71,8 @@ type Engine struct {
 // and of OPT-13B and OPT-66B with 80 GB (DistServe's published profiles of vLLM and of its own engine).
 // README.md has the errors.
 //
-// The sources contradict each other for Layer and Seq, so the values are in between: the time of a sequence is
-// 0.30 ms in the calibrated line and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base
+// The sources contradict each other for Layer and Seq, so these two values are in between. The time of a sequence
+// is 0.30 ms in the calibrated line and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base
 // and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
@@ -87,8 +87,8 @@ var DefaultEngine = Engine{
 	Copy:            5,
 }
 
-// New returns a setup with a model on a number of GPUs, with times from a roofline. Model and GPU are built-in names or
-// files. The error wraps ErrUnknown or ErrFile.
+// New returns a setup with a model on a number of GPUs. Its times come from a roofline. Model and GPU are built-in
+// names or files. The error wraps ErrUnknown or ErrFile.
 func New(llm, gpu string, workers int) (Setup, error) {
 	s := Setup{Workers: workers, Engine: DefaultEngine, Memory: DefaultMemory}
 	var err error

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Spread says how much the times of iterations with the same work differed on the measured machine. The time
-// of the line is multiplied by one of the factors. All factors are equally likely, and their mean is 1. Without
+// A Spread says how much the times of iterations with the same work differed on the measured machine. The time that
+// the line gives is multiplied by one of the factors. All factors are equally likely, and their mean is 1. Without
 // factors, iterations with the same work take the same time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
@@ -41,7 +41,7 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String returns the range that has the factors of nine in ten iterations, or "" without factors.
+// String returns the range that contains the factors of nine in ten iterations, or "" if there are no factors.
 func (s *Spread) String() string {
 	if s == nil {
 		return ""
@@ -62,8 +62,8 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration returns how long the nth iteration of a run takes: Seconds multiplied by a factor of the spread. n
-// and w determine the factor, so a repeated run has the same times.
+// Iteration returns how long the nth iteration of a run takes: Seconds multiplied by a factor of the spread. The
+// factor depends only on n and w, so a repeated run has the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes

@@ -10,7 +10,7 @@ import (
 
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// bySize averages the latency of the paper's vLLM over the seeds for each block size.
+// bySize returns, for each block size, the latency of the paper's vLLM, averaged over the seeds.
 func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, by map[int]float64,
 	err error) {
 	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}

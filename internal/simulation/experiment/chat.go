@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// chat is Fig. 17: prompts that are conversations, cut to 1,024 tokens.
+// chat makes Fig. 17: prompts that are conversations, cut to 1,024 tokens.
 func (b *bench) chat() error {
 	seeds, seconds := b.curveSeeds(), 1800.0
 	if b.Quick {

@@ -14,7 +14,7 @@ func (b *bench) checkWithinPercent(kind chart.Kind, item string, ours chart.Valu
 		fmt.Sprintf("within %g %%", percent), math.Abs(off) <= percent)
 }
 
-// checkWithinPoints checks that a percentage is within some percentage points of the paper's.
+// checkWithinPoints checks that a percentage is within a number of percentage points of the paper's.
 func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
 	off := ours.Mean - paper
 	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", off),
@@ -26,7 +26,8 @@ func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart
 	b.check(kind, item, paper, meanAndSD(ours), "", fmt.Sprintf("%g to %g", low, high), ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkNearRange checks that a value is in a range of the paper, or outside by at most a percentage of the nearer end.
+// checkNearRange checks that a value is in a range of the paper, or outside it by at most a percentage of the nearer
+// end.
 func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, ours chart.Value, percent float64) {
 	off, where := 0.0, "inside"
 	switch {
@@ -42,13 +43,13 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss records a value that is outside any tolerance, with the known cause. It does not count as a
-// pass. The value must be between low and high; outside, the cause would be another one.
+// checkKnownMiss records a value that is outside any tolerance, and its known cause. The value does not count as a
+// pass. It must be between low and high; a value outside them would have another cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkOrder records whether values have the same order as in the paper. The text in ours lists the values.
+// checkOrder records whether values have the same order as in the paper. ours is a text that lists the values.
 func (b *bench) checkOrder(item, paper, ours string, ok bool) {
 	b.check(chart.OrderOnly, item, paper, ours, "", "order", ok)
 }
@@ -59,7 +60,7 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
-// compareWith records what the last check compares with, if not with the paper.
+// compareWith records that the last check compares with reference and not with the paper.
 func (b *bench) compareWith(reference string) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = reference
 }

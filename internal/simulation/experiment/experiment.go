@@ -20,12 +20,12 @@ var ErrUnknown = errors.New("unknown figure")
 // Options of Run.
 type Options struct {
 	Only     []string            // names of figures; if empty, all
-	Full     bool                // also latency of the other models, and of vLLM V0 and V1
+	Full     bool                // also latency of the other models, and latency of vLLM V0 and V1
 	Quick    bool                // fewer seeds and shorter runs, for tests
 	Jobs     int                 // concurrent runs; default one for each processor
 	Runs     *runs.Store         // keeps runs, so that interrupted figures resume; may be nil
 	Seeds    int                 // of averages; default 8. Latency curves have fewer: see Figure.Seeds
-	Progress func(done, all int) // called after each run with the number of figures; may be nil
+	Progress func(done, all int) // called after each run with the number of figures done, and of all; may be nil
 }
 
 // A Report has the figures and the comparisons.
@@ -83,7 +83,7 @@ func Names() []string {
 	return names
 }
 
-// Run returns figures and comparisons. Equal options give equal reports, to the byte.
+// Run returns figures and comparisons. Equal options give reports with the same bytes.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(Names(), name) {

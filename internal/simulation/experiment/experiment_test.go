@@ -16,7 +16,7 @@ import (
 )
 
 // Ensure that every comparison with the paper holds in shortened experiments, and that neither the number of
-// concurrent runs nor stored runs change a result. make test omits slow figures whose systems also occur in
+// concurrent runs nor stored runs change a result. make test leaves out slow figures whose systems also occur in
 // other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
@@ -48,7 +48,8 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 }
 
-// Ensure that the systems of a figure share the requests of a seed, so that more systems do not need more memory.
+// Ensure that the systems of a figure share the requests of a seed, so that a figure with more systems does not
+// need more memory.
 func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	allocated := func(systems int) float64 {
 		var before, after runtime.MemStats
@@ -61,7 +62,7 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	allocated(1) // what is read once
-	// The ratio is 2.99 without sharing and 2.88 with it. The test counts allocated bytes, because live bytes
+	// The ratio is 2.99 without sharing and 2.88 with sharing. The test counts allocated bytes, because live bytes
 	// depend on when garbage is collected.
 	require.Less(t, allocated(6), 2.95*allocated(2))
 }

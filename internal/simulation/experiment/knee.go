@@ -11,8 +11,8 @@ import (
 )
 
 // threshold is the normalized latency, in s/token, at which rates are compared. The paper does not say which
-// one it uses. At this one, the ratios in the paper's curves agree with those in its text (simulation/PAPER.md
-// §2).
+// latency it uses. At this latency, the ratios in the paper's curves agree with those in its text
+// (simulation/PAPER.md §2).
 const threshold = 0.5
 
 // A curve has the normalized latencies of a system at several rates.
@@ -25,8 +25,8 @@ type curve struct {
 // curveParts are the fractions of the capacity at which a curve has points.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves returns the curve of each system around the rate at which it crosses the threshold. All systems and
-// rates use the same requests of a seed, because at high rates these take tens of megabytes.
+// curves returns the curve of each system around the rate at which the curve crosses the threshold. All systems and
+// rates use the same requests of a seed, because at high rates these requests take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
@@ -72,7 +72,7 @@ func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error 
 	return nil
 }
 
-// latencyPanel returns a panel of curves, up to where the paper's axes end.
+// latencyPanel returns a panel of curves. Its axes end where the paper's axes end.
 func latencyPanel(title string, all []curve) chart.Panel {
 	var lines chart.Lines
 	for i := range all {
@@ -93,7 +93,7 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	return v
 }
 
-// ratios returns the panel beside curves: the rate that vLLM sustains, divided by those of other systems.
+// ratios returns the panel beside curves: the rate that vLLM sustains, divided by the rates of other systems.
 func ratios(groups []string, values []chart.Value) chart.Panel {
 	return bars("rate at 0.5 s/token", "vLLM against", chart.YAxis{Title: "times the rate"}, groups,
 		chart.Series{Name: "times the rate at 0.5 s/token", Values: values})

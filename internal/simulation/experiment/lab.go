@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A lab runs scenarios concurrently, and each only once. Results do not depend on the order in which runs end.
+// A lab runs scenarios concurrently, each scenario only once. Results do not depend on the order in which runs end.
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool
@@ -34,7 +34,7 @@ func newLab(ctx context.Context, jobs int, store *runs.Store, progress func()) *
 		runs: map[string]func() (*sim.Result, error){}}
 }
 
-// start begins a run if there is none of this scenario, and returns a function that waits for its result.
+// start begins a run of a scenario unless the lab has one. It returns a function that waits for the run's result.
 func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 	key, err := json.Marshal(s)
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
-// versions draws the same figure for later versions of vLLM, which the paper does not have.
+// versions draws the figure for later versions of vLLM, which the paper does not have.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
@@ -93,7 +93,8 @@ func title(workload string) string {
 	return map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
 }
 
-// rates compares the rate that the paper's system sustains with those of others, and returns the bars of their ratios.
+// rates compares the rate that the paper's system sustains with the rates of other systems, and returns the bars of
+// their ratios.
 func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
 	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),
@@ -111,8 +112,8 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
-			// With much memory and short sequences, Oracle can batch as many requests as the GPU can compute
-			// (the paper's text on Fig. 12f).
+			// If there is much memory and sequences are short, Oracle can batch as many requests as the GPU can
+			// compute (the paper's text on Fig. 12f).
 			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours,
 				withinFactorTwo(oracle.Mean, 1) && others)
 		} else {

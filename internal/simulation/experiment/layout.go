@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout is Fig. 1: how a GPU's memory is used, and how memory and throughput grow with the number of
-// concurrent requests.
+// layout makes Fig. 1: how a GPU's memory is used, and how memory and throughput grow with the number of concurrent
+// requests.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {
@@ -21,7 +21,7 @@ func (b *bench) layout() error {
 		return err
 	}
 	const gb = 1e9
-	const all = 40 * gb // the paper's 65 % are relative to the 40 GB in the name of the GPU; the driver reports 42.3
+	const all = 40 * gb // the paper's 65 % are relative to the GPU's nominal 40 GB; the driver reports 42.3
 	parameters := float64(setup.LLM.Parameters) * setup.LLM.ParameterBytes
 	cache := float64(blocks) * 16 * float64(setup.LLM.KVBytesPerToken())
 	share := one(100 * parameters / all)
@@ -63,8 +63,8 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs closed loops of Orca (Max) and of vLLM with an increasing number of requests, until more
-// requests no longer give a larger batch. It returns the used memory in GB and the tokens per second.
+// byBatch runs closed loops of Orca (Max) and of vLLM, with an increasing number of requests, until more requests
+// no longer give a larger batch. It returns the used memory in GB and the tokens per second.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// lengths is Fig. 11: the lengths of prompts and answers in the two data sets.
+// lengths makes Fig. 11: the lengths of prompts and answers in the two data sets.
 func (b *bench) lengths() error {
 	const draws = 50000
 	var panels []chart.Panel

@@ -11,7 +11,8 @@ import (
 //go:embed attention.json
 var attentionJSON []byte
 
-// measured has the results of kvstore's benchmarks Paged and BlockSize on one machine, written by testdata/bench/tables.
+// measured has the results of kvstore's benchmarks Paged and BlockSize on one machine. testdata/bench/tables writes
+// the file.
 var measured = func() (m struct {
 	Machine string `json:"machine"`
 	Date    string `json:"date"`
@@ -45,8 +46,8 @@ func measuredOn() string {
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 
-// paged is Fig. 18a: the time of attention over blocks, compared with contiguous memory and by block size, on one
-// processor.
+// paged makes Fig. 18a: the time of attention over blocks, compared with contiguous memory and by block size, on
+// one processor.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
 	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}
@@ -89,7 +90,7 @@ func (b *bench) paged() error {
 	return nil
 }
 
-// swapMeasured is Fig. 19a, measured on this machine, where both pools are in main memory.
+// swapMeasured makes Fig. 19a. It was measured on this machine, where both pools are in main memory.
 func (b *bench) swapMeasured() {
 	var sizes []string
 	var swap []chart.Value

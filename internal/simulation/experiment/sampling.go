@@ -22,7 +22,7 @@ func decoding(n int, beam bool) sim.Decoding {
 const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another at " +
 	"7.5 % of the tokens, which is fitted to the saving of width 2 (Fig. 15b)."
 
-// sampling is Fig. 14: latency with several answers to a prompt, on Alpaca.
+// sampling makes Fig. 14: latency with several answers to a prompt, on Alpaca.
 func (b *bench) sampling() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {
@@ -124,7 +124,7 @@ func (b *bench) saving() error {
 	return nil
 }
 
-// A savingSeries is a workload of Fig. 15 with its tolerance in percentage points.
+// A savingSeries is a workload of Fig. 15, with its tolerance in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind
@@ -163,8 +163,8 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// savingOfShareGPT compares the savings for ShareGPT with §6.3 of the paper, which states no rate. The least
-// saving is that of two samples or beams, the greatest that of six.
+// savingOfShareGPT compares the savings for ShareGPT with §6.3 of the paper, which states no rate. The smallest
+// saving is that of two samples or beams, the greatest is that of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

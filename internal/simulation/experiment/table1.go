@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// table1 compares the number of slots with the paper's Table 1: exactly for OPT-13B, and within 1 % for the
-// others.
+// table1 compares the numbers of slots with the paper's Table 1: exactly for OPT-13B, and within 1 % for the other
+// models.
 func (b *bench) table1() error {
 	const blockSize = 16
 	t := targets.Model

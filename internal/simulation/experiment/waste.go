@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// waste is Fig. 2: the contents of the memory of each system when it is saturated.
+// waste makes Fig. 2: what the memory of each system contains when the system is saturated.
 func (b *bench) waste() error {
 	t := targets.Fig2
 	parts := []struct {

@@ -23,7 +23,7 @@ type Kind struct {
 type Config struct {
 	Kinds          []Kind
 	Router         Router
-	EventDelay     float64 // s until the router of PrefixAware knows what a replica has cached
+	EventDelay     float64 // s until the router of PrefixAware learns what a replica has cached
 	Seed           uint64  // of the router
 	MaxConcurrency int     // of all clients together; 0 means no limit
 	Goodput        sim.Goodput
@@ -96,7 +96,7 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances to the next event. This is the arrival of a request or, if requests depend on answers, the end
+// step advances to the next event. The event is the arrival of a request or, if requests depend on answers, the end
 // of an iteration.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
@@ -119,7 +119,7 @@ func (f *fleet) step() (more bool, err error) {
 	if err := f.advance(at); err != nil {
 		return false, err
 	}
-	// The answers may have started new turns that are due before at, or may let a client send again.
+	// The answers may have started turns that are due before the time at, or may let a client send again.
 	for !f.clients.Done() && !f.clients.Full(f.live) && f.clients.Arrival() <= f.now {
 		var q workload.Request
 		ofSource := f.clients.Take(&q)

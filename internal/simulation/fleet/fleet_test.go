@@ -57,7 +57,7 @@ func run(t testing.TB, c Config, s workload.Source) *Result {
 	return r
 }
 
-// Ensure that a fleet of one replica has the results of a server, to the last digit.
+// Ensure that a fleet of one replica has the same results as a server, to the last digit.
 func TestAFleetOfOneIsAServer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -124,8 +124,8 @@ func TestTheLessLoadedGetMore(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix router sends a turn to the replica that has cached the conversation, and does so less
-// often if events arrive late.
+// Ensure that the prefix router sends a turn to the replica that has cached the conversation, and that it does so
+// less often if events arrive late.
 func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	hits := func(router Router, delay float64) float64 {
 		r := run(t, Config{Kinds: []Kind{replicas(t, 4, "l4")}, Router: router, EventDelay: delay}, talks(t, 3, 150))

@@ -24,8 +24,8 @@ type event struct {
 	kind pool.EventKind
 }
 
-// short returns the first 64 bits of a hash. Among a billion blocks, the probability that two have the same
-// ones is 3 %.
+// short returns the first 64 bits of a hash. Among a billion blocks, two have the same first 64 bits with a
+// probability of 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
@@ -53,7 +53,7 @@ func (x *index) arrive(now float64) {
 	for replica, q := range x.queues {
 		for len(q) > 0 && q[0].at+x.delay <= now {
 			x.apply(replica, &q[0])
-			q = q[1:] // append copies only what is left when it makes room
+			q = q[1:] // append copies only what is left when it grows the array
 		}
 		x.queues[replica] = q
 	}
@@ -81,7 +81,7 @@ func (x *index) drop(hash, bit uint64) {
 	}
 }
 
-// matches returns how many of the hashes, counted from the first without a gap, a replica has.
+// matches returns how many of the hashes a replica has, counted from the first hash to the first that is missing.
 func (x *index) matches(hashes []uint64, replica int) int {
 	bit := uint64(1) << replica
 	for i, h := range hashes {

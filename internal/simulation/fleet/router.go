@@ -13,7 +13,7 @@ import (
 // Router names a rule that chooses a replica for a request.
 type Router string
 
-// The routers. The load of a replica is its number of unanswered requests.
+// These are the routers. The load of a replica is its number of unanswered requests.
 const (
 	Random      Router = "random"
 	RoundRobin  Router = "round-robin"
@@ -71,8 +71,8 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// least returns the replica with the fewest requests. Replicas with the same number take turns; otherwise the first
-// would get all requests of an idle fleet.
+// least returns the replica with the fewest requests. Replicas with the same number take turns; without turns, the
+// first replica would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
@@ -84,8 +84,8 @@ func (r *router) least(replicas []*replica) int {
 	return best
 }
 
-// prefix returns the replica with the least work. Work is the number of blocks of the prompt that the replica
-// has not cached, plus the prompt blocks of its unanswered requests. NVIDIA Dynamo's KV router adds the same
+// prefix returns the replica with the least work. Work is the number of blocks of the prompt that the replica has
+// not cached, plus the prompt blocks of the replica's unanswered requests. NVIDIA Dynamo's KV router adds the same
 // two numbers.
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
@@ -101,8 +101,8 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash computes the hashes of the whole blocks that other requests may share. It uses the hash function of the
-// prefix caches.
+// hash computes the hashes of the whole blocks of a request that other requests may share. It uses the hash
+// function of the prefix caches.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

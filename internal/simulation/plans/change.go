@@ -38,7 +38,8 @@ type trial struct {
 	slo    capacity.SLO
 	times  float64 // factor for the rate that is found
 
-	// If iterations is not 0, it multiplies the times of the cost model, and first (in s) replaces its FirstToken.
+	// If iterations is not 0, it is the factor of the times of the cost model, and first (in s) replaces the
+	// model's FirstToken.
 	iterations, first float64
 }
 
@@ -101,7 +102,7 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// Twice the speed is simulated as twice the limits; each rate that is found is then doubled.
+	// Everything twice as fast is simulated as limits twice as long. Each rate that is found is then doubled.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
 	return all
 }
@@ -112,15 +113,16 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the change with the greatest gain, among those that gain more than precision
-// under every seed. It returns -1 if there is none.
+// limiting returns the index of the change with the greatest gain, among the changes that gain more than precision
+// under every seed. It returns -1 if there is no such change.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// changes finds the capacities of trials concurrently. The rates come from shorter runs; scale converts them.
+// changes finds the capacities of trials concurrently. The rates of the results come from shorter runs; use scale
+// to convert them.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -134,7 +136,8 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// change finds the capacity of one trial. If the trial is impossible, change sets Trouble and returns no error.
+// change finds the capacity of one trial. If the trial is impossible, change says why in Trouble and returns no
+// error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.near
@@ -179,7 +182,7 @@ func unanswered(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale converts the rates of a change from shorter runs to the report's capacity.
+// scale converts the rates of a change, which come from shorter runs, to the report's capacity.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
@@ -188,7 +191,8 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
 }
 
-// scaled returns rates of shorter runs multiplied by the ratio of the report's capacity to that of shorter runs.
+// scaled returns rates of shorter runs, multiplied by the ratio of the report's capacity to the capacity of shorter
+// runs.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
@@ -197,8 +201,8 @@ func (s *sizer) scaled(rates []float64) []float64 {
 	return all
 }
 
-// gains returns the median, least and greatest gain of rates over base, seed by seed. Seeds with a base of 0 are left
-// out.
+// gains returns the median, the smallest and the greatest gain of rates over base, seed by seed. It leaves out seeds
+// with a base of 0.
 func gains(rates, base []float64) (median, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	var all []float64

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range has bounds of the capacity, assuming that the errors of the times are within a cost.Margin. Rates are
+// A Range has the bounds of the capacity if the errors of the times are within a cost.Margin. Rates are in
 // requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
@@ -16,7 +16,8 @@ type Range struct {
 	margin *cost.Margin
 }
 
-// bounds returns trials with the slowest and the fastest iterations within the margin, if a margin is known.
+// bounds returns two trials: with the slowest and with the fastest iterations within the margin. It returns none if
+// no margin is known.
 func (s *sizer) bounds() []trial {
 	m := s.plan.Setup.Margin()
 	if m == nil {
@@ -30,7 +31,8 @@ func (s *sizer) bounds() []trial {
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range between the results of the two trials of bounds, or nil if there are none.
+// rangeOf returns the range between the results of the two trials of bounds. It returns nil if there are no
+// results.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -43,7 +45,8 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency returns the range of a latency at the same rate, in s.
+// latency returns the range, in s, of a latency v at the same rate. first says that the latency is a time to the
+// first token.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if first {

@@ -31,7 +31,8 @@ func kept(t *testing.T, path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Ensure that an interrupted plan resumes with the runs that were kept, and has the same answer.
+// Ensure that an interrupted plan resumes with the stored runs, and has the same answer as without the
+// interruption.
 func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	level.SkipQuick(t)
 	q := small(t)
@@ -67,7 +68,7 @@ func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	require.LessOrEqual(t, taken, there)
 }
 
-// Ensure that the first error of concurrent functions is returned and cancels the others.
+// Ensure that together returns the first error of the concurrent functions, and cancels the others after it.
 func TestTheFirstErrorStopsTheOthers(t *testing.T) {
 	full := errors.New("no space left on device")
 	waits := func(ctx context.Context) error {

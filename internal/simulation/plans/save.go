@@ -74,7 +74,7 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
-// over returns the name of a series: an average over the seeds, or the only seed.
+// over returns the name of a series: "average of the seeds", or the name of the only seed.
 func (r *Report) over(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()
@@ -90,8 +90,8 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			// The median is used, as in the table: near the highest rate, one seed may differ much from the
-			// others.
+			// The figure uses the median, as the table does: near the highest rate, one seed may differ much from
+			// the others.
 			if v := median(s, c.value); !math.IsInf(v, 0) {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}
@@ -120,8 +120,8 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// bars returns a figure of the capacities of changes. If base is not "", a bar with that name for the unchanged server
-// comes first.
+// bars returns a figure of the capacities of changes. If base is not "", the first bar, with this name, is the
+// capacity of the unchanged server.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

@@ -53,9 +53,9 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds the capacity. Then it concurrently confirms the capacity, and finds the gains of all changes
-// and the capacities of other servers. It returns the changes of limits, blockSizes, systems and bounds, in
-// this order and not scaled.
+// searches finds the capacity. Then it concurrently confirms the capacity, and finds the gains of all changes and
+// the capacities of other servers. It returns the changes of limits, blockSizes, systems and bounds, in this order,
+// with the rates of shorter runs.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
@@ -95,7 +95,8 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// together calls functions concurrently. It returns the first error, after which it cancels the context of the others.
+// together calls functions concurrently. After the first error, it cancels the context of the other functions, and
+// returns that error.
 func together(ctx context.Context, do ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,7 +115,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns the options of a search. If there are rates in near, the search begins near them.
+// options returns the options of a search. If near has rates, the search begins at these rates.
 func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }

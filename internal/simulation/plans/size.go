@@ -23,11 +23,11 @@ type Question struct {
 	Target    float64          // requests/s; 0 if there is no target
 	Lasts     capacity.Horizon // how long a rate must hold; default capacity.DefaultHorizon
 
-	// Folder keeps the results of runs, so that Size can resume. If "", nothing is kept.
+	// Folder keeps the results of runs, so that Size can resume. If it is "", results are not kept.
 	Folder string
 
-	Runs     int                   // concurrent runs; default one for each processor. Results do not depend on it
-	Progress func(done, total int) // counts searches; may be nil. Called by one goroutine at a time
+	Runs     int                   // concurrent runs; default one for each processor. They do not change the results
+	Progress func(done, total int) // counts searches; may be nil. Size calls it from one goroutine at a time
 }
 
 const maxTarget = 1e6 // requests/s
@@ -53,7 +53,7 @@ type Report struct {
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
 
-	Kept string `json:"-"` // describes the results that were read from Question.Folder; not part of the answer
+	Kept string `json:"-"` // describes the results that were read from Question.Folder
 
 	slo    capacity.SLO
 	system *sim.System
@@ -94,7 +94,7 @@ type Change struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 
-	// Gains are relative to the report's capacity, seed by seed: 0.38 is 38 % more.
+	// Gains are relative to the report's capacity, seed by seed: 0.38 means 38 % more.
 	Gain     float64 `json:"gain"` // median
 	GainLow  float64 `json:"gainLow"`
 	GainHigh float64 `json:"gainHigh"`

@@ -48,8 +48,8 @@ func words(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// Ensure that the report names the tightest limit. TestTheReportIsTheSameHoweverManyRunsGoOn covers memory in
-// make test.
+// Ensure that the report names the tightest limit. In make test, TestTheReportIsTheSameHoweverManyRunsGoOn covers
+// the limit of memory.
 func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that the report says why no rate holds, if a single request alone already misses an objective.
+// Ensure that if a single request alone already misses an objective, the report says that no rate holds, and why.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
@@ -184,8 +184,8 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that the report gives a number of blocks and of GPUs for a target rate, that so many blocks are
-// enough, and that 3 % fewer are not.
+// Ensure that the report gives a number of blocks and of GPUs for a target rate, that this number of blocks is
+// enough, and that 3 % fewer blocks are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -266,8 +266,8 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change without effect has the same bar and rate as the unchanged server, and that rates from
-// the search are scaled to those of the answer.
+// Ensure that a change without effect has the same bar and the same rate as the unchanged server, and that rates
+// from the search are scaled to the rates of the answer.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}

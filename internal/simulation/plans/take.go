@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is the recommended block size and system. They differ from vLLM's defaults only if the change gains
-// under every seed.
+// Take is the recommended block size and system. A recommendation differs from vLLM's default only if the change
+// gains under every seed.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags
@@ -21,7 +21,7 @@ const defaultBlock = 16
 
 var blockSizes = []int{8, 16, 32, 64, 128}
 
-// A policy is a system and the flags that change how it schedules.
+// A policy is a system and the flags that change how the system schedules.
 type policy struct {
 	system                           string
 	swap, chunked, caching, uncached bool
@@ -44,7 +44,7 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy and block size, and with the same bytes of memory.
+// with returns the scenario's server with another policy and block size, but with the same bytes of memory.
 // Settings that the user did not choose get the defaults of the new system.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
@@ -73,7 +73,7 @@ func (s *sizer) blockSizes() []trial {
 	return all
 }
 
-// insert adds a size to a sorted list, unless the list has it.
+// insert adds a size to a sorted list if the list does not have it.
 func insert(sizes []int, size int) []int {
 	i, found := slices.BinarySearch(sizes, size)
 	if found {
@@ -109,9 +109,8 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, even a change without effect may change the rate by up to 5 %, because a percentile
-// near the highest rate depends on a few requests. With three seeds, such a change does not gain under every
-// seed.
+// With one or two seeds, even a change without effect may change the rate by up to 5 %, because a percentile near
+// the highest rate depends on a few requests. With three seeds, such a change does not gain under every seed.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07
@@ -125,9 +124,9 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the change with the greatest median gain over the default, among those that gain under every
-// seed. If there is none, it returns the default. If the default has no rate, it returns the change with the
-// greatest rate.
+// choose returns the change with the greatest median gain over the default, among the changes that gain under every
+// seed. If there is no such change, it returns the default. If the default has no rate, it returns the change with
+// the greatest rate.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

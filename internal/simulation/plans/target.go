@@ -17,17 +17,17 @@ type Target struct {
 	Rate  float64 `json:"rate"`
 	Holds bool    `json:"holds"` // with the unchanged server
 
-	// Blocks is the smallest number of blocks with which all seeds hold, to 2 %. It is 0 if MostBlocks are not
-	// enough, if more memory does not help, or if Near is set.
+	// Blocks is the smallest number of blocks with which all seeds hold, accurate to 2 %. It is 0 if MostBlocks are
+	// not enough, if more memory does not help, or if Near is set.
 	//
-	// It comes from shorter runs without confirmation. The target of these runs is scaled by the ratio of their
+	// Blocks comes from shorter runs without confirmation. The target of these runs is scaled by the ratio of their
 	// capacity to the report's. The search assumes that more blocks are never worse.
 	Blocks     int   `json:"blocks"`
 	Bytes      int64 `json:"bytes"`
 	MostBlocks int   `json:"mostBlocks"`
-	Near       bool  `json:"near,omitempty"` // the target is so near the capacity that shorter runs hold it
+	Near       bool  `json:"near,omitempty"` // the target is so close to the capacity that shorter runs hold it
 
-	// Servers are the ways to sustain the rate with more GPUs. The first has the scenario's server.
+	// Servers are the ways to sustain the rate with more GPUs. The first entry has servers like the scenario's.
 	Servers []Server `json:"servers"`
 	Note    string   `json:"note,omitempty"`
 }
@@ -62,7 +62,7 @@ func number(n int, thing string) string {
 // maxWorkers is the number of GPUs that share a fast link in one machine.
 const maxWorkers = 8
 
-// maxMemory limits the search for enough memory to a multiple of the server's blocks.
+// maxMemory limits the search for enough memory: it is a multiple of the server's blocks.
 const maxMemory = 64
 
 func (s *sizer) target(ctx context.Context) (*Target, error) {
@@ -89,7 +89,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 	return t, s.fewest(ctx, t)
 }
 
-// fixed returns why other numbers of GPUs in a server are not tried, or "" if they are.
+// fixed returns why other numbers of GPUs in a server are not tried, or "" if they are tried.
 func (s *sizer) fixed() string {
 	switch {
 	case s.plan.Setup.Linear != nil:
@@ -100,15 +100,15 @@ func (s *sizer) fixed() string {
 	return ""
 }
 
-// An otherServer is a server with another number of GPUs than the scenario's.
+// An otherServer is a server with another number of GPUs than the scenario's server.
 type otherServer struct {
 	workers int
 	plan    *scenario.Plan
 	found   capacity.Capacity
 }
 
-// otherServers returns the servers that fit the model and hold the objective at some rate in shorter runs. It
-// tries them in order and stops after the first that holds the target rate.
+// otherServers returns the servers that have memory for the model and hold the objective at some rate in shorter
+// runs. It tries servers in order, and stops after the first server that holds the target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
@@ -143,8 +143,8 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest adds the other servers to the target. It confirms the server that needs the fewest GPUs, and repeats
-// this until the server that needs the fewest is a confirmed one.
+// fewest adds the other servers to the target. It confirms the server that needs the fewest GPUs, and repeats this
+// until the server that needs the fewest GPUs is a confirmed server.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
@@ -182,8 +182,8 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds reports whether a number of blocks is enough for the target in shorter runs. These hold at higher rates
-// than runs of an hour, so the target is scaled by the ratio of the two capacities.
+// holds reports whether a number of blocks is enough for the target in shorter runs. Shorter runs hold at higher
+// rates than runs of an hour, so the target is scaled by the ratio of the two capacities.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
@@ -197,8 +197,9 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
-// blocks computes Target.Blocks by bisection. The range is from the blocks that the longest request needs to
-// the server's blocks or, if the target does not hold with these, from the server's blocks to MostBlocks.
+// blocks computes Target.Blocks by bisection. The search begins with the blocks that the longest request needs, and
+// ends with the server's blocks. If the target does not hold with these, it searches from the server's blocks to
+// MostBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -38,7 +38,8 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives for requests that do not overlap, or "" if some have no answer.
+// Alone returns the values of the objectives for requests that do not overlap. It returns "" if some requests have
+// no answer.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -51,7 +52,7 @@ func (f facts) Alone() string {
 	return strings.Join(all, ", ")
 }
 
-// TimesTrace returns the rate as a multiple of the trace's, or 0 without a trace.
+// TimesTrace returns the capacity as a multiple of the trace's rate, or 0 if there is no trace.
 func (f facts) TimesTrace() float64 {
 	if f.Load.Own == 0 {
 		return 0
@@ -67,7 +68,7 @@ func (f facts) Limiting() *Change {
 	return nil
 }
 
-// NotMemory reports that a faster GPU would help and more memory would not.
+// NotMemory reports whether a faster GPU would help and more memory would not.
 func (f facts) NotMemory() bool {
 	return f.Limiting().Is == Time && f.change(KVMemory).GainLow <= f.Capacity.Precision
 }
@@ -80,7 +81,8 @@ func (f facts) MoreMemory() *Change {
 	return nil
 }
 
-// Settings returns the settings that raise the capacity, other than the limit: changing one needs no new hardware.
+// Settings returns the settings, other than the limit, that raise the capacity. Changing a setting needs no new
+// hardware.
 func (f facts) Settings() (all []Change) {
 	for _, c := range f.Limits {
 		if (c.Is == Sequences || c.Is == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {
@@ -124,7 +126,7 @@ func (f facts) Tries() (n int) {
 	return n
 }
 
-// AboveFailed returns under how many seeds a rate held that is above a failed one.
+// AboveFailed returns the number of seeds under which a rate held although a lower rate failed.
 func (f facts) AboveFailed() (n int) {
 	for _, s := range f.Capacity.Seeds {
 		if !s.Monotone {
@@ -134,7 +136,7 @@ func (f facts) AboveFailed() (n int) {
 	return n
 }
 
-// TimesMemory returns the greatest number of blocks that was tried, as a multiple of the server's.
+// TimesMemory returns the greatest number of blocks that was tried, as a multiple of the server's blocks.
 func (f facts) TimesMemory() int { return f.Target.MostBlocks / max(1, f.Memory.Blocks) }
 
 // change returns the change with the greatest gain of its kind.
@@ -143,7 +145,7 @@ func (r *Report) change(kind Kind) Change {
 	return r.Limits[i]
 }
 
-// atCapacity returns the confirming run of the first seed that has a result.
+// atCapacity returns the run at the capacity under the first seed that has a result.
 func (r *Report) atCapacity() capacity.Point {
 	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
 	return r.Capacity.Confirmed[max(0, i)]
@@ -172,7 +174,7 @@ func seconds(v float64) string {
 	return fmt.Sprintf("%.3g s", v)
 }
 
-// seeds describes the seeds, as in "seeds 1-3", or returns "one trace".
+// seeds describes the seeds, as in "seeds 1-3". For a trace it returns "one trace".
 func (l Load) seeds() string {
 	switch n := len(l.Seeds); {
 	case n == 1 && l.Own > 0:

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the report for a terminal, with the answer first. If verbose is set, the report includes the
+// Write writes the report for a terminal, with the answer first. If verbose is true, the report includes the
 // constants of the cost model.
 func (r *Report) Write(out io.Writer, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -37,7 +37,7 @@ func fact(w io.Writer, name, text string) {
 	}
 }
 
-// writeParts writes each part of a text between semicolons in its own lines.
+// writeParts splits a text at semicolons and writes each part in its own lines.
 func writeParts(w io.Writer, name, text string) {
 	for part := range strings.SplitSeq(text, "; ") {
 		if part != "" {
@@ -62,7 +62,7 @@ func (r *Report) writeAnswer(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// hasRun reports whether there is a run at the capacity with a result.
+// hasRun reports whether there is a run at the capacity, and the run has a result.
 func (r *Report) hasRun() bool { return r.Capacity.Rate > 0 && r.atCapacity().Result != nil }
 
 // rooflines states the errors of computed times, from cost/README.md.

@@ -26,8 +26,8 @@ var (
 	ErrChanged = errors.New("changed while it was used")
 )
 
-// A Store has the results in the file runs.jsonl of a folder, a line of JSON each. One process uses it at a time. A nil
-// Store keeps nothing. It is safe for concurrent use.
+// A Store has the results in the file runs.jsonl of a folder, one line of JSON for each. Only one process may use it at
+// a time. A nil Store keeps nothing. A Store is safe for concurrent use.
 type Store struct {
 	dir     string
 	base    []byte // digest of the program and the trace
@@ -37,8 +37,8 @@ type Store struct {
 	lock  sync.Mutex
 	file  *os.File
 	known map[string]json.RawMessage
-	left  map[string]bool // results that the file had and that Do has not returned yet
-	kept  int             // results that the file had, including those of other questions and programs
+	left  map[string]bool // results that the file had when it was opened and that Do has not returned yet
+	kept  int             // results that the file had when it was opened, of all questions and programs
 	added int
 }
 
@@ -48,8 +48,8 @@ type line struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// Open opens the store of a folder, which it creates if necessary. Results are valid for this program, and for the
-// contents of the trace if trace is not "". The caller must close the store.
+// Open opens the store of a folder. It creates the folder if necessary. Results are valid for this program and, if
+// trace is not "", for the contents of the trace. The caller must close the store.
 func Open(dir, trace string) (*Store, error) {
 	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, left: map[string]bool{}}
 	var err error
@@ -76,7 +76,7 @@ func Open(dir, trace string) (*Store, error) {
 	return s, nil
 }
 
-// read locks the file and reads it. It removes a last line that a killed process did not finish.
+// read locks the file and reads it. If a killed process has left the last line incomplete, read removes this line.
 func (s *Store) read() error {
 	err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -103,7 +103,7 @@ func (s *Store) read() error {
 	return nil
 }
 
-// Close unlocks the folder, even if a process that is just being started still has the file open.
+// Close unlocks the folder. It does so even if a process that is just being started still has the file open.
 func (s *Store) Close() error {
 	if s == nil {
 		return nil
@@ -144,7 +144,7 @@ func (s *Store) take(name string) json.RawMessage {
 	return s.known[name]
 }
 
-// add appends a line. If it fails, the file is as before.
+// add appends a line to the file. If it fails, it leaves the file as it was.
 func (s *Store) add(name string, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {

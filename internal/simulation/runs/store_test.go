@@ -68,7 +68,7 @@ func TestWhatFailsIsRunAgain(t *testing.T) {
 	require.Equal(t, 9, got)
 }
 
-// Ensure that a process that is killed while it writes loses one result at most.
+// Ensure that if a process is killed while it writes, at most one result is lost.
 func TestALineThatIsCutOffIsRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	s, file := open(t, dir, ""), filepath.Join(dir, "runs.jsonl")

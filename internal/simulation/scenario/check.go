@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Check returns an error if settings contradict each other, or if none of the systems uses one of them. "" means the
-// default system. Open does not call Check, because a scenario may be run with several systems and a setting may apply
-// to only one of them.
+// Check returns an error if settings contradict each other, or if a setting is used by none of the systems. "" means
+// the default system. Open does not call Check, because a scenario may be run with several systems, and a setting may
+// apply to only one of them.
 func (s *Scenario) Check(systems ...string) error {
 	v := &s.Server
 	if v.Caching && v.NoCaching {
@@ -50,7 +50,7 @@ func (s *Scenario) Check(systems ...string) error {
 	return nil
 }
 
-// checkFlag returns an error if none of the systems is among the users of the flag.
+// checkFlag returns an error if none of the systems uses the flag. users are the systems that use it.
 func checkFlag(flag string, users, systems []string) error {
 	for _, system := range systems {
 		if system == "" {

@@ -6,15 +6,14 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Clients says when clients wait for answers. The settings are those of vLLM's "bench serve". Each turn of a
-// conversation counts as one request in the number and the rate of a load.
+// Clients says when clients wait for answers. The settings are those of vLLM's "bench serve". In the number and the
+// rate of a load's requests, each turn of a conversation counts as a request.
 type Clients struct {
-	// MaxConcurrency limits the requests that are sent and not yet answered. If 0, there is no limit.
+	// MaxConcurrency limits the requests that are sent and not yet answered. 0 means no limit.
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
-	// Turns is the mean number of turns of a conversation. If 0, there are no conversations. With a trace,
-	// every value of at least 1 has the same effect: the conversations are those that the hashes in the trace
-	// show.
+	// Turns is the mean number of turns of a conversation. 0 means that there are no conversations. With a trace,
+	// all values from 1 on have the same effect: the conversations are those that the hashes in the trace show.
 	Turns float64 `json:"turns,omitempty"`
 	// Think is the mean time from an answer to the next turn, in seconds. With a trace it is the minimum time.
 	Think float64 `json:"think,omitempty"`
@@ -41,7 +40,7 @@ func (c *Clients) check() error {
 type Window struct {
 	From  float64 `json:"from,omitempty"`  // s
 	Until float64 `json:"until,omitempty"` // s; if 0, the end of the arrivals
-	Stop  bool    `json:"stop,omitempty"`  // stops the run at the end of the window, even with requests unanswered
+	Stop  bool    `json:"stop,omitempty"`  // the run ends with the window, even if requests are not answered
 }
 
 func (w *Window) check(duration float64) error {
@@ -55,5 +54,6 @@ func (w *Window) check(duration float64) error {
 	return nil
 }
 
-// end returns the time at which the window ends if requests arrive for a duration, or 0 if it ends with the run.
+// end returns the time at which the window ends, if requests arrive for the given duration. It returns 0 if the
+// window ends with the run.
 func (w *Window) end(duration float64) float64 { return cmp.Or(w.Until, duration) }

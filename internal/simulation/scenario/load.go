@@ -7,22 +7,22 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Load says which requests a run has and when they arrive. Their lengths come from a workload, from a trace, or from
-// InputLen, OutputLen and RangeRatio.
+// A Load says which requests a run has and when they arrive. The lengths of requests come from a workload, from a
+// trace, or from InputLen, OutputLen and RangeRatio.
 type Load struct {
 	Workload string `json:"workload,omitempty"` // default "sharegpt"
 	Trace    string `json:"trace,omitempty"`    // a file
 
-	// InputLen and OutputLen are in tokens. If one of the three fields is set, the others have their defaults:
-	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, with which all requests have the same lengths
-	// (see workload.Random).
+	// InputLen and OutputLen are in tokens. If any of these three fields is set, the others have their defaults:
+	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, with which all requests have the same lengths (see
+	// workload.Random).
 	InputLen   int     `json:"inputLen,omitempty"`
 	OutputLen  int     `json:"outputLen,omitempty"`
 	RangeRatio float64 `json:"rangeRatio,omitempty"`
 
 	Rate float64 `json:"rate,omitempty"` // requests/s; default 1, or the rate of the trace
-	// Duration is how long requests arrive, in seconds. The default is the whole trace, the time that Requests take,
-	// or else 1,000.
+	// Duration is how long requests arrive, in seconds. The default is the duration of the whole trace, the time in
+	// which Requests requests arrive, or else 1,000.
 	Duration   float64 `json:"duration,omitempty"`
 	Requests   int     `json:"requests,omitempty"` // maximum number; if 0, there is no limit
 	Seed       uint64  `json:"seed"`

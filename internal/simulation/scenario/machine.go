@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine is a model on GPUs, and says how the times of iterations are computed. It is a named setup, or
-// Model on GPU with the fields after it. Names are those that llmsim list prints, or files.
+// A Machine is a model on GPUs, and says how the times of iterations are computed. It is either a named setup, or
+// Model on GPU with the fields after it. Names are files, or names that llmsim list prints.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`
@@ -23,7 +23,7 @@ type Machine struct {
 	KV      string `json:"kv,omitempty"`           // number format of keys and values; default the model's
 	Apart   bool   `json:"expertsApart,omitempty"` // expert parallelism: each expert is whole on one worker
 
-	SwapGB float64 `json:"swapGB,omitempty"` // GB/s, upper limit of swapping; default the speed of the link to the CPU
+	SwapGB float64 `json:"swapGB,omitempty"` // limit of swapping in GB/s; default the link to the CPU
 	Engine string  `json:"engine,omitempty"` // for Model on GPU, one of Engines; default: see chooseEngine
 	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
@@ -63,8 +63,8 @@ const DataSheet = "data-sheet"
 // Engines returns the valid names for Machine.Engine.
 func Engines() []string { return []string{cost.VLLM, DataSheet} }
 
-// chooseEngine sets the times of the engine that the scenario names. By default that is vLLM V1 if there are constants
-// for the GPU, otherwise DataSheet. The name of the chosen engine is stored in the plan's scenario.
+// chooseEngine sets the times of the engine that the scenario names. If it names none, the engine is vLLM V1 if there
+// are constants for the GPU, and DataSheet otherwise. The plan's scenario gets the name of the chosen engine.
 func (p *Plan) chooseEngine() error {
 	s := &p.Scenario
 	switch s.Engine {
@@ -91,12 +91,12 @@ func (p *Plan) chooseEngine() error {
 	return nil
 }
 
-// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have 0.95, as the
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups use 0.95, as the
 // paper's artifact does.
 const DefaultMemoryUtilization = 0.9
 
 // PoolShare returns the memory utilization from which the number of blocks was computed. It returns 0 if the
-// number was given.
+// scenario gives the number of blocks.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server
 	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
@@ -106,7 +106,7 @@ func (p *Plan) PoolShare() float64 {
 }
 
 // SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It
-// returns 0 if the number of blocks was given, or if sorting does not reduce it.
+// returns 0 if the scenario gives the number of blocks, or if sorting does not reduce it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -120,13 +120,13 @@ func (p *Plan) SortingPool() int {
 	return 0
 }
 
-// largeGPU is the GPU memory from which on vllm serve has larger limits, except on an A100
+// largeGPU is a size of GPU memory: with this much or more, vllm serve has larger limits, except on an A100
 // (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
 // useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
-// names a model and a GPU. V1's defaults, unchanged since 0.8.5, are 256 sequences and 2,048 tokens, or 1,024 and 8,192
-// on a large GPU; they also determine the memory that activations take. V0 processes whole prompts.
+// names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens, or 1,024 and 8,192 on a large GPU; they
+// have not changed since 0.8.5. They also determine the memory that activations take. V0 processes whole prompts.
 func (p *Plan) useDefaults(v *sim.Server) {
 	if p.Scenario.Model == "" {
 		return

@@ -1,6 +1,6 @@
 // Package scenario describes a simulation run as one value: numbers, and the names of a workload, a model, a GPU and a
-// system. The result depends only on the scenario and on the files that it names. It is the same, to the byte,
-// on all amd64 machines; other processors may round differently.
+// system. The result depends only on the scenario and on the files that it names. Its bytes are the same on all amd64
+// machines; other processors may round differently.
 //
 // Experiments and the simulation itself are in other packages.
 package scenario
@@ -37,12 +37,12 @@ type Scenario struct {
 // numbers of the paper (simulation/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
-// A Plan is a complete scenario and everything that its names stand for.
+// A Plan is a complete scenario, together with everything that its names refer to.
 type Plan struct {
 	Scenario Scenario // with defaults filled in
 	System   *sim.System
 	Setup    cost.Setup
-	Timing   cost.Setup // the setup whose times are used: Setup, except for FasterTransformer on the paper's machine
+	Timing   cost.Setup // has the times; equals Setup, except for FasterTransformer on the paper's machine
 	Model    *cost.Model
 	Trust    workload.Trust    // of a named workload
 	About    string            // description of the workload in one line
@@ -57,8 +57,8 @@ func Open(s Scenario) (*Plan, error) {
 	return new(Plan).Vary(s)
 }
 
-// Vary opens another scenario. It does not read the trace again if s has the
-// same trace and the same number of requests. It does not change p.
+// Vary opens another scenario. If s has the same trace and the same number of requests as p's scenario, Vary does
+// not read the trace again. It does not change p.
 func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	summary := p.Trace
 	if s.Trace != p.Scenario.Trace || s.Requests != p.Scenario.Requests {
@@ -73,7 +73,8 @@ func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	return p, nil
 }
 
-// With returns a plan for the same requests with another setup and server. Zero fields of the server get defaults.
+// With returns a plan for the same requests with another setup and another server. Zero fields of the server get
+// defaults.
 func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	q := *p
 	q.Setup, q.Scenario.Server = setup, server
@@ -220,16 +221,16 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatches has FasterTransformer's largest batches in the paper's artifact (simulation/PAPER.md §1), for Alpaca and
-// for other workloads.
+// staticBatches has the sizes of FasterTransformer's largest batches in the paper's artifact (simulation/PAPER.md
+// §1): for Alpaca, and for other workloads.
 var staticBatches = map[string][2]int{
 	"opt-13b on 1 x a100-40gb":  {14, 5},
 	"opt-66b on 4 x a100-40gb":  {8, 2},
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// staticBatch returns FasterTransformer's largest batch. On the paper's GPUs it is that of the artifact;
-// otherwise it is the number of sequences of the greatest length that fit.
+// staticBatch returns the size of FasterTransformer's largest batch. On the paper's GPUs it is the size in the
+// artifact; otherwise it is the number of sequences of the greatest length that fit into memory.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
@@ -242,8 +243,8 @@ func (p *Plan) staticBatch() int {
 	return batch[1]
 }
 
-// prefix returns the number of tokens that all prompts of the workload share, or 0 with a trace, whose requests have
-// their own numbers.
+// prefix returns the number of tokens that all prompts of the workload share. It returns 0 with a trace, because
+// each request of a trace has its own number.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil
@@ -293,16 +294,16 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns the plan with changed times: iteration times are multiplied by factor, and first seconds are
-// added to the time to the first token. The two ends of a cost.Margin are such values.
+// Within returns a copy of the plan in which iteration times are multiplied by factor, and first seconds are added
+// to the time to the first token. The two ends of a cost.Margin are such values.
 func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, first)
 	return &q
 }
 
-// RunWithin runs the fastest and the slowest server within the margin of the setup's times. If the setup has no margin,
-// RunWithin returns nil.
+// RunWithin runs the plan twice: with the fastest and with the slowest server within the margin of the setup's times.
+// If the setup has no margin, RunWithin returns nil.
 func (p *Plan) RunWithin(ctx context.Context) (ends []*sim.Result, err error) {
 	m := p.Setup.Margin()
 	if m == nil {

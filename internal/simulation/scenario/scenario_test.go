@@ -33,7 +33,7 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
 }
 
-// Ensure that the model determines the greatest length and the memory, unless the scenario sets them.
+// Ensure that the model determines the greatest length and the memory, unless the scenario sets these two.
 func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "a100-40gb"}, Server: sim.Server{BlockSize: 32}})
 	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
@@ -55,8 +55,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that a model on a GPU uses vLLM's default memory utilization, that the paper's setups use their own,
-// that the scenario can set another one, and that a higher one gives more blocks.
+// Ensure that a model on a GPU uses vLLM's default memory utilization, and that the paper's setups use their own.
+// Ensure that the scenario can set another utilization, and that a higher one gives more blocks.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -123,7 +123,7 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-// Ensure that a trace is replayed at its own rate or at a given one, and ends after the given duration or
+// Ensure that a trace is replayed at its own rate or at a given rate, and that it ends after the given duration or
 // number of requests.
 func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
@@ -143,7 +143,7 @@ func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	require.Equal(t, 2, run(Scenario{Load: Load{Duration: 20}}).Answered)
 	require.Equal(t, 4, open(t, Scenario{Load: Load{Trace: path}}).Trace.Requests)
 
-	// The rate is computed from the requests that are used. There are two gaps of 10 s and then one of an hour.
+	// The rate is computed from the requests that are used. There are two gaps of 10 s and then a gap of an hour.
 	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
 	require.InDelta(t, 20, run(Scenario{Load: Load{Rate: 0.1, Requests: 3}}).Seconds, 1)
 	require.InDelta(t, 30, run(Scenario{Load: Load{Rate: 0.1}}).Seconds, 1)
@@ -181,8 +181,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, ":3:")
 }
 
-// Ensure that number formats, stages and expert parallelism reach the setup, and are refused if they have no
-// effect for the model.
+// Ensure that number formats, stages and expert parallelism change the setup, and that they are refused if they
+// have no effect for the model.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	p, err := Open(Scenario{Machine: Machine{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2,
 		Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3}})
@@ -214,8 +214,8 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that the default engine is the one that has published times for the GPU, that the answer and the
-// plan's scenario name it, and that the scenario can choose another one.
+// Ensure that the default engine is the engine that has published times for the GPU, that the answer and the plan's
+// scenario name this engine, and that the scenario can choose another engine.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string
@@ -259,8 +259,8 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that the pool is smaller with a sampler that sorts all logits, and that no such pool is reported if
-// the number of blocks is given or only few logits are sorted.
+// Ensure that the pool is smaller with a sampler that sorts all logits. Ensure that no such pool is reported if the
+// scenario gives the number of blocks or only few logits are sorted.
 func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
 	open := func(s Scenario) *Plan {
 		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb",

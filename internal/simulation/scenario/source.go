@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Source opens the requests. The caller calls done after the last request.
+// Source opens the requests. The caller must call done after the last request.
 func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	if p.lengths != nil {
 		source, err = p.drawn()
@@ -29,7 +29,7 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
-	// The number and the rate of sessions are those of the requests, divided by the turns of a session.
+	// Sessions have the number and the rate of the requests, divided by the turns of a session.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
 	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {

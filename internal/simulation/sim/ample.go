@@ -12,7 +12,8 @@ import (
 // ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory creates the scheduler for Config.Ample. It returns an error if the run cannot use it.
+// countOnMemory creates the scheduler that a run with Config.Ample uses. It returns an error if the run's settings
+// rule out this scheduler.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
@@ -22,7 +23,7 @@ func (r *run) countOnMemory() (err error) {
 	return err
 }
 
-// addAmple adds the request at index i of the table to the scheduler.
+// addAmple adds a request to the scheduler of a run with Config.Ample. i is the request's index in the table.
 func (r *run) addAmple(i int32) error {
 	if workload.Common(&r.incoming) > 0 && r.config.Server.readsTokens(r.kind) {
 		return fmt.Errorf("%w: requests share a prefix", ErrAmple)

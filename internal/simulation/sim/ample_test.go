@@ -28,7 +28,7 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
-// variedCost returns a cost model with a spread, so that iterations with the same work take different times.
+// variedCost returns a cost model with a spread. With it, iterations with the same work take different times.
 func variedCost(t require.TestingT) *cost.Model {
 	setup, err := cost.New("opt-13b", "a100-40gb", 1)
 	require.NoError(t, err)
@@ -40,8 +40,8 @@ func variedCost(t require.TestingT) *cost.Model {
 	return m
 }
 
-// Ensure that a run with Ample gives exactly the results of a run without it, for any requests and limits, or
-// returns ErrAmple if memory is short.
+// Ensure that a run with Ample either gives exactly the results of a run without it, for any requests and limits,
+// or returns ErrAmple because memory is short.
 func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	same, short := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,7 +84,7 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	require.Positive(t, short)
 }
 
-// Ensure the same for ShareGPT at a rate that fills the batch.
+// Ensure that a run with Ample has the results of a run without it for ShareGPT, at a rate that fills the batch.
 func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 	config := Config{Server: Server{NumGPUBlocks: 20_000}, Cost: paperCost(t)}
 	want, err := runOf(config, poisson(t, "sharegpt", 12, 0, 1500, 1))
@@ -154,9 +154,9 @@ func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 		watermark float64
 		short     bool
 	}{
-		{"room for both prompts", 8, -1, false},
-		{"room for one", 7, -1, true},
-		{"room for both, but for the watermark", 9, 0.3, true},
+		{"memory for both prompts", 8, -1, false},
+		{"memory for one", 7, -1, true},
+		{"memory for both, if there were no watermark", 9, 0.3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := Config{Server: Server{NumGPUBlocks: c.blocks, Watermark: c.watermark}, Cost: paperCost(t), Ample: true}

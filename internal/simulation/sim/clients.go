@@ -42,14 +42,14 @@ func (c *Clients) Pull() error {
 	return nil
 }
 
-// Done reports whether there is no request to send unless another answer starts a turn: the source has ended,
+// Done reports whether the clients have nothing to send until another answer starts a turn: the source has ended,
 // and no turn is waiting to be sent.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.
 func (c *Clients) Waits() bool { return c.sessions != nil || c.limit > 0 }
 
-// Arrival returns when the next request is due. It must not be called if Done.
+// Arrival returns the time at which the next request is due. It must not be called if Done returns true.
 func (c *Clients) Arrival() float64 {
 	due := c.next.Arrival
 	switch {
@@ -65,11 +65,11 @@ func (c *Clients) Arrival() float64 {
 	return due
 }
 
-// Full reports whether no request can be sent while live requests are unanswered.
+// Full reports whether the clients may send no request while the given number of live requests are unanswered.
 func (c *Clients) Full(live int) bool { return c.limit > 0 && live >= c.limit }
 
-// Take returns the next request, and reports whether it is from the source. If it is, the caller must call Pull; the
-// request's hashes are invalid after that.
+// Take returns the next request, and reports whether it comes from the source. If it does, the caller must call
+// Pull, after which the request's hashes are invalid.
 func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
@@ -83,8 +83,8 @@ func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// Answered records that a request has left and that live requests remain. A session of 0 means that the request has no
-// next turn.
+// Answered records that a request has left the server, and that live requests remain there. A session of 0 means that
+// the request has no next turn.
 func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.limit-1 {
 		c.freed = now

@@ -8,13 +8,13 @@ import (
 
 // Decoding says how answers are generated.
 type Decoding struct {
-	// Samples is the number of answers to a prompt (parallel sampling), or the width of its beam, at most 1,024. 0 means
-	// 1.
+	// Samples is the number of answers to a prompt (parallel sampling), or with Beam the width of the beam. It is
+	// at most 1,024; 0 means 1.
 	Samples int `json:"samples"`
 
-	// Beam makes the samples a beam. After each token, each sample is replaced by a copy of a surviving one
-	// with the probability Replace. This probability is a setting, because the simulator has no model whose
-	// probabilities decide which beams survive.
+	// Beam makes the samples a beam. After each token, each sample is replaced by a copy of a surviving sample with
+	// the probability Replace. This probability is a setting, because the simulator has no model whose
+	// probabilities decide which samples survive.
 	Beam    bool    `json:"beam,omitempty"`
 	Replace float64 `json:"replace,omitempty"`
 
@@ -26,7 +26,7 @@ type Decoding struct {
 	DraftTime float64 `json:"draftTime,omitempty"` // s; time to draft, added to an iteration
 }
 
-// String describes the assumptions about drafts, beams or samples, or returns "" if there are none.
+// String describes the settings for drafts, beams or samples, or returns "" if there are none.
 func (d Decoding) String() string {
 	switch {
 	case d.Drafts > 0:
@@ -44,14 +44,14 @@ func (d Decoding) String() string {
 	return ""
 }
 
-// DefaultReplace is chosen so that a beam of width 2 saves as much memory as the paper reports for Alpaca (Fig. 15b,
-// 37.56 %). No other width was fitted.
+// DefaultReplace was chosen so that a beam of width 2 saves as much memory as the paper reports for Alpaca (Fig.
+// 15b, 37.56 %). Nothing was fitted to other widths.
 const DefaultReplace = 0.075
 
 // maxSamples limits answers and drafts, because run.tokens uses ten bits for the number of an answer.
 const maxSamples = 1 << 10
 
-// Check returns the error that Run would return for the decoding with a system. The error wraps ErrConfig.
+// Check returns the error that Run would return for this decoding with the given system. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {
 	s, err := Lookup(system)
 	if err != nil {

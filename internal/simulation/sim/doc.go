@@ -2,10 +2,9 @@
 // arrive from a workload, iterations take as long as a cost model says, and latency
 // and the use of memory are measured as in the PagedAttention paper.
 //
-// Time advances in iterations. In each, requests that have arrived are added, the scheduler
-// chooses the work, and tokens are generated at the end. Random choices, which are those of
-// the workload, beams and drafts, depend only on seeds, so equal configurations give equal
-// results to the byte.
+// Time advances in iterations. In each, requests that have arrived are added, the scheduler chooses the work, and
+// tokens are generated at the end. Only the workload, beams and drafts are random, and they depend only on seeds.
+// So equal configurations give results with the same bytes.
 //
 // Subpackages:
 //

@@ -101,7 +101,7 @@ func (r *run) work() cost.Work {
 	return w
 }
 
-// pairs returns the total number of tokens that the first n tokens of a sequence attend to.
+// pairs returns the sum of the numbers of tokens to which the first n tokens of a sequence attend.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 // measure adds the iteration to the window.
@@ -155,9 +155,9 @@ func (r *run) generate() error {
 	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
 }
 
-// advance returns an error if requests preempt each other forever. V0's chunked prompts do so if each takes all
-// blocks and needs one more (scheduling/vllm/v0/RULES.md §8). The limit is high enough for a prompt that is
-// computed token by token.
+// advance returns an error if requests preempt each other forever. Requests of V0 with chunked prompts do so if
+// each takes all blocks and needs one more (scheduling/vllm/v0/RULES.md §8). The limit is high enough for a prompt
+// that is computed token by token.
 func (r *run) advance(further bool) error {
 	if r.stepsWithoutToken++; further {
 		r.stepsWithoutToken = 0
@@ -170,7 +170,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted returns how many drafts of a decode are right, at most as many as the answer still needs.
+// accepted returns how many drafts of a decode are right. It counts at most as many as the answer still needs.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0
@@ -219,7 +219,7 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer removes the request at index i, which has left the scheduler. If it was the last of its group, answer
+// answer removes the request at index i, which has left the scheduler. If no request of its group remains, answer
 // records the latency.
 func (r *run) answer(i int32) {
 	q := r.requests.all[i]
@@ -243,15 +243,15 @@ func (r *run) dropped(q *request) {
 	r.depart(q, false)
 }
 
-// notify reports to the clients, if there are any, that a request has left.
+// notify reports to the clients that a request has left. It does nothing if there are no clients.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)
 	}
 }
 
-// delivered returns when clients receive the tokens of the iteration that has just ended. The time outside
-// iterations delays all tokens of an answer by the same amount.
+// delivered returns the time at which clients receive the tokens of the iteration that has just ended. The server
+// needs some time outside iterations; this delays all tokens of an answer by the same amount.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 // drop removes the request at index i, because the scheduler will never run it.

@@ -19,7 +19,7 @@ type Latencies struct {
 	normalized, endToEnd, firstToken, betweenTokens durations
 }
 
-// NewLatencies returns empty statistics. They count the answers within the limits of g.
+// NewLatencies returns empty statistics. They count the answers that are within the limits of g.
 func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
 
 // Add adds an answered request.
@@ -38,7 +38,7 @@ func (l *Latencies) Add(d Departure) {
 	}
 }
 
-// Fill sets the latencies and the goodput of a result, whose Seconds must be set.
+// Fill sets the latencies and the goodput of a result. The caller must have set r.Seconds.
 func (l *Latencies) Fill(r *Result) {
 	r.Answered = l.answered
 	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
@@ -48,11 +48,11 @@ func (l *Latencies) Fill(r *Result) {
 	}
 }
 
-// A durations is a histogram of durations, with buckets 2 % wide from a microsecond upwards.
+// A durations is a histogram of durations. Its buckets are 2 % wide and begin at a microsecond.
 type durations struct {
 	n        int
 	sum, max float64
-	buckets  [1100]int // up to 2,800 s; the last one also has all longer durations
+	buckets  [1100]int // up to 2,800 s; the last bucket also has all longer durations
 }
 
 const (

@@ -38,7 +38,7 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance runs all iterations that end at the given time or before. It begins no iteration at that time.
+// Advance runs all iterations that end at the given time or before. It begins no iteration at the given time.
 func (p *Replica) Advance(until float64) error {
 	for p.running && p.end <= until {
 		p.running, p.r.now = false, p.end
@@ -54,7 +54,7 @@ func (p *Replica) Advance(until float64) error {
 	return nil
 }
 
-// Next returns when the current iteration ends, or +Inf if there is none.
+// Next returns the time at which the current iteration ends, or +Inf if none is running.
 func (p *Replica) Next() float64 {
 	if !p.running {
 		return math.Inf(1)
@@ -65,8 +65,8 @@ func (p *Replica) Next() float64 {
 // Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
-// Add adds a request at the time now; the replica must have been advanced to this time. The scheduler sees the
-// request after the current iteration. Latency counts from r.Arrival. Index in a Departure is the number of the
+// Add adds a request at the time now, to which the replica must have been advanced. The scheduler sees the request
+// after the current iteration. Latency counts from r.Arrival. A Departure has as its Index the number of the
 // request in the order of the calls of Add.
 func (p *Replica) Add(r *workload.Request, now float64) error {
 	if !p.running && p.r.requests.live == 0 {
@@ -79,8 +79,8 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 // Live returns the number of requests that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
 
-// TakeEvents moves to dst the events of the prefix cache since the last call, and reports whether the scheduler can
-// record them. See Server.Events.
+// TakeEvents moves the events of the prefix cache since its last call to dst. It reports whether the scheduler can
+// record events. See Server.Events.
 func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	s, ok := p.r.scheduler.(interface{ TakeEvents(*pool.Events) })
 	if ok {

@@ -5,8 +5,8 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A request has arrived and is not yet answered. If the scheduler takes one sequence at a time, each answer to
-// a prompt has its own request, and these requests form a group. Entries of the table are reused.
+// A request has arrived and is not yet answered. If the scheduler takes one sequence at a time, each answer to a
+// prompt has its own request, and these requests form a group. A requestTable reuses the memory of requests.
 type request struct {
 	prompt, output int
 	seqs           int   // of this request
@@ -17,7 +17,7 @@ type request struct {
 	session        int64   // 0 if no turn follows
 	tokens         []int32
 
-	// group is the index of the first request of the group. The next three fields are used in that request only.
+	// group is the index of the group's first request. Only in that request are the next three fields used.
 	group           int32
 	members         int  // requests of the group that have not left
 	membersResident int  // requests of the group that have memory
@@ -63,8 +63,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// remove removes a request, and reports whether it was the last of its group. The entry of the group's first
-// request is freed together with the last one.
+// remove removes a request, and reports whether no request of its group remains. The group's first request stays in
+// the table until the last request of the group is removed.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)
@@ -115,7 +115,7 @@ func (l *requestTable) setLength(q *request, length int) {
 	q.length = length
 }
 
-// empty returns the number of empty slots in the last block of a sequence of the given length.
+// empty returns the number of empty slots in the last block of a sequence with the given length.
 func (l *requestTable) empty(length int) int {
 	b := l.server.BlockSize
 	if over := length % b; over > 0 {
@@ -124,7 +124,7 @@ func (l *requestTable) empty(length int) int {
 	return 0
 }
 
-// count adds a request's memory to the totals if sign is 1, and subtracts it if sign is -1.
+// count adds a request's memory to the totals if sign is 1, and subtracts the memory if sign is -1.
 func (l *requestTable) count(q *request, sign int) {
 	n := sign * q.seqs
 	l.sequences += n

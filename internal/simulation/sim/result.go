@@ -16,8 +16,9 @@ type Result struct {
 	Dropped  int    `json:"dropped"`  // accepted, but too large to ever run
 	Refusal  string `json:"refusal,omitempty"`
 
-	// Latencies of requests in seconds. Normalized, the paper's metric, is the end-to-end latency divided by the tokens
-	// of the answer. TTFT is the time to the first token, TPOT the mean time between tokens of answers with more than one.
+	// Latencies of requests in seconds. Normalized, the paper's metric, is the end-to-end latency divided by the number
+	// of tokens of the answer. TTFT is the time to the first token. TPOT is the mean time between tokens, for answers
+	// with more than one token.
 	Normalized Spread `json:"normalized"`
 	EndToEnd   Spread `json:"endToEnd"`
 	TTFT       Spread `json:"first"`
@@ -39,16 +40,16 @@ type Result struct {
 	Window Window `json:"window"`
 }
 
-// Goodput has limits of a request's latencies in seconds, as vLLM's "bench serve --goodput": the time to the first
-// token, between tokens, and of the whole answer. 0 means no limit.
+// Goodput has limits of a request's latencies in seconds, like vLLM's "bench serve --goodput": for the time to the
+// first token, for the time between tokens, and for the time of the whole answer. 0 means no limit.
 type Goodput struct {
 	TTFT float64 `json:"first,omitempty"`
 	TPOT float64 `json:"between,omitempty"`
 	E2E  float64 `json:"whole,omitempty"`
 }
 
-// keeps reports whether an answer with these latencies is within all limits. The parameters are the time to the
-// first token, between tokens, and of the whole answer.
+// keeps reports whether an answer is within all limits. The parameters are the time to the first token, the time
+// between tokens, and the time of the whole answer.
 func (g Goodput) keeps(first, between, whole float64) bool {
 	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
@@ -60,7 +61,7 @@ type Departure struct {
 	Session              int64 // 0 if no turn follows
 	Arrival, First, Done float64
 	Output               int  // tokens
-	Answered             bool // if false, the request was refused or dropped, and First is not valid
+	Answered             bool // false if the request was refused or dropped; First is then not valid
 }
 
 // A Window has averages over the iterations between two times.
@@ -71,9 +72,9 @@ type Window struct {
 	Waiting    float64 `json:"waiting"`      // requests
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
-	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens; slots reserved for future
-	// tokens; slots that belong to a sequence and are never used; and the rest, which is free or lost to
-	// rounding.
+	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens; slots reserved for tokens that
+	// will be generated; slots that belong to a sequence and are never used; and the other slots, which are free or
+	// lost to rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`
@@ -87,7 +88,7 @@ type Window struct {
 type window struct {
 	from, until float64
 	sum         Window  // with seconds in place of milliseconds
-	sharing     float64 // sum of block table entries divided by blocks, over iterations with blocks
+	sharing     float64 // sum over iterations with blocks of the block table entries divided by the blocks
 	shared      int     // number of these iterations
 }
 
@@ -111,10 +112,10 @@ func (w *window) average() Window {
 
 // An Observer is called during a run. Errors end the run.
 type Observer interface {
-	// Observe is called after each step of the scheduler, before its tokens are generated. It may read the scheduler and
-	// must not retain the iteration.
+	// Run calls Observe after each step of the scheduler, before the tokens of the step are generated. Observe may
+	// read the scheduler and must not keep the iteration.
 	Observe(now float64, it *serve.Iteration) error
-	// Reforked is called after a beam was replaced by a copy of another.
+	// Run calls Reforked after a beam was replaced by a copy of another beam.
 	Reforked(id, child, parent int, copies ...device.Pair)
 	// Finished is called after requests have left. Their ids are reused.
 	Finished(now float64, ids ...int) error

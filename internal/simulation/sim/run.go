@@ -21,31 +21,32 @@ type Config struct {
 	Cost     *cost.Model
 	Seed     uint64 // of beams and drafts
 
-	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. If Stop is
-	// set, the run ends at Until, even if requests are not answered. Otherwise it ends when all requests are
-	// answered.
+	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. If Stop is true,
+	// the run ends at Until, even if requests are not answered. If Stop is false, the run ends when all requests
+	// are answered.
 	From, Until float64
 	Stop        bool
 
-	// MaxConcurrency limits the requests that are sent and not answered. Others wait at the clients, and their latency
-	// begins when they are sent. 0 means no limit.
+	// MaxConcurrency limits the requests that are sent and not answered. Other requests wait at the clients, and their
+	// latency begins when they are sent. 0 means no limit.
 	MaxConcurrency int
 
 	Goodput Goodput
 
-	// Ample assumes that memory is never short and that requests share no blocks. The run is then many times as
-	// fast and has the same results. If the assumption turns out to be wrong, Run returns ErrAmple. Its results
-	// are then invalid, and the caller must run again without Ample.
+	// Ample makes the run assume that memory is never short and that requests share no blocks. The run is then many
+	// times as fast and has the same results. If the assumption turns out to be wrong, Run returns ErrAmple. The
+	// results are then invalid, and the caller must run again without Ample.
 	Ample bool
 
-	// Each of these functions may be nil. Observe is called with the scheduler before the first request.
+	// Each of these functions may be nil. Run calls Observe before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
 	Left     func(Departure)                          // called for each request that leaves
 	First    func(index int, now float64)             // called for the first token of each answer
 	Progress func(now float64, arrived, answered int) // called from time to time
 }
 
-// ErrStuck is wrapped when requests wait and none can ever run, or when running requests never generate a token.
+// ErrStuck is wrapped when all requests wait and none of them can ever run, or when running requests never generate
+// a token.
 var ErrStuck = errors.New("nothing can run")
 
 // Run serves the requests of a source. If ctx is done, it returns ctx's error and the result so far.
@@ -232,7 +233,7 @@ func (r *run) arrive() error {
 	return nil
 }
 
-// add adds the incoming request to the scheduler: once, or once for each answer.
+// add passes the incoming request to the scheduler: once, or once for each of its answers.
 func (r *run) add() error {
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
@@ -273,7 +274,7 @@ func (r *run) add() error {
 	return nil
 }
 
-// tokens returns the tokens of a prompt and one of its answers. Different answers to a prompt differ from their
+// tokens returns the tokens of a prompt and of one of its answers. Different answers to a prompt differ from their
 // first token on.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)

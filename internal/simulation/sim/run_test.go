@@ -47,7 +47,7 @@ func poisson(t testing.TB, name string, rate, until float64, count int, seed uin
 	return source
 }
 
-// served runs the requests. If c has no cost model, it uses the paper's times.
+// served runs the requests. If c has no cost model, served uses the paper's times.
 func served(t require.TestingT, c Config, requests ...workload.Request) *Result {
 	return ran(t, c, (*list)(&requests))
 }
@@ -62,8 +62,8 @@ func ran(t require.TestingT, c Config, source workload.Source) *Result {
 	return r
 }
 
-// Times computed by hand. A prompt of 100 tokens takes 22 + 0.3 + 14 ms. A decode takes 22 + 0.3 ms, and 0.0007
-// ms for each token that it attends to.
+// The constants are times computed by hand. A prompt of 100 tokens takes 22 + 0.3 + 14 ms. A decode takes 22 + 0.3
+// ms, and 0.0007 ms for each token to which it attends.
 const (
 	first = 0.0363
 	whole = first + 2*0.0223 + 0.0007e-3*(101+102)
@@ -81,7 +81,7 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.Equal(t, 3, r.Generated)
 	require.Equal(t, 100, r.Prompted)
 	require.Equal(t, 1, r.Answered)
-	// In 7 blocks there are 100 to 102 tokens. The memory has 983 × 16 slots.
+	// The request has 100 to 102 tokens in 7 blocks. The memory has 983 × 16 slots.
 	require.InDelta(t, (100+101+102)/3.0/15728, r.Window.Tokens, 1e-12)
 	require.InDelta(t, (7*16-101)/15728.0, r.Window.Internal, 1e-12)
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
@@ -112,7 +112,7 @@ func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	}
 }
 
-// Ensure that equal configurations give equal results to the byte, and that other seeds give others.
+// Ensure that equal configurations give results with the same bytes, and that other seeds give other results.
 func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
 	for _, system := range Systems() {
 		t.Run(system, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	require.Equal(t, 110, r.Prompted)
 }
 
-// Ensure that drafts are always used if they are always right: here a prompt, and then 2 decodes of 4 tokens.
+// Ensure that drafts that are always right are always used: here a prompt, and then 2 decodes of 4 tokens.
 func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	run := func(accept float64) *Result {
 		return served(t, Config{Decoding: Decoding{Drafts: 3, Accept: accept, DraftTime: 0.001}},
@@ -181,7 +181,7 @@ func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	}
 	require.Equal(t, 3, run(1).Iterations)
 	require.Equal(t, 9, run(0).Iterations)
-	// The time is that of a prompt of 10 tokens, of a decode and 3 drafts that attend to 11 tokens, and of a
+	// The run takes the time of a prompt of 10 tokens, of a decode and 3 drafts that attend to 11 tokens, and of a
 	// decode and 3 drafts that attend to 15. Drafting takes a millisecond for each decode.
 	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
 }
@@ -195,7 +195,7 @@ func TestARunCanBeStopped(t *testing.T) {
 	require.InDelta(t, 7, r.Window.Requests, 1e-9, "the paper's Orca (Max) has 7 requests (Fig. 13)")
 	require.InDelta(t, 1-7*128/983.0, r.Window.External, 1e-9)
 
-	// This must also hold if all requests are refused. Here each prompt is too long for an iteration.
+	// A run can also be stopped if all requests are refused. Here each prompt is too long for an iteration.
 	for system, tokens := range map[string]int{"orca-max": 0, "sosp": 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := 0
@@ -255,7 +255,7 @@ type failing struct{ err error }
 
 func (f failing) Next(*workload.Request) error { return f.err }
 
-// Ensure that requests that are too long are counted, and that the first reason is kept.
+// Ensure that requests that are too long are counted, and that the result has the reason of the first of them.
 func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
 		workload.Request{Prompt: 10, Output: 10})
@@ -264,8 +264,8 @@ func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
 }
 
-// Ensure that a run ends with an error if requests preempt each other forever, and that one prompt that takes
-// long does not have that effect.
+// Ensure that a run ends with an error if requests preempt each other forever, but not because a single prompt
+// takes long.
 func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
 		NumGPUBlocks: 40}, Cost: paperCost(t)}
@@ -349,7 +349,7 @@ func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	require.Greater(t, often.Window.Saving, seldom.Window.Saving)
 }
 
-// Ensure that averages are taken over the window, whether the run ends with the window or later.
+// Ensure that averages are taken over the window only, whether the run ends with the window or later.
 func TestAveragesAreOfTheWindow(t *testing.T) {
 	run := func(from, until float64) int {
 		r := ran(t, Config{Server: Server{System: "sosp"}, From: from,

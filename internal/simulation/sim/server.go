@@ -17,11 +17,11 @@ type Server struct {
 	NumGPUBlocks        int `json:"numGPUBlocks"`        // default 983
 	NumCPUBlocks        int `json:"numCPUBlocks"`        // swap space; default 1,638 (20 GiB for OPT-13B)
 	MaxNumBatchedTokens int `json:"maxNumBatchedTokens"` // of an iteration; default 2,560, or MaxModelLen if that is more
-	// default 256; sosp and Orca count a running request once, see paper.Limits
+	// default 256; for sosp and Orca, a running request counts once, see paper.Limits
 	MaxNumSeqs int `json:"maxNumSeqs"`
 	// tokens of a sequence; default 2,048; for Orca a power of two of blocks
 	MaxModelLen int `json:"maxModelLen"`
-	// fraction of the blocks that admission leaves free, less than 1; -1 means none; the default is the system's
+	// fraction of the blocks that admission leaves free, less than 1; -1 means none; 0 means the system's default
 	Watermark float64 `json:"watermark"`
 
 	Prefix    int  `json:"prefix,omitempty"`    // tokens that all prompts begin with
@@ -55,7 +55,7 @@ func (s Server) Complete() Server {
 	return s
 }
 
-// watermark returns the watermark in the form of the block managers, in which 0 means no watermark.
+// watermark returns the watermark as the block managers expect it, where 0 means no watermark.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
 // readsTokens reports whether the scheduler needs the tokens of requests.

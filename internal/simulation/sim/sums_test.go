@@ -197,7 +197,7 @@ func BenchmarkThousandSeconds(b *testing.B) {
 	}
 }
 
-// endless is a source of requests with the lengths of ShareGPT. They arrive only when the test asks for them.
+// endless is a source of requests with the lengths of ShareGPT. A request arrives only when the test asks for it.
 type endless struct {
 	lengths workload.Lengths
 	rng     *rand.Rand
@@ -209,8 +209,8 @@ func (e *endless) Next(r *workload.Request) error {
 	return nil
 }
 
-// Ensure that iterations do not allocate memory after the arrays have grown, also with preemptions in systems
-// with paged memory.
+// Ensure that iterations allocate no memory after the arrays have grown, even with preemptions, in systems with
+// paged memory.
 func TestIterationsDoNotAllocate(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)

@@ -24,15 +24,15 @@ const (
 	Static                 // one slot of a batch for each sequence
 )
 
-// A System is a scheduler with its memory manager, and its capabilities. Settings of a Server that it cannot use have
-// no effect.
+// A System is a scheduler with its memory manager, and says what it can do. Settings of a Server that it cannot use
+// have no effect.
 type System struct {
 	Name   string
 	Label  string // in figures
 	About  string // short description
 	Memory Memory
 
-	Groups bool // a request may have several sequences; otherwise each answer is a request
+	Groups bool // a request may have several sequences; if false, each answer is a request
 	Beams  bool // beam search
 	Drafts bool // verifies draft tokens
 
@@ -89,10 +89,10 @@ func orca(name, label, about string, policy paper.Policy) System {
 	}
 }
 
-// Systems returns the names of all systems, from the oldest idea to the newest.
+// Systems returns the names of all systems, in the order in which their ideas were published.
 func Systems() []string { return SystemsThat(func(*System) bool { return true }) }
 
-// SystemsThat returns the names of the systems for which the function can returns true.
+// SystemsThat returns the names of the systems for which can returns true.
 func SystemsThat(can func(*System) bool) []string {
 	var names []string
 	for i := range systems {
@@ -103,7 +103,8 @@ func SystemsThat(can func(*System) bool) []string {
 	return names
 }
 
-// Lookup returns the system with a name; "" means DefaultSystem. The error wraps ErrConfig and lists the names.
+// Lookup returns the system with the given name; "" means DefaultSystem. The error wraps ErrConfig and lists the
+// names.
 func Lookup(name string) (*System, error) {
 	if name == "" {
 		name = DefaultSystem

@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeCSV writes a row for each job, in the order of the grid. A row has the job, the error if the job failed,
-// and every number of the result. Times are in seconds, but those of iterations in milliseconds. If jobs have
-// ranges, the last columns have both ends of each range.
+// writeCSV writes a row for each job, in the order of the grid. A row has the job, the error if the job failed, and
+// every number of the result. Times are in seconds, except those of iterations, which are in milliseconds. If jobs
+// have ranges, the last columns have both ends of each range.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := append([]string{"system", "block_size", "rate", "seed", "error"},

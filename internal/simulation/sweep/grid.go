@@ -14,21 +14,22 @@ import (
 // ErrGrid is wrapped by errors about a Grid.
 var ErrGrid = errors.New("bad grid")
 
-// A Grid stands for all combinations of its values. A job is one of them.
+// A Grid stands for all combinations of its values. A job is one of these combinations.
 type Grid struct {
 	Base       scenario.Scenario // its system, block size, rate and seed are not used
 	Systems    []string
 	BlockSizes []int     // tokens
 	Rates      []float64 // requests/s
-	// Concurrencies replace Rates: numbers of clients that each send the next request when they have an answer.
+	// Concurrencies are used instead of Rates: numbers of clients, each of which sends the next request when it has
+	// an answer.
 	Concurrencies []int
 	Seeds         []uint64
 }
 
 const mostJobs = 100_000
 
-// ordered returns the grid in the order in which it is run and written, which does not depend on the order of the
-// lists.
+// ordered returns the grid in the order in which it is run and written. This order does not depend on the order of
+// the lists.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()
@@ -83,7 +84,7 @@ func (g Grid) ordered() (Grid, error) {
 	return g, nil
 }
 
-// sorted returns a sorted copy, or an error if it is empty or has duplicates.
+// sorted returns a sorted copy of a list. It returns an error if the list is empty or has duplicates.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)

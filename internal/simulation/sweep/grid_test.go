@@ -79,7 +79,7 @@ func TestBadGridsAreRefused(t *testing.T) {
 	}
 	g := grid()
 	g.Base.Decoding = sim.Decoding{Samples: 2, Beam: true}
-	_, err := Open(g) // Open finds that one of the systems cannot run this before another one is run
+	_, err := Open(g) // Open checks all systems before any of them is run
 	require.ErrorIs(t, err, sim.ErrConfig)
 	require.ErrorContains(t, err, "vllm-v1, blocks of 16, 1 requests/s, seed 1: ")
 	trace := write(t, t.TempDir(), "all-at-once.csv", "arrival,prompt,output\n0,10,2\n0,10,2\n")

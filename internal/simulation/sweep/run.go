@@ -24,8 +24,8 @@ type Outcome struct {
 // measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// The results of the fastest and the slowest server within the margin of the times. Only jobs with a
-	// concurrency have them.
+	// Range has the results of the fastest and of the slowest server within the margin of the times. Only jobs with
+	// a concurrency have them.
 	Range []*sim.Result
 }
 
@@ -35,9 +35,9 @@ type State struct {
 	Outcomes []*Outcome
 }
 
-// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0 means one
-// for each processor). It calls done for each outcome, from one goroutine at a time. A job that fails is an
-// outcome, too. Run returns an error if the context is done or a result cannot be stored.
+// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0 means one for
+// each processor). It calls done for each outcome, from one goroutine at a time. A job that fails also has an
+// outcome. Run returns an error if the context is done or a result cannot be stored.
 func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done func(o *Outcome, ran bool)) (*State, error) {
 	if atOnce < 1 {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -74,7 +74,7 @@ func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done fun
 	return st, context.Cause(ctx)
 }
 
-// costly returns the indexes of the jobs, the longest first, so that no long job runs alone at the end.
+// costly returns the indexes of the jobs, the longest job first, so that no long job runs alone at the end.
 func (s *Sweep) costly() []int {
 	all := make([]int, len(s.Jobs))
 	for i := range all {
@@ -92,7 +92,8 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job or reads its result from the store. Errors of the job are in its Outcome; others are returned.
+// outcome runs a job, or reads its result from the store. If the job fails, its error is in the Outcome; outcome
+// returns other errors.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

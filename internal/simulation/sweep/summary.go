@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// DefaultSLO is the greatest normalized latency of a sustained rate, in seconds per token: half of the axes of the
-// paper's Fig. 12 and 14.
+// DefaultSLO is the greatest normalized latency of a rate that counts as sustained, in seconds per token. It is
+// half of what the axes of the paper's Fig. 12 and 14 show.
 const DefaultSLO = 0.5
 
 // A cell has the results of all seeds at one rate.
@@ -64,7 +64,7 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns how many of the rates, counted from the lowest, meet the SLO without a gap.
+// sustained returns how many rates meet the SLO, counted from the lowest rate to the first that does not meet it.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {
@@ -74,8 +74,9 @@ func (r row) sustained(slo float64) int {
 	return len(r.cells)
 }
 
-// WriteSummary writes, for each system and block size, the mean normalized latency at each rate, and the highest rate
-// up to which all rates meet slo, in seconds per token. For concurrencies it writes throughput and latencies.
+// WriteSummary writes two things for each system and block size: the mean normalized latency at each rate, and the
+// highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes throughput and
+// latencies instead.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {
 		return st.writeConcurrencies(out)

@@ -22,7 +22,7 @@ func (j Job) String() string {
 }
 
 // cost estimates how long a job takes, without a unit. Systems that cache prefixes take longer, because they compute
-// hashes of blocks (internal/simulation/README.md, Speed).
+// the hashes of blocks (internal/simulation/README.md, Speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
 	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// run runs a sweep and returns its outcomes and the jobs that were not in the store.
+// run runs a sweep. It returns the outcomes, and the jobs that were not in the store.
 func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
 	t.Helper()
 	store, err := runs.Open(dir, s.Grid.Base.Trace)
@@ -41,8 +41,8 @@ func table(t *testing.T, st *State) string {
 	return string(text)
 }
 
-// Ensure that a sweep runs only the jobs whose results the folder does not have, and that the table is the same
-// as after a complete run.
+// Ensure that a sweep runs only the jobs whose results the folder does not have, and that its table is the same as
+// that of a complete run.
 func TestWhatIsThereIsNotRunAgain(t *testing.T) {
 	whole, ran := run(t, t.TempDir(), open(t, grid()), 3)
 	require.Len(t, ran, 8)

@@ -7,11 +7,10 @@ import (
 	"math/rand/v2"
 )
 
-// Gamma returns requests that arrive at a mean rate per second. The gaps between them are gamma distributed, as
-// in vLLM's "bench serve --burstiness". With shape 1 they arrive independently (Poisson), with a smaller shape
-// in bursts, and with a larger one more evenly: the variance of a gap is its squared mean divided by shape. The
-// source ends at the time until, in seconds, or after count requests; 0 means no such limit. The error wraps
-// ErrSetting.
+// Gamma returns requests that arrive at a mean rate per second. The gaps between them are gamma distributed, as in
+// vLLM's "bench serve --burstiness". With shape 1 requests arrive independently (Poisson), with a smaller shape in
+// bursts, and with a larger shape more evenly: the variance of a gap is its squared mean divided by shape. The
+// source ends at the time until, in seconds, or after count requests; 0 means no limit. The error wraps ErrSetting.
 //
 // The paper's artifact draws Poisson counts for every 10 ms, which is the same process with a coarser clock
 // (simulation/PAPER.md §1).
@@ -30,7 +29,7 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 	if shape == 1 {
 		gap = func() float64 { return gaps.ExpFloat64() / rate }
 	}
-	// Lengths have their own random stream, so that requests do not depend on the rate.
+	// Lengths have their own random numbers, so that the lengths of requests do not depend on the rate.
 	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
 		endless: count == 0}, nil
 }

@@ -129,7 +129,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
 
-// Ensure that reading an endless workload ends with an error if almost all of its requests are too long.
+// Ensure that reading an endless workload ends with an error if almost all its requests are too long.
 func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)

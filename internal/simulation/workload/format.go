@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// A format describes the rows of a trace. Columns are found by their names, in any order and case; others are ignored.
+// A format describes the rows of a trace. Columns are found by their names, in any order and case. Other columns are
+// ignored.
 type format struct {
 	name    string
 	json    bool
 	columns [3]string // time, prompt, output
 	clock   clock
-	log     bool // rows come from a real server: a row with 0 tokens is skipped and is no error
+	log     bool // rows come from a real server; a row with 0 tokens is no error and is skipped
 }
 
 // The clock of a trace.
@@ -28,10 +29,10 @@ const (
 	dateClock // 2023-11-16 18:15:46.6805900, perhaps with +00:00
 )
 
-// formats are those of published traces, and two for users' traces. In BurstGPT (HPMLL/BurstGPT), failed requests have 0
-// response tokens. Azure's are the LLM inference traces of 2023 and 2024 in Azure/AzurePublicDataset; those of 2024 have a
-// time zone. In Mooncake's (kvcache-ai/Mooncake, FAST25-release/traces), hash_ids are hashes of 512 tokens and all before
-// these.
+// formats are those of published traces, and two formats for users' traces. In BurstGPT (HPMLL/BurstGPT), failed
+// requests have 0 response tokens. Azure's are the LLM inference traces of 2023 and 2024 in
+// Azure/AzurePublicDataset; times of 2024 have a time zone. In Mooncake's traces (kvcache-ai/Mooncake,
+// FAST25-release/traces), each of the hash_ids is a hash of 512 tokens and of all tokens before them.
 var formats = []format{
 	{"BurstGPT CSV", false, [3]string{"Timestamp", "Request tokens", "Response tokens"}, secondsClock, true},
 	{"Azure CSV", false, [3]string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dateClock, true},
@@ -66,7 +67,7 @@ type parser struct {
 	index [3]int // fields of the format's columns
 }
 
-// detect finds the format with the most columns in the first line.
+// detect returns a parser for the format that has the most columns in the first line.
 func detect(line []byte) (parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {
@@ -130,7 +131,8 @@ func (p *parser) split(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// unquote returns a field of a CSV row without spaces and double quotes around it. It must not contain commas.
+// unquote returns a field of a CSV row without the spaces and double quotes around it. The field must not contain
+// commas.
 func unquote(field []byte) []byte {
 	field = bytes.TrimSpace(field)
 	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {
@@ -139,7 +141,7 @@ func unquote(field []byte) []byte {
 	return field
 }
 
-// splitJSON returns the fields of a JSON object as text, so that the same rules and errors apply as in CSV.
+// splitJSON returns the fields of a JSON object as text, so that the rules and errors for CSV also apply to them.
 func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal(line, &row); err != nil {
@@ -161,7 +163,7 @@ func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// equalFold returns a function that reports whether a name is equal to another one, except for case.
+// equalFold returns a function that reports whether a name equals a, except for case.
 func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
@@ -174,7 +176,7 @@ func semicolons(line []byte) string {
 	return ""
 }
 
-// columns returns the names in the first line: a header's or an object's.
+// columns returns the names in the first line, which is a header or an object.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] == '{' {
 		var object map[string]json.RawMessage

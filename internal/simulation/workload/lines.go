@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// longestLine is far more than any row needs: Mooncake's longest has 2.7 kB, and a prompt of ten million tokens would
-// have 20,000 hashes.
+// longestLine is a limit far above what any row needs: Mooncake's longest row has 2.7 kB, and a prompt of ten million
+// tokens would have 20,000 hashes.
 const longestLine = 1 << 20
 
 // lines reads a file line by line. It accepts Windows line ends, and skips a byte order mark and blank lines.

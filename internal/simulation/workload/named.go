@@ -33,8 +33,7 @@ func Names() []string {
 	return names
 }
 
-// Named returns a synthetic workload. The error wraps ErrUnknown and lists the
-// known names.
+// Named returns the synthetic workload with the given name. The error wraps ErrUnknown and lists the known names.
 func Named(name string) (Lengths, Info, error) {
 	i := slices.IndexFunc(all, func(w known) bool { return w.Name == name })
 	if i < 0 {

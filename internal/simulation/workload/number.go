@@ -20,7 +20,8 @@ func (f *format) seconds(text []byte) (float64, error) {
 		if err != nil {
 			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
 		}
-		// Seconds since 2020, so that floats have a precision of 60 ns until 2036. Azure's ticks are 100 ns.
+		// Times are seconds since 2020. As floats they have a precision of 60 ns until 2036. Azure's ticks are 100
+		// ns.
 		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
 	case millisecondsClock:
 		want = "milliseconds, at least 0"
@@ -41,7 +42,7 @@ func (f *format) seconds(text []byte) (float64, error) {
 
 const epoch2020 = 1577836800
 
-// tokens returns the length in column i. It may be 0 only in the log of a server.
+// tokens returns the length in column i. Only the log of a server may have a length of 0.
 func (f *format) tokens(i int, text []byte) (int, error) {
 	least := 1
 	if f.log {
@@ -63,7 +64,7 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
 }
 
-// bad returns an error about a value. problem is what is wrong, such as "is negative".
+// bad returns an error about a value. problem says what is wrong, as in "is negative".
 func bad(column string, text []byte, problem, want string) error {
 	if len(text) == 0 {
 		return fmt.Errorf("column %q is empty; wanted %s", column, want)

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// pipes keeps the contents of files that can be read only once, because a trace is read twice: it is checked
-// before it is run.
+// pipes keeps the contents of files that can be read only once. This is needed because a trace is read twice: it is
+// checked before it is run.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte
 }{text: map[string][]byte{}}
 
-// open opens a file as os.Open does. A pipe can be opened repeatedly.
+// open opens a file as os.Open does. In contrast to os.Open, it can open a pipe repeatedly.
 func open(path string) (io.ReadCloser, error) {
 	if path != "-" {
 		info, err := os.Stat(path)
@@ -48,7 +48,7 @@ func open(path string) (io.ReadCloser, error) {
 // mostPiped limits the size of a file that can be read only once.
 const mostPiped = 1 << 30
 
-// readAtMost reads all of a file as io.ReadAll does, and returns an error after most bytes.
+// readAtMost reads all of a file as io.ReadAll does. It returns an error if the file has more than most bytes.
 func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

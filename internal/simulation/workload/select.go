@@ -58,15 +58,15 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// In an endless workload, after manyDropped requests that do not fit, at least one request in leastFitting must
-// fit. Otherwise reading the workload might not end.
+// In an endless workload, after manyDropped requests that are too long, at least one request in leastFitting must
+// fit. Without this rule, reading the workload might never end.
 const (
 	leastFitting = 1000
 	manyDropped  = 10_000
 )
 
-// WithoutLonger returns a source without the requests whose prompt and output together are longer than longest.
-// An endless workload draws other requests in their place, so its rate counts only requests that fit.
+// WithoutLonger returns a source without the requests whose prompt and output together are longer than longest. An
+// endless workload draws other requests in their place, so its rate counts only requests that fit.
 func WithoutLonger(s Source, longest int) *Fitted {
 	f := &Fitted{source: s, longest: longest}
 	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
@@ -84,7 +84,7 @@ type Fitted struct {
 	endless *drawn // the source, if it is endless
 }
 
-// LeftOut returns the fraction of the requests so far that was too long.
+// LeftOut returns the fraction of the requests read so far that were too long.
 func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
 // Next implements Source. The error wraps ErrNoneFits if almost no request of an endless workload fits.

@@ -8,17 +8,17 @@ import (
 	"math/rand/v2"
 )
 
-// Talk describes conversations. The number of turns is geometrically distributed, with mean Turns. Pauses from an
-// answer to the next turn are exponentially distributed, with mean Think.
+// Talk describes conversations. The number of turns is geometrically distributed, with mean Turns. The pauses
+// between an answer and the next turn are exponentially distributed, with mean Think.
 type Talk struct {
 	Turns float64 // at least 1
 	Think float64 // s
 }
 
-// Conversations returns one session for each request of a source; the request is the first turn. The prompt of
-// a further turn is the conversation so far and a new text. The lengths of the text and of the answer are drawn
-// from l. A session ends before a turn that, with its answer, would be longer than longest tokens. The error
-// wraps ErrSetting.
+// Conversations returns one session for each request of first; the request is the first turn. The prompt of a
+// further turn is the conversation so far and a new text. The lengths of the text and of the answer are drawn from
+// l. A session ends if its next turn and the answer would together be longer than longest tokens. The error wraps
+// ErrSetting.
 func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
 		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,
@@ -62,16 +62,16 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 }
 
 // SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues an
-// earlier row if it begins with all whole blocks (of hashTokens) of that row. If there are several, it
-// continues the latest one that no other row continues. A common first block alone is not enough, since it can
-// be a system prompt. A turn arrives at the time of its row, but at the earliest think seconds after the answer
-// to the turn before it. All rows are read at once.
+// earlier row if it begins with all whole blocks (of hashTokens) of the earlier row. If it begins with those of
+// several rows, it continues the latest row that no other row continues. A common first block alone is not enough,
+// because it can be a system prompt. A turn arrives at the time of its row, but at the earliest think seconds after
+// the answer to the turn before it. SessionsOf reads all rows before it returns.
 func SessionsOf(s Source, think float64) (Sessions, error) {
 	if !(think >= 0) || math.IsInf(think, 0) {
 		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)
 	}
 	t := &traced{think: think}
-	tails := map[int64]int{} // rows without a continuation so far, by the hash of their last whole block
+	tails := map[int64]int{} // rows that no row continues so far, by the hash of their last whole block
 	for {
 		var r Request
 		err := s.Next(&r)

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// alpaca is the shape inferred from maxima of batches of 14 requests (simulation/PAPER.md §1). Outputs are 1 + whole
-// numbers with an exponential distribution, at most 2,000, with the mean 58.45. Prompts have a log-normal distribution
-// with the mean 19.31 and sigma 0.6, rounded, at least 3, independent of outputs.
+// alpaca is a distribution inferred from maxima of batches of 14 requests (simulation/PAPER.md §1). Outputs are 1 +
+// whole numbers with an exponential distribution, at most 2,000, with the mean 58.45. Prompts do not depend on
+// outputs. They have a log-normal distribution with the mean 19.31 and sigma 0.6, rounded, at least 3.
 type alpaca struct{}
 
 func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
@@ -20,7 +20,8 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 // alpacaInputs is another distribution that agrees with the known values of Alpaca. It has the same mean, and the
 // longest of 14 prompts has 49.1 tokens on average (47.9 with alpaca, 50.8 in the artifact's batches). About 40 % of
 // Alpaca's instructions have an input (its README): their prompts are log-normal with mean 28.8 and sigma 0.5. The
-// others are short: normal with mean 13 and standard deviation 3. Only the 40 % have a source.
+// other prompts are short: normal with mean 13 and standard deviation 3. Only the 40 % have a source; the other
+// numbers are assumptions.
 type alpacaInputs struct{ alpaca }
 
 func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
@@ -31,13 +32,14 @@ func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
 	return max(3, whole(13+float64(3*r.NormFloat64()))), output
 }
 
-// logNormal returns the value at normal score z of a log-normal variable.
+// logNormal returns the value of a log-normal variable at the normal score z.
 func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }
 
-// wmt16 has sentences of WMT16 English to German. No source for their lengths was found. The assumption is: log-normal
-// lengths with sigma 0.5, means of 30 (English) and 35 (German) tokens of LLaMA, and scores correlated by 0.9.
+// wmt16 has sentences of WMT16 English to German. No source for their lengths was found. The assumptions are
+// log-normal lengths with sigma 0.5, means of 30 (English) and 35 (German) tokens of LLaMA, and scores with a
+// correlation of 0.9.
 type wmt16 struct{}
 
 func (wmt16) Draw(r *rand.Rand) (prompt, output int) {

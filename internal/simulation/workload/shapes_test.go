@@ -112,8 +112,8 @@ func scores(x []float64) []float64 {
 
 const draws = 60_000
 
-// Ensure that ShareGPT has the means, deviations and quantiles of the paper's
-// data (simulation/PAPER.md §1).
+// Ensure that ShareGPT's lengths have the means, deviations and quantiles of the paper's data (simulation/PAPER.md
+// §1).
 func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	l, info, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	}
 	require.Less(t, sums[draws-1], 2048.0)
 
-	// The correlation holds for the table before the filter. After the filter it is lower.
+	// The correlation holds for the table without the filter. With the filter it is lower.
 	c := *l.(*copula)
 	prompts, outputs, _ = sample(&c, draws)
 	require.InDelta(t, 0.17, correlation(scores(prompts), scores(outputs)), 0.01)
@@ -166,8 +166,8 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 		mean, sd := meanSD(outputs)
 		require.InEpsilon(t, 58.45, mean, 0.01)
 		require.InEpsilon(t, 57.95, sd, 0.02)
-		// The means of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The distribution of
-		// prompts is only just within the tolerance.
+		// The test compares the means of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The
+		// distribution of prompts is only just within the tolerance.
 		var p, o, whole float64
 		for i := 0; i+14 <= draws; i += 14 {
 			p += slices.Max(prompts[i:i+14]) / (draws / 14)
@@ -184,7 +184,7 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 	}
 }
 
-// Ensure that most prompts of the chatbot are cut to 1,024 tokens, and that none is longer.
+// Ensure that most prompts of the chatbot are cut to 1,024 tokens, and that none is longer than that.
 func TestMostChatPromptsAreCut(t *testing.T) {
 	l, info, err := Named("chat")
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestTranslationsHaveTheirPrefixInFront(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown name lists the known ones.
+// Ensure that the error for an unknown name lists the known names.
 func TestAnUnknownWorkloadIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, _, err := Named("shareGPT")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -21,7 +21,8 @@ const (
 	shareGPTBelow = 2048 // prompt + output
 )
 
-// A copula joins two marginals by a Gaussian copula. Pairs with a sum of at least limit are drawn again.
+// A copula draws pairs of values from two marginals, joined by a Gaussian copula. It draws a pair again if its sum
+// is at least limit.
 type copula struct {
 	prompt, output marginal
 	rho            float64 // correlation of the normal scores before any pair is dropped
@@ -31,7 +32,7 @@ type copula struct {
 // Draw implements Lengths.
 func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 	for {
-		// The conversions prevent fused multiply-add. Otherwise machines that have it would draw other
+		// The conversions prevent fused multiply-add. With fused multiply-add, some machines would draw other
 		// requests.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
@@ -44,13 +45,14 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// Its table has the quantiles of those pairs of lengths that the filter kept. If lengths were drawn from the
-// table and filtered again, the mean prompt would be 148 instead of 161 tokens. Therefore the levels are fitted
-// until the kept pairs have the table's quantiles (see fit).
+// Its table has the quantiles of those pairs of lengths that the filter kept. If lengths were drawn from the table
+// and filtered again, the mean prompt would have 148 instead of 161 tokens. Therefore the levels are fitted until
+// the kept pairs have the table's quantiles (see fit).
 //
-// Rho is taken as the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is
-// then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it would be 428. The
-// normal scores of kept pairs correlate by 0.17, because the filter drops pairs of two long lengths.
+// Rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is
+// then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, the deviation would be
+// 428. The normal scores of kept pairs have a correlation of 0.17, because the filter drops pairs of two long
+// lengths.
 var shareGPT = sync.OnceValue(func() Lengths {
 	var table struct {
 		P, In, Out []float64
@@ -70,9 +72,9 @@ var shareGPT = sync.OnceValue(func() Lengths {
 	return c
 })
 
-// fit changes the levels of both marginals so that the kept pairs have their quantiles at the levels of want. It
-// alternates between the two (iterative proportional fitting) and enlarges each segment by what the filter removes from
-// it. Changes are below 1e-9 after 12 rounds.
+// fit changes the levels of both marginals so that the kept pairs have the marginals' quantiles at the levels of want.
+// It alternates between the two marginals (iterative proportional fitting), and enlarges each segment by as much as the
+// filter removes from the segment. After 12 rounds, the levels change by less than 1e-9.
 func (c *copula) fit(want []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(want, &c.prompt, &c.output)
@@ -80,8 +82,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns new levels of m, with which the kept values have their quantiles at the levels in want. The
-// other marginal stays as it is.
+// fitted returns new levels of m. With them, the kept values have the quantiles of m at the levels in want. fitted
+// does not change the other marginal.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

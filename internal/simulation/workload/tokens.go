@@ -3,10 +3,10 @@ package workload
 // Tokens appends the ids of a request's prompt and output to dst. Index is the request's number in its workload, below
 // 2^30.
 //
-// Ids are at least 0 and below 2^31. Two requests share the first Shared tokens or, with hashes, the tokens of their
-// equal first hashes. A turn of a session without hashes shares all tokens of the turn before. The first id after the
-// shared hashes differs if hashes are in 0..2^30-1, as Mooncake's are. Tokens without a hash, and the output, are not
-// shared.
+// Ids are at least 0 and below 2^31. Two requests share the first Shared tokens. If they have hashes, they share the
+// tokens of their equal first hashes instead; the first id after these differs if hashes are in 0..2^30-1, as
+// Mooncake's are. A turn of a session without hashes shares all tokens of the turn before. Tokens without a hash, and
+// the output, are not shared.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	at := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {
@@ -22,8 +22,8 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	}
 	chain := uint64(1)
 	for i, h := range r.Hashes {
-		// The contents of a block follow from its hash and the hashes before it. The first id is the hash
-		// itself, so two different blocks already differ there.
+		// The contents of a block depend on its hash and on the hashes before it. The first id is the hash itself,
+		// so two different blocks already differ in their first id.
 		chain = mix(chain, uint64(h))
 		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
 		for ; at < end; at++ {

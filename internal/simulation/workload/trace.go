@@ -6,11 +6,12 @@ import (
 	"io"
 )
 
-// A Trace is a Source that reads a file row by row. Arrivals are shifted so that the first request arrives at 0. Rows
+// A Trace is a Source that reads a file row by row. It shifts arrivals so that the first request arrives at 0. Rows
 // must be in the order of arrival.
 type Trace struct {
-	// Skipped is the number of rows so far with 0 tokens of prompt or answer. In BurstGPT these are failed requests;
-	// their meaning in Azure's and Mooncake's traces is not documented. In users' traces they are errors.
+	// Skipped is the number of rows read so far that have 0 tokens of prompt or answer. In BurstGPT, these are
+	// failed requests. What they mean in Azure's and Mooncake's traces is not documented. In users' traces they are
+	// errors.
 	Skipped int
 
 	lines  lines
@@ -41,7 +42,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// read reads a trace from an open file, which errors call name.
+// read reads a trace from r. Errors call the trace by the given name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {

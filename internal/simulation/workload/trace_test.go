@@ -79,7 +79,7 @@ func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	}
 }
 
-// Ensure that two of Mooncake's requests share the tokens of their common first hashes.
+// Ensure that two requests of Mooncake share the tokens of their common first hashes.
 func TestMooncakeRequestsShareTheTokensOfCommonHashes(t *testing.T) {
 	trace, err := Open(filepath.Join("testdata", "traces", "mooncake.jsonl"))
 	require.NoError(t, err)
@@ -326,8 +326,8 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	n := level.Pick(100_000, 1_000_000)
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
-			// The goroutine that generates the rows also allocates. These allocations are measured first, to be
-			// subtracted.
+			// The goroutine that generates the rows allocates memory, too. The test measures this first, to
+			// subtract it.
 			var before, between, after, kept runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -362,7 +362,7 @@ func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "write it to one")
 }
 
-// FuzzRead checks, for any file, that the requests are valid and in order of arrival, and that errors wrap
+// FuzzRead checks that for any file, the requests are valid and in the order of arrival, and that errors wrap
 // ErrTrace.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "traces", "*"))

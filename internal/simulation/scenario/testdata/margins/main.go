@@ -1,7 +1,7 @@
 // Command margins computes the ranges of answers from measurements of vLLM V1 to which nothing was fitted
 // (cost/published/others.json). It simulates their loads and compares simulated with published times. The ratios of one
-// half of the loads give the ranges, which it writes to cost/published/margins.json. Then it prints how many times of
-// the other half are in their ranges. Run it in internal/simulation/scenario:
+// half of the loads give the ranges, which margins writes to cost/published/margins.json. Then it prints how many times
+// of the other half are in their ranges. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
@@ -25,7 +25,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A point is a server, its load, and the times that were published; 0: not published.
+// A point is a server, its load, and the published times; 0 means that a time was not published.
 type point struct {
 	Publisher string `json:"publisher"`
 	GPU       string `json:"gpu"`
@@ -79,8 +79,8 @@ func main() {
 	}
 }
 
-// read returns the points of a file in two halves: of each publisher on a GPU, ordered by the SHA-256 of their loads,
-// the first, the third and so on are used.
+// read returns the points of a file in two halves. It orders the points of each publisher on a GPU by the SHA-256 of
+// their loads. The first, the third and so on are in the first half.
 func read(file string) (used, heldOut []point, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -156,8 +156,8 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate runs a point with vLLM's defaults. Iterations take a multiple of their simulated times, and the first token
-// includes the server's own time in ms.
+// simulate runs a point with vLLM's defaults. Iterations take times as long as simulated. The time to the first token
+// includes first, the server's own time in ms.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
@@ -175,12 +175,12 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	return r, p.quantities(n), nil
 }
 
-// light reports whether the load is so light that first tokens hardly wait for other requests.
+// light reports whether the load is so light that requests hardly wait for other requests before their first token.
 func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
 
-// leastRatios is the number of ratios from which on a GPU has a range of its own.
+// leastRatios is the number of ratios that a GPU needs to have its own range.
 const leastRatios = 4
 
 // ratios are published times divided by simulated ones.
@@ -243,7 +243,7 @@ func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
 	return f
 }
 
-// report prints each quantity of the points with its range, and how many are in their ranges.
+// report prints each quantity of the points with its range, and how many quantities are in their ranges.
 func report(m margins, points []point) error {
 	within, all := 0, 0
 	for _, p := range points {
