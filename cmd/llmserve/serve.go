@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/engine/openai/responses"
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
@@ -222,7 +224,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Version: terminal.Version(),
 			Metrics: metrics, ParseSpecial: o.special, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
-			IterationTimeout: o.model.limit,
+			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
 		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: openai.WriteTimeout,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

@@ -145,8 +145,10 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others
 	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
 		return err
 	}
-	if err := checkMessages(fields["messages"]); err != nil {
-		return err
+	if jsonNames(reflect.TypeOf(body).Elem())["messages"] == reflect.TypeFor[[]chatMessage]() {
+		if err := checkMessages(fields["messages"]); err != nil {
+			return err
+		}
 	}
 	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
 }

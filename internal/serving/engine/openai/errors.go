@@ -120,7 +120,11 @@ func writeError(w http.ResponseWriter, err error) {
 		e.status == http.StatusServiceUnavailable) {
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, e.status, errorBody{e})
+	var body any = errorBody{e}
+	if to, ok := w.(*response); ok && to.errors != nil {
+		body = to.errors(w.Header(), e.status, e.Message)
+	}
+	writeJSON(w, e.status, body)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -33,12 +33,13 @@ type response struct {
 	control *http.ResponseController
 	timeout time.Duration
 	record  Record
+	errors  errorForm // of the path, or nil for OpenAI's
 }
 
 // respond answers a request, and passes its record on.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
-	to := &response{w, http.NewResponseController(w), s.config.WriteTimeout,
-		Record{Begin: time.Now(), Client: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath()}}
+	to := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.config.WriteTimeout,
+		record: Record{Begin: time.Now(), Client: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath()}}
 	defer func() {
 		if to.record.Status == 0 {
 			to.record.Status = http.StatusOK // of net/http, if a handler writes nothing or no status

@@ -37,6 +37,8 @@ type Config struct {
 	WriteTimeout     time.Duration // how long a client may take to accept a piece of an answer; 0 means WriteTimeout
 	IterationTimeout time.Duration // how long a step may take before GET /health is 503; 0 means a minute
 
+	Interfaces []Interface // besides OpenAI's completions and chats
+
 	Record func(Record) // gets the record of each request, unless nil
 
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send the key as the password of HTTP's
@@ -78,11 +80,12 @@ func New(c Config) *Server {
 		{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat}, {"GET", "/v1/models", s.models},
 		{"POST", "/tokenize", s.tokenize}, {"POST", "/detokenize", s.detokenize}, {"GET", "/version", s.version},
 	} {
-		s.mux.HandleFunc(route.method+" "+route.path, s.guarded(route.answer))
-		s.mux.HandleFunc(route.path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Allow", route.method)
-			return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", route.path, route.method, r.Method)
-		}))
+		s.route(route.method, route.path, nil, route.answer)
+	}
+	for _, other := range c.Interfaces {
+		for _, p := range other.Paths {
+			s.route("POST", p.Name, other.Error, func(w http.ResponseWriter, r *http.Request) error { return p.Answer(s, w, r) })
+		}
 	}
 	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
 	s.mux.HandleFunc("GET /health", s.health)
@@ -91,9 +94,26 @@ func New(c Config) *Server {
 		s.mux.HandleFunc(pattern, s.page(page))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
-		return refused(http.StatusNotFound, "", "There is no %s %s here. %s", r.Method, r.URL.Path, served)
+		return refused(http.StatusNotFound, "", "There is no %s %s here. %s", r.Method, r.URL.Path, s.served())
 	}))
 	return s
+}
+
+// route answers requests to a path that have the method, and refuses others. Errors have the given form.
+func (s *Server) route(method, path string, errors errorForm, answer handler) {
+	handle := func(pattern string, h http.HandlerFunc) {
+		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if to, ok := w.(*response); ok {
+				to.errors = errors
+			}
+			h(w, r)
+		})
+	}
+	handle(method+" "+path, s.guarded(answer))
+	handle(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Allow", method)
+		return refused(http.StatusMethodNotAllowed, "method_not_supported", "%s takes %s, not %s.", path, method, r.Method)
+	}))
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -129,8 +149,16 @@ func clean(r *http.Request) *http.Request {
 }
 
 // served lists the server's paths.
-const served = "This server has POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET " +
-	"/v1/models, /metrics, /version, /health and /memory."
+func (s *Server) served() string {
+	paths := "/v1/completions, /v1/chat/completions"
+	for _, other := range s.config.Interfaces {
+		for _, p := range other.Paths {
+			paths += ", " + p.Name
+		}
+	}
+	return "This server has POST " + paths + ", /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health and " +
+		"/memory."
+}
 
 // A handler answers a request. If it returns an error, it has written nothing.
 type handler = func(http.ResponseWriter, *http.Request) error

@@ -13,6 +13,7 @@ type eventWriter interface {
 	part(p *part)         // a new part of an answer
 	failed(err *apiError) // the end after an error
 	end(o *output)        // the end after all answers
+	keepAlive() string    // what is sent while no answer continues
 }
 
 // stream answers with server-sent events. It sends status 200 at once, so every later error is an event.
@@ -22,8 +23,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
 	w.WriteHeader(http.StatusOK)
-	out.flush() // the client sees at once that the request was accepted
 	o, to := j.output(), events(out)
+	out.flush() // the client sees at once that the request was accepted
 	defer func() { recordUsage(w, j.usage(o.made)) }()
 	all := j.merge(r.Context())
 	silence := time.NewTicker(s.config.KeepAlive)
@@ -45,7 +46,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 			}
 			silence.Reset(s.config.KeepAlive)
 		case <-silence.C:
-			out.write(": keep-alive\n\n") // a comment, as llama.cpp's server and others send it
+			out.write(to.keepAlive())
 		}
 		if !out.flush() {
 			return nil
@@ -88,6 +89,11 @@ func (c *chunks) part(p *part) {
 	}
 }
 
+// keepAlive is a comment, as llama.cpp's server and others send it.
+const keepAlive = ": keep-alive\n\n"
+
+func (c *chunks) keepAlive() string { return keepAlive }
+
 func (c *chunks) failed(err *apiError) { c.out.send(errorBody{err}) }
 
 func (c *chunks) end(o *output) {
@@ -113,6 +119,12 @@ func (s *sender) send(body any) {
 		return
 	}
 	s.raw(strings.ReplaceAll(string(data), "\u0085", `\u0085`)) // some clients take this character for a line break
+}
+
+// named sends an event with a name.
+func (s *sender) named(event string, body any) {
+	s.write("event: " + event + "\n")
+	s.send(body)
 }
 
 func (s *sender) raw(data string) { s.write("data: " + data + "\n\n") }

@@ -1,0 +1,147 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/chat"
+)
+
+type message struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+// A block is a block of content. Which fields it has depends on its type.
+type block struct {
+	Type      string
+	Text      string
+	Thinking  string
+	ID, Name  string
+	Input     json.RawMessage
+	ToolUseID string `json:"tool_use_id"`
+	Content   json.RawMessage
+}
+
+// blockFields lists the fields of the supported types of blocks, besides type and cache_control. signature and is_error
+// have no effect.
+var blockFields = map[string][]string{
+	"text":        {"text", "citations"},
+	"thinking":    {"thinking", "signature"},
+	"tool_use":    {"id", "name", "input", "caller"},
+	"tool_result": {"tool_use_id", "content", "is_error"},
+}
+
+// readContent reads a text, or a list of blocks of the given types.
+func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
+	content = bytes.TrimSpace(content)
+	if isNull(content) {
+		return nil, openai.Invalid(field, "%s has no content.", name)
+	}
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return []block{{Type: "text", Text: text}}, nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(content, &list) != nil {
+		return nil, openai.Invalid(field, "The content of %s is neither a string nor a list of blocks.", name)
+	}
+	blocks := make([]block, len(list))
+	for i, raw := range list {
+		if err := blocks[i].read(field, fmt.Sprintf("Block %d of %s", i, name), raw, types); err != nil {
+			return nil, err
+		}
+	}
+	return blocks, nil
+}
+
+func (b *block) read(field, name string, raw json.RawMessage, types []string) error {
+	if json.Unmarshal(raw, b) != nil || b.Type == "" {
+		return openai.Invalid(field, "%s is not an object with a type and fields of the right types.", name)
+	}
+	if !slices.Contains(types, b.Type) {
+		if _, known := blockFields[b.Type]; known {
+			return openai.Invalid(field, "%s has the type %s, which is not possible there.", name, b.Type)
+		}
+		return openai.Invalid(field, "%s has the type %q, which is not supported by this server; %s are.", name, b.Type,
+			strings.Join(slices.Sorted(maps.Keys(blockFields)), ", "))
+	}
+	_, err := openai.Object(field, name, raw, append([]string{"type", "cache_control"}, blockFields[b.Type]...)...)
+	return err
+}
+
+// translate adds the message with the given number to a chat.
+func (m *message) translate(i int, c *openai.Chat) error {
+	name := fmt.Sprintf("message %d", i)
+	types := map[string][]string{"user": {"text", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
+	if types == nil {
+		return openai.Invalid("messages", "Message %d has the role %q; user, assistant and system are known.", i, m.Role)
+	}
+	blocks, err := readContent("messages", name, m.Content, types...)
+	if err != nil {
+		return err
+	}
+	if m.Role == "assistant" {
+		return translateAssistant(name, blocks, c)
+	}
+	for at := 0; at < len(blocks); {
+		if blocks[at].Type == "tool_result" {
+			if err := blocks[at].translateResult(name, c); err != nil {
+				return err
+			}
+			at++
+			continue
+		}
+		end := at
+		for end < len(blocks) && blocks[end].Type == "text" {
+			end++
+		}
+		c.Messages = append(c.Messages, chat.Message{Role: m.Role, Content: joined(blocks[at:end])})
+		at = end
+	}
+	if len(blocks) == 0 {
+		return openai.Invalid("messages", "Message %d has no content.", i)
+	}
+	return nil
+}
+
+func (b *block) translateResult(name string, c *openai.Chat) error {
+	to := chat.Message{Role: "tool", ToolCallID: b.ToolUseID}
+	if b.ToolUseID == "" {
+		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
+	}
+	if !isNull(b.Content) {
+		blocks, err := readContent("messages", "a tool_result of "+name, b.Content, "text")
+		if err != nil {
+			return err
+		}
+		to.Content = joined(blocks)
+	}
+	c.Messages = append(c.Messages, to)
+	return nil
+}
+
+func translateAssistant(name string, blocks []block, c *openai.Chat) error {
+	to := chat.Message{Role: "assistant", Content: joined(blocks)}
+	var thoughts []string
+	for _, b := range blocks {
+		switch b.Type {
+		case "thinking":
+			thoughts = append(thoughts, b.Thinking)
+		case "tool_use":
+			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
+			if err != nil {
+				return openai.Invalid("messages", "A tool_use of %s %v.", name, err)
+			}
+			to.ToolCalls = append(to.ToolCalls, call)
+		}
+	}
+	to.Reasoning = strings.Join(thoughts, "\n")
+	c.Messages = append(c.Messages, to)
+	return nil
+}

@@ -1,0 +1,217 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/toolparser"
+)
+
+type (
+	// A messageBody is a message of the assistant.
+	messageBody struct {
+		ID           string    `json:"id"`
+		Type         string    `json:"type"`
+		Role         string    `json:"role"`
+		Model        string    `json:"model"`
+		Content      []content `json:"content"`
+		StopReason   *string   `json:"stop_reason"`
+		StopSequence *string   `json:"stop_sequence"`
+		Usage        usage     `json:"usage"`
+	}
+	// A content is a block of a message. The fields that its type does not have are nil.
+	content struct {
+		Type      string          `json:"type"`
+		Text      *string         `json:"text,omitempty"`
+		Thinking  *string         `json:"thinking,omitempty"`
+		Signature *string         `json:"signature,omitempty"`
+		ID        string          `json:"id,omitempty"`
+		Name      string          `json:"name,omitempty"`
+		Input     json.RawMessage `json:"input,omitempty"`
+	}
+	usage struct {
+		InputTokens   int `json:"input_tokens"` // without those from the cache
+		CacheCreation int `json:"cache_creation_input_tokens"`
+		CacheRead     int `json:"cache_read_input_tokens"`
+		OutputTokens  int `json:"output_tokens"`
+	}
+)
+
+// Streamed events.
+type (
+	messageStart struct {
+		Type    string      `json:"type"`
+		Message messageBody `json:"message"`
+	}
+	blockStart struct {
+		Type  string  `json:"type"`
+		Index int     `json:"index"`
+		Block content `json:"content_block"`
+	}
+	blockDelta struct {
+		Type  string `json:"type"`
+		Index int    `json:"index"`
+		Delta delta  `json:"delta"`
+	}
+	delta struct {
+		Type      string  `json:"type"`
+		Text      *string `json:"text,omitempty"`
+		Thinking  *string `json:"thinking,omitempty"`
+		Signature *string `json:"signature,omitempty"`
+		JSON      *string `json:"partial_json,omitempty"`
+	}
+	blockStop struct {
+		Type  string `json:"type"`
+		Index int    `json:"index"`
+	}
+	messageDelta struct {
+		Type  string `json:"type"`
+		Delta struct {
+			StopReason   *string `json:"stop_reason"`
+			StopSequence *string `json:"stop_sequence"`
+		} `json:"delta"`
+		Usage usage `json:"usage"`
+	}
+	messageStop struct {
+		Type string `json:"type"`
+	}
+)
+
+// A reply makes a message from the events of an answer. In a stream it sends Anthropic's events.
+type reply struct {
+	message messageBody
+	omits   bool        // thinking is left out
+	send    openai.Send // nil if the message is sent when it is complete
+	open    bool        // the last block has not ended
+	text    []byte      // of the last block
+}
+
+func newReply(model string, omits bool, send openai.Send) *reply {
+	return &reply{omits: omits, send: send,
+		message: messageBody{ID: newID("msg_"), Type: "message", Role: "assistant", Model: model, Content: []content{}}}
+}
+
+func (r *reply) event(name string, body any) {
+	if r.send != nil {
+		r.send(name, body)
+	}
+}
+
+// Begin sends message_start.
+func (r *reply) Begin(u openai.Usage) {
+	m := r.message
+	m.Usage = usageOf(u)
+	r.event("message_start", messageStart{"message_start", m})
+}
+
+// Add adds an event of the answer.
+func (r *reply) Add(e toolparser.Event) {
+	empty := ""
+	switch e.Kind {
+	case toolparser.Reasoning:
+		if !r.omits {
+			r.begin(content{Type: "thinking", Thinking: &empty, Signature: &empty})
+			r.add(delta{Type: "thinking_delta", Thinking: &e.Text}, e.Text)
+		}
+	case toolparser.Content:
+		r.begin(content{Type: "text", Text: &empty})
+		r.add(delta{Type: "text_delta", Text: &e.Text}, e.Text)
+	case toolparser.Call:
+		r.end()
+		r.begin(content{Type: "tool_use", ID: e.ID, Name: e.Name, Input: json.RawMessage("{}")})
+	case toolparser.Arguments:
+		r.add(delta{Type: "input_json_delta", JSON: &e.Text}, e.Text)
+	case toolparser.CallEnd:
+		r.end()
+	}
+}
+
+// begin begins a block, unless the last one is of the same type and has not ended.
+func (r *reply) begin(c content) {
+	if n := len(r.message.Content); r.open && r.message.Content[n-1].Type == c.Type {
+		return
+	}
+	r.end()
+	r.open, r.text = true, nil
+	r.message.Content = append(r.message.Content, c)
+	r.event("content_block_start", blockStart{"content_block_start", r.index(), c})
+}
+
+// index returns the index of the last block.
+func (r *reply) index() int { return len(r.message.Content) - 1 }
+
+func (r *reply) add(d delta, text string) {
+	if r.send == nil {
+		r.text = append(r.text, text...)
+	}
+	r.event("content_block_delta", blockDelta{"content_block_delta", r.index(), d})
+}
+
+// end ends the last block.
+func (r *reply) end() {
+	if !r.open {
+		return
+	}
+	r.open = false
+	c := &r.message.Content[r.index()]
+	text := string(r.text)
+	switch c.Type {
+	case "text":
+		c.Text = &text
+	case "thinking":
+		c.Thinking = &text
+		r.event("content_block_delta", blockDelta{"content_block_delta", r.index(), delta{Type: "signature_delta", Signature: c.Signature}})
+	case "tool_use":
+		c.Input = input(text)
+	}
+	r.event("content_block_stop", blockStop{"content_block_stop", r.index()})
+}
+
+// input returns the input of a call. Arguments that are not JSON are wrapped, as Anthropic advises clients to do.
+func input(arguments string) json.RawMessage {
+	switch {
+	case arguments == "":
+		return json.RawMessage("{}")
+	case json.Valid([]byte(arguments)):
+		return json.RawMessage(arguments)
+	}
+	wrapped, _ := json.Marshal(map[string]string{"INVALID_JSON": arguments})
+	return wrapped
+}
+
+// End ends the message and returns it.
+func (r *reply) End(e openai.Ending) any {
+	r.end()
+	reason := "end_turn"
+	stopped, byText := e.StopReason.(string)
+	switch {
+	case e.Calls:
+		reason = "tool_use"
+	case e.Finish == engine.FinishLength && e.ContextFull:
+		reason = "model_context_window_exceeded"
+	case e.Finish == engine.FinishLength:
+		reason = "max_tokens"
+	case byText:
+		reason = "stop_sequence"
+		r.message.StopSequence = &stopped
+	}
+	r.message.StopReason, r.message.Usage = &reason, usageOf(e.Usage)
+	last := messageDelta{Type: "message_delta", Usage: r.message.Usage}
+	last.Delta.StopReason, last.Delta.StopSequence = &reason, r.message.StopSequence
+	r.event("message_delta", last)
+	r.event("message_stop", messageStop{"message_stop"})
+	return r.message
+}
+
+// Fail sends an error as an event.
+func (r *reply) Fail(status int, _, message string) {
+	r.event("error", errorBody{Type: "error", Error: errorObject{errorType(status), message}})
+}
+
+// KeepAlive returns what is sent while the answer does not continue.
+func (r *reply) KeepAlive() string { return "event: ping\ndata: {\"type\": \"ping\"}\n\n" }
+
+func usageOf(u openai.Usage) usage {
+	return usage{InputTokens: u.Prompt - u.Cached, CacheRead: u.Cached, OutputTokens: u.Completion}
+}

@@ -1,0 +1,105 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// answer is an answer with each kind of block.
+var answer = []toolparser.Event{
+	{Kind: toolparser.Reasoning, Text: "H"}, {Kind: toolparser.Reasoning, Text: "m"}, {Kind: toolparser.Content, Text: "I"},
+	{Kind: toolparser.Content, Text: " look"}, {Kind: toolparser.Call, ID: "c1", Name: "look"}, {Kind: toolparser.Arguments, Text: `{"a":`},
+	{Kind: toolparser.Arguments, Text: ` 1}`}, {Kind: toolparser.CallEnd}, {Kind: toolparser.Call, ID: "c2", Name: "see"},
+	{Kind: toolparser.CallEnd},
+}
+
+// reply returns the body of the answer and its streamed events, a line each.
+func replied(t *testing.T, omits bool, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
+	text := func(body any) string {
+		data, err := json.Marshal(body)
+		require.NoError(t, err)
+		return string(data)
+	}
+	run := func(send openai.Send) any {
+		r := newReply("m", omits, send)
+		r.message.ID = "msg_1"
+		r.Begin(openai.Usage{Prompt: 9, Cached: 4, Completion: 1})
+		for _, e := range events {
+			r.Add(e)
+		}
+		return r.End(e)
+	}
+	run(func(event string, body any) {
+		require.True(t, strings.HasPrefix(text(body), `{"type":"`+event+`"`))
+		streamed = append(streamed, text(body))
+	})
+	return text(run(nil)), streamed
+}
+
+func TestAnAnswerIsAMessage(t *testing.T) {
+	whole, streamed := replied(t, false, answer, openai.Ending{Finish: engine.FinishStop, Calls: true,
+		Usage: openai.Usage{Prompt: 9, Cached: 4, Completion: 12}})
+	require.Equal(t, `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[`+
+		`{"type":"thinking","thinking":"Hm","signature":""},{"type":"text","text":"I look"},`+
+		`{"type":"tool_use","id":"c1","name":"look","input":{"a":1}},{"type":"tool_use","id":"c2","name":"see","input":{}}],`+
+		`"stop_reason":"tool_use","stop_sequence":null,`+
+		`"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":12}}`, whole)
+	require.Equal(t, []string{
+		`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],` +
+			`"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":0,` +
+			`"cache_read_input_tokens":4,"output_tokens":1}}}`,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"H"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":""}}`,
+		`{"type":"content_block_stop","index":0}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`,
+		`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"I"}}`,
+		`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":" look"}}`,
+		`{"type":"content_block_stop","index":1}`,
+		`{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"c1","name":"look","input":{}}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":" 1}"}}`,
+		`{"type":"content_block_stop","index":2}`,
+		`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"c2","name":"see","input":{}}}`,
+		`{"type":"content_block_stop","index":3}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":5,` +
+			`"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":12}}`,
+		`{"type":"message_stop"}`,
+	}, streamed)
+
+	whole, streamed = replied(t, true, answer, openai.Ending{Finish: engine.FinishStop, Calls: true})
+	require.NotContains(t, whole+strings.Join(streamed, ""), "thinking")
+}
+
+func TestWhyAMessageEnds(t *testing.T) {
+	for _, test := range []struct {
+		ending           openai.Ending
+		reason, sequence string
+	}{
+		{openai.Ending{Finish: engine.FinishStop}, "end_turn", "null"},
+		{openai.Ending{Finish: engine.FinishStop, StopReason: int32(7)}, "end_turn", "null"},
+		{openai.Ending{Finish: engine.FinishStop, StopReason: "x"}, "stop_sequence", `"x"`},
+		{openai.Ending{Finish: engine.FinishLength}, "max_tokens", "null"},
+		{openai.Ending{Finish: engine.FinishLength, ContextFull: true}, "model_context_window_exceeded", "null"},
+	} {
+		whole, streamed := replied(t, false, nil, test.ending)
+		want := `"stop_reason":"` + test.reason + `","stop_sequence":` + test.sequence
+		require.Contains(t, whole, want)
+		require.Contains(t, whole, `"content":[]`)
+		require.Contains(t, streamed[1], want)
+	}
+}
+
+func TestArgumentsThatAreNotJSONAreWrapped(t *testing.T) {
+	whole, _ := replied(t, false, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
+		{Kind: toolparser.Arguments, Text: `{"a`}}, openai.Ending{Finish: engine.FinishLength})
+	require.Contains(t, whole, `"input":{"INVALID_JSON":"{\"a"}`)
+}

@@ -1,0 +1,113 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/chat"
+)
+
+func call(t *testing.T, id, name, arguments string) any {
+	c, err := openai.ToolCall(id, name, arguments)
+	require.NoError(t, err)
+	return c
+}
+
+func TestMessagesBecomeThoseOfAChat(t *testing.T) {
+	for _, test := range []struct {
+		name, fields string
+		want         []chat.Message
+		resumes      bool
+	}{
+		{"a text", `"messages": [{"role": "user", "content": "Hi"}]`, []chat.Message{{Role: "user", Content: "Hi"}}, false},
+		{"system", `"system": "Be brief.", "messages": [{"role": "user", "content": "Hi"}]`,
+			[]chat.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Hi"}}, false},
+		{"blocks", `"system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "b"}],
+			"messages": [{"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d", "citations": null}]}]`,
+			[]chat.Message{{Role: "system", Content: "a\nb"}, {Role: "user", Content: "c\nd"}}, false},
+		{"a call and its result", `"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [
+			{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": "I look."},
+			{"type": "tool_use", "id": "t1", "name": "look", "input": {"b": 1, "a": [2]}}, {"type": "tool_use", "id": "t2", "name": "see", "input": {}}]},
+			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "x"}]},
+			{"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "y"}, {"type": "text", "text": "And?"}]}]`,
+			[]chat.Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "I look.", Reasoning: "Hm.", ToolCalls: []any{
+				call(t, "t1", "look", `{"b": 1, "a": [2]}`), call(t, "t2", "see", "{}")}},
+				{Role: "tool", ToolCallID: "t1", Content: "x"}, {Role: "tool", ToolCallID: "t2", Content: "y"}, {Role: "user", Content: "And?"}}, false},
+		{"a result without content", `"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1"}]}]`,
+			[]chat.Message{{Role: "tool", ToolCallID: "t1"}}, false},
+		{"the beginning of the answer", `"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "{"}]`,
+			[]chat.Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "{"}}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var b body
+			require.NoError(t, json.Unmarshal([]byte("{"+test.fields+"}"), &b))
+			c, err := b.chat()
+			require.NoError(t, err)
+			require.Equal(t, test.want, c.Messages)
+			require.Equal(t, test.resumes, c.Continue)
+		})
+	}
+}
+
+func TestSettingsBecomeThoseOfAChat(t *testing.T) {
+	b := body{}
+	require.NoError(t, json.Unmarshal([]byte(`{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5, "top_p": 0.9, "top_k": 7,
+		"stop_sequences": ["x"], "stream": true, "thinking": {"type": "enabled", "budget_tokens": 1024}, "metadata": {"user_id": "u"},
+		"tools": [{"name": "look", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}],
+		"tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
+		"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}}}`), &b))
+	c, err := b.chat()
+	require.NoError(t, err)
+	require.Equal(t, []any{0.5, 0.9, 7, []string{"x"}}, []any{c.Request.Temperature, c.Request.TopP, c.Request.TopK, c.Request.Stop})
+	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`)}}, c.Tools)
+	require.Equal(t, []any{"look", true, true, true, "high"}, []any{c.ToolName, c.Serial, c.Stream, *c.Think, c.Effort})
+	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
+
+	for choice, want := range map[string]string{"auto": "auto", "any": "required", "none": "none"} {
+		b.ToolChoice = json.RawMessage(`{"type": "` + choice + `"}`)
+		c, err = b.chat()
+		require.NoError(t, err)
+		require.Equal(t, []any{want, ""}, []any{c.ToolChoice, c.ToolName})
+	}
+}
+
+func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
+	const user = `"messages": [{"role": "user", "content": "x"}]`
+	block := func(text string) string { return `"messages": [{"role": "user", "content": [` + text + `]}]` }
+	for fields, want := range map[string]string{
+		``:               "messages is missing",
+		`"messages": []`: "messages is missing",
+		`"messages": [{"role": "tool", "content": "x"}]`:                                          `Message 0 has the role "tool"; user, assistant and system`,
+		`"messages": [{"role": "user"}]`:                                                          "message 0 has no content",
+		`"messages": [{"role": "user", "content": []}]`:                                           "Message 0 has no content",
+		`"messages": [{"role": "user", "content": 5}]`:                                            "neither a string nor a list of blocks",
+		block(`{"type": "image", "source": {}}`):                                                  `Block 0 of message 0 has the type "image", which is not supported`,
+		block(`{"type": "text", "text": "x"}, {"type": "document"}`):                              `Block 1 of message 0 has the type "document"`,
+		block(`{"type": "text", "text": 1}`):                                                      "fields of the right types",
+		block(`{"type": "text", "text": "x", "cahe": 1}`):                                         `Block 0 of message 0 has "cahe", which is not supported`,
+		block(`{"type": "thinking", "thinking": "x"}`):                                            "has the type thinking, which is not possible there",
+		block(`{"type": "tool_result", "content": "x"}`):                                          "has no tool_use_id",
+		block(`{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image"}]}`):      `Block 0 of a tool_result of message 0 has the type "image"`,
+		`"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "x"}]}]`:       "A tool_use of message 0",
+		`"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]}]`: "no text that the answer could continue",
+		user + `, "system": [{"type": "image"}]`:                                                  `Block 0 of system has the type "image"`,
+		user + `, "tools": [{"type": "web_search_20250305", "name": "web_search"}]`:               `Tool 0 has the type "web_search_20250305"`,
+		user + `, "tools": [{"name": "x"}]`:                                                       "Tool 0 has no input_schema",
+		user + `, "tools": [{"name": "x", "input_schema": {}, "defer_loading": true}]`:            `"defer_loading"`,
+		user + `, "tool_choice": {"type": "some"}`:                                                `The type of tool_choice is "some"`,
+		user + `, "tool_choice": "auto"`:                                                          "tool_choice is not a JSON object",
+		user + `, "thinking": {"type": "on"}`:                                                     `The type of thinking is "on"`,
+		user + `, "output_config": {"format": {"type": "x"}}`:                                     "output_config.format is not of the type json_schema",
+		user + `, "mcp_servers": [{}]`:                                                            "mcp_servers is not supported",
+		user + `, "container": "x"`:                                                               "container is not supported",
+		user + `, "context_management": {"edits": [{}]}`:                                          "context_management is not supported",
+	} {
+		var b body
+		require.NoError(t, json.Unmarshal([]byte("{"+fields+"}"), &b))
+		_, err := b.chat()
+		require.ErrorContains(t, err, want, fields)
+	}
+}

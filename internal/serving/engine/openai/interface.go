@@ -1,0 +1,277 @@
+package openai
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/structured"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// An Interface is another interface to chats, such as Anthropic's. Its handlers read a body with Server.Decode, translate
+// it to a Chat, and answer it with Server.Chat, so the limits and checks of /v1/chat/completions hold for it.
+type Interface struct {
+	Paths []Path
+
+	Error errorForm // nil means OpenAI's
+}
+
+// An errorForm returns the body of an error. It may set headers.
+type errorForm = func(h http.Header, status int, message string) any
+
+// A Path is a path that answers POST.
+type Path struct {
+	Name   string
+	Answer func(*Server, http.ResponseWriter, *http.Request) error
+}
+
+// A Chat is a request for the next message of an assistant.
+type Chat struct {
+	Model    string // "" means the server's
+	Messages []chat.Message
+	Texts    string // the field of the request that has the messages
+	Continue bool   // the answer continues the last message
+
+	Tools      []Tool
+	ToolChoice string // none, auto or required; "" means auto if there are tools
+	ToolName   string // the tool that must be called, or ""
+	Serial     bool   // at most one call
+
+	Form      json.RawMessage // the JSON Schema of the answer, or nil
+	JSON      bool            // the answer is any JSON object
+	FormField string          // the field of the request that has Form or JSON
+
+	// Think and Effort are variables of the template, if it has them: enable_thinking and reasoning_effort.
+	Think       *bool
+	Effort      string
+	EffortField string // the field of the request that has Effort
+
+	Request engine.Request // without a prompt
+	Stream  bool
+}
+
+// A Tool is a function that the model may call.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON Schema
+	Strict      bool            `json:"strict,omitempty"`
+}
+
+// ToolCall returns a call for the messages of a Chat. arguments are JSON.
+func ToolCall(id, name, arguments string) (any, error) {
+	text, err := json.Marshal(toolCall{ID: id, Type: "function", Function: functionCall{name, arguments}})
+	if err != nil {
+		return nil, err
+	}
+	return chat.ToolCall(text)
+}
+
+// Send sends an event of a stream.
+type Send func(event string, body any)
+
+// A Reply makes the answer to a Chat from its events. In a stream it sends events of its interface.
+type Reply interface {
+	Begin(Usage)                           // before the first event of the answer
+	Add(toolparser.Event)                  // an event of the answer
+	End(Ending) (body any)                 // the end of the answer. If there is no stream, the body is sent.
+	Fail(status int, code, message string) // the end of a stream after an error
+	KeepAlive() string                     // what is sent in a stream while the answer does not continue; "" means a comment
+}
+
+// Usage has numbers of tokens.
+type Usage struct {
+	Prompt     int
+	Cached     int // those of the prompt that were in the prefix cache
+	Completion int
+}
+
+// An Ending says how an answer ended.
+type Ending struct {
+	Finish      engine.Finish
+	Calls       bool // the answer has calls
+	ContextFull bool // with FinishLength: the model's context ended the answer, not Request.MaxTokens
+	StopReason  any  // see engine.Event
+	Usage       Usage
+}
+
+// Name returns the name of the model.
+func (s *Server) Name() string { return s.config.Name }
+
+// Decode reads and decodes the body of a request. It refuses fields that are not in the type of body, except those that
+// change no answer.
+func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any) error {
+	return s.decode(w, r, body)
+}
+
+// Invalid returns the error of a request that must be changed. It names the field and shortens the arguments.
+func Invalid(field, format string, args ...any) error { return invalid(field, format, args...) }
+
+// Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
+func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
+	return object(field, name, value, names...)
+}
+
+// Chat answers a chat. It calls reply once the request is accepted, with nil if there is no stream.
+func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply func(Send) Reply) error {
+	talk, err := s.conversation(c)
+	if err != nil {
+		return err
+	}
+	request := c.Request
+	j, err := s.talk(talk, &request, s.promptLimit())
+	if err != nil {
+		return err
+	}
+	j.texts = c.Texts
+	if err := s.submit(w, r, request, j); err != nil {
+		return err
+	}
+	defer j.cancel()
+	if c.Stream {
+		return s.stream(w, r, j, func(out *sender) eventWriter {
+			return &replyWriter{reply: reply(out.named), job: j, most: request.MaxTokens}
+		})
+	}
+	answers, _, err := s.answers(w, r, j)
+	if err != nil {
+		return err
+	}
+	to := &replyWriter{reply: reply(nil), job: j, most: request.MaxTokens}
+	to.part(&answers[0])
+	writeJSON(w, http.StatusOK, to.ending())
+	return nil
+}
+
+// Count answers with the number of tokens of the prompt of a chat.
+func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body func(tokens int) any) error {
+	talk, err := s.conversation(c)
+	if err != nil {
+		return err
+	}
+	from, err := s.conversationSource(talk, s.countable())
+	if err != nil {
+		return err
+	}
+	prompts, err := s.prompts(r, from)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, body(len(prompts[0].tokens)))
+	return nil
+}
+
+// conversation checks a chat and returns its conversation.
+func (s *Server) conversation(c *Chat) (*conversation, error) {
+	if c.Model != "" {
+		if err := s.checkModel(&c.Model); err != nil {
+			return nil, err
+		}
+	}
+	to := &conversation{messages: c.Messages, answer: !c.Continue, resume: c.Continue, serial: c.Serial, field: c.FormField,
+		variables: map[string]any{}}
+	switch {
+	case c.Form != nil:
+		to.form = &structured.Form{JSONSchema: c.Form}
+	case c.JSON:
+		to.form = &structured.Form{JSONObject: true}
+	}
+	effort, think, err := c.thinking()
+	if err != nil {
+		return nil, err
+	}
+	if t := s.config.Template; t != nil {
+		if think != nil && t.Mentions("enable_thinking") {
+			to.variables["enable_thinking"] = *think
+		}
+		if t.Mentions("reasoning_effort") {
+			to.effort = effort
+		}
+	}
+	var tools []json.RawMessage
+	for _, t := range c.Tools {
+		text, err := json.Marshal(map[string]any{"type": "function", "function": t})
+		if err != nil {
+			return nil, invalid("tools", "The tool %q is not JSON: %v.", t.Name, err)
+		}
+		tools = append(tools, text)
+	}
+	if to.tools, err = readTools(tools); err != nil {
+		return nil, err
+	}
+	var choice any
+	switch {
+	case c.ToolName != "":
+		choice = toolCall{Type: "function", Function: functionCall{Name: c.ToolName}}
+	case c.ToolChoice != "":
+		choice = c.ToolChoice
+	}
+	text, err := json.Marshal(choice)
+	if err != nil {
+		return nil, err
+	}
+	to.choice, err = to.readChoice(text)
+	return to, err
+}
+
+// thinking returns Effort as templates have it, and Think.
+func (c *Chat) thinking() (effort string, think *bool, err error) {
+	switch c.Effort {
+	case "", "low", "medium", "high":
+		return c.Effort, c.Think, nil
+	case "none":
+		return "", new(bool), nil
+	case "minimal":
+		return "low", c.Think, nil
+	case "xhigh", "max":
+		return "high", c.Think, nil
+	}
+	return "", nil, invalid(c.EffortField, "%s is %q; none, minimal, low, medium, high, xhigh and max are known.", c.EffortField, c.Effort)
+}
+
+// A replyWriter passes the parts of an answer to a Reply.
+type replyWriter struct {
+	reply Reply
+	job   *job
+	most  int // tokens of the answer
+	begun bool
+	last  part
+	made  int
+}
+
+func (w *replyWriter) part(p *part) {
+	w.made += len(p.tokens)
+	if !w.begun {
+		w.begun = true
+		w.reply.Begin(w.usage())
+	}
+	for _, e := range p.events {
+		w.reply.Add(e)
+	}
+	w.last = *p
+}
+
+func (w *replyWriter) failed(e *apiError) {
+	code := ""
+	if e.Code != nil {
+		code = *e.Code
+	}
+	w.reply.Fail(e.status, code, e.Message)
+}
+
+func (w *replyWriter) end(*output) { w.ending() }
+
+func (w *replyWriter) keepAlive() string { return cmp.Or(w.reply.KeepAlive(), keepAlive) }
+
+func (w *replyWriter) ending() any {
+	return w.reply.End(Ending{Finish: w.last.finish, Calls: w.last.finish == finishCalls, StopReason: w.last.stopReason,
+		ContextFull: w.made < w.most, Usage: w.usage()})
+}
+
+func (w *replyWriter) usage() Usage {
+	u := w.job.usage(w.made)
+	return Usage{u.PromptTokens, u.Details.CachedTokens, u.CompletionTokens}
+}

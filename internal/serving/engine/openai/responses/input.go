@@ -1,0 +1,157 @@
+package responses
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/chat"
+)
+
+// An item is an item of input. Which fields it has depends on its type.
+type item struct {
+	Type      string
+	Role      string
+	Content   json.RawMessage
+	Summary   json.RawMessage
+	CallID    string `json:"call_id"`
+	Name      string
+	Arguments string
+	Output    json.RawMessage
+}
+
+// itemFields lists the fields of the supported types of items, besides type, id and status.
+var itemFields = map[string][]string{
+	"message":              {"role", "content", "phase"},
+	"function_call":        {"call_id", "name", "arguments", "caller"},
+	"function_call_output": {"call_id", "output", "caller"},
+	"reasoning":            {"summary", "content"},
+}
+
+// readInput translates a text or a list of items to messages.
+func (b *body) readInput(c *openai.Chat) error {
+	if isNull(b.Input) {
+		return openai.Invalid("input", "input is missing.")
+	}
+	var text string
+	if json.Unmarshal(b.Input, &text) == nil {
+		c.Messages = append(c.Messages, chat.Message{Role: "user", Content: text})
+		return nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(b.Input, &list) != nil || len(list) == 0 {
+		return openai.Invalid("input", "input is neither a string nor a list of items, or it is empty.")
+	}
+	for i, raw := range list {
+		name := fmt.Sprintf("Item %d of input", i)
+		var it item
+		if json.Unmarshal(raw, &it) != nil {
+			return openai.Invalid("input", "%s is not an object with fields of the right types.", name)
+		}
+		if it.Type == "" && it.Role != "" {
+			it.Type = "message"
+		}
+		fields, known := itemFields[it.Type]
+		if !known {
+			return openai.Invalid("input", "%s has the type %q, which is not supported by this server; message, function_call, "+
+				"function_call_output and reasoning are.", name, it.Type)
+		}
+		if _, err := openai.Object("input", name, raw, append([]string{"type", "id", "status"}, fields...)...); err != nil {
+			return err
+		}
+		if err := it.translate(name, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// translate adds an item to a chat. Reasoning, text and calls of the assistant that follow each other are one message.
+func (it *item) translate(name string, c *openai.Chat) (err error) {
+	switch it.Type {
+	case "message":
+		return it.translateMessage(name, c)
+	case "reasoning":
+		text, err := readTexts(name, it.Content, "reasoning_text")
+		if err == nil && text == "" {
+			text, err = readTexts(name, it.Summary, "summary_text")
+		}
+		if err != nil {
+			return err
+		}
+		assistant(c, func(m *chat.Message) bool { return m.Reasoning+m.Content == "" && len(m.ToolCalls) == 0 }).Reasoning = text
+	case "function_call":
+		call, err := openai.ToolCall(it.CallID, it.Name, it.Arguments)
+		if err != nil {
+			return openai.Invalid("input", "%s %v.", name, err)
+		}
+		m := assistant(c, func(*chat.Message) bool { return true })
+		m.ToolCalls = append(m.ToolCalls, call)
+	case "function_call_output":
+		text, err := readTexts(name, it.Output, "input_text", "output_text")
+		if err != nil {
+			return err
+		}
+		if it.CallID == "" {
+			return openai.Invalid("input", "%s has no call_id.", name)
+		}
+		c.Messages = append(c.Messages, chat.Message{Role: "tool", ToolCallID: it.CallID, Content: text})
+	}
+	return nil
+}
+
+func (it *item) translateMessage(name string, c *openai.Chat) error {
+	if !slices.Contains([]string{"user", "assistant", "system", "developer"}, it.Role) {
+		return openai.Invalid("input", "%s has the role %q; user, assistant, system and developer are known.", name, it.Role)
+	}
+	if isNull(it.Content) {
+		return openai.Invalid("input", "%s has no content.", name)
+	}
+	text, err := readTexts(name, it.Content, "input_text", "output_text", "text")
+	if err != nil {
+		return err
+	}
+	if it.Role == "assistant" {
+		assistant(c, func(m *chat.Message) bool { return m.Content == "" && len(m.ToolCalls) == 0 }).Content = text
+		return nil
+	}
+	c.Messages = append(c.Messages, chat.Message{Role: it.Role, Content: text})
+	return nil
+}
+
+// assistant returns the last message if it is the assistant's and can be continued, or a new one.
+func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message {
+	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" || !continues(&c.Messages[n-1]) {
+		c.Messages = append(c.Messages, chat.Message{Role: "assistant"})
+	}
+	return &c.Messages[len(c.Messages)-1]
+}
+
+// readTexts reads a text, or a list of parts of the given types. It joins parts by line breaks, as vLLM does.
+func readTexts(name string, content json.RawMessage, types ...string) (text string, err error) {
+	if isNull(content) || json.Unmarshal(content, &text) == nil {
+		return text, nil
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(content, &parts) != nil {
+		return "", openai.Invalid("input", "%s has a content that is neither a string nor a list of parts.", name)
+	}
+	texts := make([]string, len(parts))
+	for i, raw := range parts {
+		var p struct{ Type, Text string }
+		if json.Unmarshal(raw, &p) != nil {
+			return "", openai.Invalid("input", "Part %d of %s is not an object with a type and a text.", i, name)
+		}
+		if !slices.Contains(types, p.Type) {
+			return "", openai.Invalid("input", "Part %d of %s has the type %q, which is not supported; %s is.", i, name, p.Type,
+				strings.Join(types, " or "))
+		}
+		if _, err := openai.Object("input", "A part of "+name, raw, "type", "text", "annotations", "logprobs"); err != nil {
+			return "", err
+		}
+		texts[i] = p.Text
+	}
+	return strings.Join(texts, "\n"), nil
+}

@@ -1,0 +1,223 @@
+package responses
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/model/chat"
+)
+
+// Interface returns the interface for [openai.Config].
+func Interface() openai.Interface {
+	return openai.Interface{Paths: []openai.Path{{Name: "/v1/responses", Answer: create}}}
+}
+
+func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
+	var b body
+	if err := s.Decode(w, r, &b); err != nil {
+		return err
+	}
+	c, err := b.chat()
+	if err != nil {
+		return err
+	}
+	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(s.Name(), &b, send) })
+}
+
+// A body is the body of a request.
+type body struct {
+	Model             string            `json:"model"`
+	Input             json.RawMessage   `json:"input"`
+	Instructions      *string           `json:"instructions"`
+	MaxOutputTokens   *int              `json:"max_output_tokens"`
+	Temperature       *float64          `json:"temperature"`
+	TopP              *float64          `json:"top_p"`
+	Tools             []json.RawMessage `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	Text              json.RawMessage   `json:"text"`
+	Reasoning         json.RawMessage   `json:"reasoning"`
+	Stream            bool              `json:"stream"`
+	Metadata          json.RawMessage   `json:"metadata"`
+	Include           []string          `json:"include"`
+	Store             *bool             `json:"store"`
+	Truncation        *string           `json:"truncation"`
+	harmless
+	unsupported
+}
+
+// harmless are fields that change no answer, or only those of tools of OpenAI's servers.
+type harmless struct {
+	MaxToolCalls  json.RawMessage `json:"max_tool_calls"`
+	StreamOptions json.RawMessage `json:"stream_options"`
+	User          json.RawMessage `json:"user"`
+}
+
+// unsupported are fields that need stored state, or would change the answer.
+type unsupported struct {
+	PreviousResponseID json.RawMessage `json:"previous_response_id"`
+	Conversation       json.RawMessage `json:"conversation"`
+	Background         json.RawMessage `json:"background"`
+	Prompt             json.RawMessage `json:"prompt"`
+	ContextManagement  json.RawMessage `json:"context_management"`
+	Moderation         json.RawMessage `json:"moderation"`
+	TopLogprobs        json.RawMessage `json:"top_logprobs"`
+}
+
+func (b *body) check() error {
+	for _, f := range []struct {
+		name, instead string
+		value         json.RawMessage
+	}{
+		{"previous_response_id", "this server stores no responses; send the earlier items in input", b.PreviousResponseID},
+		{"conversation", "this server stores no conversations; send the earlier items in input", b.Conversation},
+		{"background", "this server stores no responses; use stream", b.Background},
+		{"prompt", "this server stores no prompts; use instructions and input", b.Prompt},
+		{"context_management", "leave it out", b.ContextManagement},
+		{"moderation", "leave it out", b.Moderation},
+		{"top_logprobs", "use /v1/chat/completions", b.TopLogprobs},
+	} {
+		switch string(bytes.TrimSpace(f.value)) {
+		case "", "null", "false", "0", `""`, "[]", "{}":
+		default:
+			return openai.Invalid(f.name, "%s is not supported: %s.", f.name, f.instead)
+		}
+	}
+	switch {
+	case b.Store != nil && *b.Store:
+		return openai.Invalid("store", "store is true, but this server stores no responses; leave it out, or give false.")
+	case b.Truncation != nil && *b.Truncation != "disabled":
+		return openai.Invalid("truncation", "truncation is %q; only disabled is supported.", *b.Truncation)
+	case slices.Contains(b.Include, "message.output_text.logprobs"):
+		return openai.Invalid("include", "message.output_text.logprobs is not supported; use logprobs of /v1/chat/completions.")
+	case b.MaxOutputTokens != nil && *b.MaxOutputTokens < 1:
+		return openai.Invalid("max_output_tokens", "max_output_tokens is %d; it must be at least 1.", *b.MaxOutputTokens)
+	}
+	return nil
+}
+
+// chat translates a body.
+func (b *body) chat() (*openai.Chat, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "input",
+		Serial:  b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
+		Request: engine.Request{Params: sampling.Default(), N: 1, MaxTokens: math.MaxInt}}
+	c.Request.Seed = engine.Seed()
+	if b.MaxOutputTokens != nil {
+		c.Request.MaxTokens = *b.MaxOutputTokens
+	}
+	if b.Temperature != nil {
+		c.Request.Temperature = *b.Temperature
+	}
+	if b.TopP != nil {
+		c.Request.TopP = *b.TopP
+	}
+	if b.Instructions != nil && *b.Instructions != "" {
+		c.Messages = append(c.Messages, chat.Message{Role: "system", Content: *b.Instructions})
+	}
+	for _, read := range []func(*openai.Chat) error{b.readInput, b.readTools, b.readChoice, b.readText, b.readReasoning} {
+		if err := read(c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (b *body) readTools(c *openai.Chat) error {
+	for i, text := range b.Tools {
+		var t struct {
+			Type, Name, Description string
+			Parameters              json.RawMessage
+			Strict                  bool
+		}
+		if json.Unmarshal(text, &t) != nil {
+			return openai.Invalid("tools", "Tool %d is not an object with a type, a name and parameters.", i)
+		}
+		if t.Type != "function" {
+			return openai.Invalid("tools", "Tool %d has the type %q; function is supported.", i, t.Type)
+		}
+		_, err := openai.Object("tools", "A tool", text, "type", "name", "description", "parameters", "strict", "allowed_callers")
+		if err != nil {
+			return err
+		}
+		if isNull(t.Parameters) {
+			t.Parameters = nil
+		}
+		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
+	}
+	return nil
+}
+
+func (b *body) readChoice(c *openai.Chat) error {
+	if isNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil {
+		return nil
+	}
+	var named struct{ Type, Name string }
+	if json.Unmarshal(b.ToolChoice, &named) != nil || named.Type != "function" || named.Name == "" {
+		return openai.Invalid("tool_choice", `tool_choice must be none, auto, required or {"type": "function", "name": ...}.`)
+	}
+	c.ToolName = named.Name
+	return nil
+}
+
+func (b *body) readText(c *openai.Chat) error {
+	if isNull(b.Text) {
+		return nil
+	}
+	text, err := openai.Object("text", "text", b.Text, "format", "verbosity")
+	if err != nil {
+		return err
+	}
+	if v := string(text["verbosity"]); v != "" && v != "null" && v != `"medium"` {
+		return openai.Invalid("text.verbosity", "text.verbosity is not supported; leave it out.")
+	}
+	if isNull(text["format"]) {
+		return nil
+	}
+	format, err := openai.Object("text.format", "text.format", text["format"], "type", "name", "description", "schema", "strict")
+	if err != nil {
+		return err
+	}
+	c.FormField = "text.format"
+	switch kind := string(format["type"]); {
+	case kind == `"text"`:
+	case kind == `"json_object"`:
+		c.JSON = true
+	case kind == `"json_schema"` && !isNull(format["schema"]):
+		c.Form = format["schema"]
+	case kind == `"json_schema"`:
+		return openai.Invalid("text.format", "text.format has no schema.")
+	default:
+		return openai.Invalid("text.format", "The type of text.format is not known; text, json_object and json_schema are.")
+	}
+	return nil
+}
+
+// readReasoning reads the effort. The answer has the reasoning itself, so summary has no effect.
+func (b *body) readReasoning(c *openai.Chat) error {
+	if isNull(b.Reasoning) {
+		return nil
+	}
+	fields, err := openai.Object("reasoning", "reasoning", b.Reasoning, "effort", "summary", "generate_summary")
+	if err != nil {
+		return err
+	}
+	c.EffortField = "reasoning.effort"
+	if effort := fields["effort"]; !isNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
+		return openai.Invalid("reasoning.effort", "reasoning.effort is not a string.")
+	}
+	return nil
+}
+
+func isNull(value json.RawMessage) bool {
+	text := string(bytes.TrimSpace(value))
+	return text == "" || text == "null"
+}
