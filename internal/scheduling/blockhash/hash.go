@@ -3,13 +3,12 @@
 // multimodal items, cache salt; vllm/v1/RULES.md §3). So it identifies the block and all
 // blocks before it.
 //
-// There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are
-// SHA-256, for which no collision can be found, so a prefix hit is as reliable as a comparison of the
-// tokens. Fast is XXH3-128 with a secret seed of this process: among billions of blocks, the
-// probability that two different prompts have equal hashes is about 2^-64. But XXH3 gives no
-// guarantee against an attacker who chooses prompts and observes hits by their timing. A collision
-// would give one user the keys and values of another user's prompt. Use Fast only if all users of a
-// cache may see each other's data, or give each tenant its own salt.
+// There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are SHA-256, for
+// which no collision can be found, so a prefix hit is as reliable as a comparison of the tokens. Fast is XXH3-128
+// with a secret seed of this process. Among billions of blocks, two different prompts have equal hashes with a
+// probability of about 2^-64. But XXH3 gives no guarantee against an attacker who chooses prompts and recognizes
+// hits by their timing. A collision would give one user the keys and values of another user's prompt. Use Fast only
+// if all users of a cache may see each other's data, or give each tenant its own salt.
 package blockhash
 
 import (
@@ -22,11 +21,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Hash identifies a block and all blocks before it. If a Function has fewer than 32
-// bytes, the rest is 0.
+// Hash identifies a block and all blocks before it. If a Function makes fewer than 32 bytes, the other bytes are 0.
 type Hash [32]byte
 
-// Equal compares eight bytes at a time, without a call of the runtime.
+// Equal reports whether two hashes are equal. It compares eight bytes at a time, without a call of the runtime.
 func (h *Hash) Equal(o *Hash) bool {
 	le := binary.LittleEndian
 	return le.Uint64(h[0:]) == le.Uint64(o[0:]) && le.Uint64(h[8:]) == le.Uint64(o[8:]) &&
@@ -36,16 +34,16 @@ func (h *Hash) Equal(o *Hash) bool {
 // Short returns the first 8 bytes in hex, as recordings show a hash.
 func (h *Hash) Short() string { return hex.EncodeToString(h[:8]) }
 
-// Low64 returns the last 8 bytes as a big-endian number. vLLM publishes it in place of the
-// hash if VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES is set.
+// Low64 returns the last 8 bytes as a big-endian number. If VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES is set, vLLM
+// publishes this number instead of the hash.
 func (h *Hash) Low64() uint64 { return binary.BigEndian.Uint64(h[24:]) }
 
 // A Function hashes one block. Implementations are safe for concurrent use.
 type Function interface {
 	// Root returns the parent of every first block (vLLM's NONE_HASH).
 	Root() Hash
-	// Sum writes the hash of the block with these tokens after parent to out,
-	// which may be parent. extra is nil or not empty (vllm/v1/RULES.md §3).
+	// Sum writes the hash of a block to out. tokens are the block's tokens, and parent is the hash of the block
+	// before it. out may be parent. extra is nil or not empty (vllm/v1/RULES.md §3).
 	Sum(out, parent *Hash, tokens []int32, extra []Key)
 }
 
@@ -96,8 +94,8 @@ type LE struct{}
 // Root returns 32 zero bytes.
 func (LE) Root() Hash { return Hash{} }
 
-// stackBytes suffices for a block of 32 tokens, the usual maximum. A larger buffer would
-// cost time, because it is cleared for each block. Larger blocks use the heap.
+// stackBytes is enough for a block of 32 tokens, the usual maximum. A larger buffer would cost time, because it is
+// cleared for each block. Larger blocks use the heap.
 const stackBytes = 32 + 4 + 32*5 + 1
 
 // Sum implements Function.

@@ -12,8 +12,8 @@ func extraOfB() []Key {
 	return []Key{{Text: "ada"}, image, {Text: "s1"}}
 }
 
-// The expected hashes are the examples of the document that describes the trace format: the root,
-// block A, and block B, which follows A.
+// The expected hashes are the examples in the document about the trace format: the root, block A, and block B,
+// which follows A.
 func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"le": {
@@ -89,7 +89,7 @@ func TestEveryHashFormatIsVLLMs(t *testing.T) {
 	}
 }
 
-// Ensure that hashing does not allocate: it runs once for every block.
+// Ensure that hashing does not allocate memory, because every block is hashed.
 func TestSumDoesNotAllocate(t *testing.T) {
 	tokens := make([]int32, 16)
 	for _, f := range []Function{LE{}, CBOR("0"), NewFast()} {

@@ -2,7 +2,7 @@ package blockhash
 
 import "fmt"
 
-// A Key is one extra key of a block. Kind says which of the other fields is its value.
+// A Key is one extra key of a block. Kind says which of the other fields has the value of the key.
 type Key struct {
 	Kind  Kind
 	Text  string
@@ -19,7 +19,7 @@ const (
 	Tuple
 )
 
-// An Item is a multimodal input, for example an image, in place of Length tokens from
+// An Item is a multimodal input, for example an image. It takes the place of Length tokens of the prompt, from
 // Offset on.
 type Item struct {
 	Identifier     string
@@ -51,17 +51,17 @@ func (e *Extras) Check() error {
 	return nil
 }
 
-// Last starts a Cursor at the last multimodal item, as vLLM does for a run of blocks that does not
-// begin at token 0 (vllm/v1/RULES.md §3). So the hash of a block that generated tokens complete
-// covers only the last item in the block. If a request has several items at the end of the prompt
-// and this matters, the host must give it a salt that covers the items.
+// Last starts a Cursor at the last multimodal item. vLLM does this for a run of blocks that does not begin at token
+// 0 (vllm/v1/RULES.md §3). So if generated tokens complete a block, the hash of the block covers only the last item
+// in it. If a request has several items at the end of the prompt and this matters, the host must give the request a
+// salt that covers the items.
 const Last Cursor = -1
 
 // A Cursor is the index of the next multimodal item of a run of blocks.
 type Cursor int
 
-// Block returns the extra keys of the block [start, end) in vLLM's order (LoRA,
-// multimodal, salt), or nil if there are none. It advances the cursor.
+// Block returns the extra keys of the block [start, end) in vLLM's order (LoRA, multimodal, salt), or nil if there
+// are no keys. It advances the cursor.
 func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	if e.none() {
 		return nil
@@ -77,8 +77,8 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends the multimodal keys. The offset in a key is relative to the start of the
-// block, so it is negative if the item begins before the block.
+// items appends the keys of multimodal items. The offset in a key is relative to the start of the block, so it is
+// negative if the item begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {

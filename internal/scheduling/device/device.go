@@ -1,10 +1,9 @@
-// Package device is the pool of physical blocks of one device in vLLM V0 and the
-// system of the PagedAttention paper: reference counts and a stack of free blocks. It
-// also has what their block managers share: the recycled arrays of block tables and
-// the watermark.
+// Package device is the pool of physical blocks of one device, for vLLM V0 and the system of the PagedAttention
+// paper: reference counts and a stack of free blocks. It also has what the block managers of these two systems
+// share: the recycled arrays of block tables, and the watermark.
 //
-// The rules of counting are in package block. The pool of vLLM V1, with its queue of
-// free blocks and its prefix cache, is package llmmemory/internal/scheduling/vllm/v1/pool.
+// The rules of counting are in package block. The pool of vLLM V1, with its queue of free blocks and its prefix
+// cache, is package llmmemory/internal/scheduling/vllm/v1/pool.
 package device
 
 import (
@@ -15,21 +14,20 @@ import (
 	"llmmemory/internal/block"
 )
 
-// A Pair is a copy to be made: of block Src to block Dst.
+// A Pair is a copy that must be made: of block Src to block Dst.
 type Pair struct{ Src, Dst int32 }
 
-// A Device is the blocks of one memory, with consecutive ids, their reference counts,
-// and a stack of free blocks: the block freed last is taken first. This is the free
-// order of vLLM V0 and of the paper's system, which start from opposite ends of the
-// pool (vllm/v0/RULES.md §1, §9).
+// A Device has the blocks of one memory, with consecutive ids; their reference counts; and a stack of free blocks,
+// so that the block freed last is taken first. This is the free order of vLLM V0 and of the paper's system. The two
+// systems start from opposite ends of the pool (vllm/v0/RULES.md §1, §9).
 type Device struct {
 	first  int32
 	counts []int32
 	free   []int32 // top at the end
 }
 
-// Descending makes a device of n blocks with ids from first on. Take returns blocks that were never
-// used in descending order.
+// Descending makes a device of n blocks whose ids start at first. Take returns blocks that were never used in
+// descending order of their ids.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -58,8 +56,8 @@ func (d *Device) Take() int32 {
 	return id
 }
 
-// Drop removes a reference to a block in use. If it was the last one, Drop puts the block on
-// top of the stack and returns true.
+// Drop removes a reference to a block in use. If no reference is left, Drop puts the block on top of the stack and
+// returns true.
 func (d *Device) Drop(id int32) (freed bool) {
 	if !d.Unref(id) {
 		return false
@@ -68,7 +66,7 @@ func (d *Device) Drop(id int32) (freed bool) {
 	return true
 }
 
-// Unref is like Drop, but does not put the block on the stack: the caller keeps an unused block.
+// Unref does what Drop does, but does not put an unused block on the stack: the caller keeps it.
 func (d *Device) Unref(id int32) (unused bool) {
 	if d.counts[id-d.first] <= 0 {
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
@@ -76,15 +74,15 @@ func (d *Device) Unref(id int32) (unused bool) {
 	return block.Release(d.counts, id-d.first)
 }
 
-// Ref adds a reference to a block and reports whether it is the only one. The block must not be
-// on the stack.
+// Ref adds a reference to a block, and reports whether it is the block's only reference. The block must not be on
+// the stack.
 func (d *Device) Ref(id int32) (first bool) {
 	d.counts[id-d.first]++
 	return d.counts[id-d.first] == 1
 }
 
-// CopyOnWrite sets slot, which names a shared block, to the block fresh, which Take returned, and
-// drops the reference to the shared block. It returns the copy that the caller must make.
+// CopyOnWrite replaces the shared block that slot names by the block fresh, which Take has returned, and drops the
+// reference to the shared block. It returns the copy that the caller must make.
 func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
 	old := block.Assign(d.counts, &local, fresh-d.first)
@@ -98,7 +96,8 @@ func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first
 // Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
-// Counts returns the counts of all blocks, by id - First. The caller must not change them.
+// Counts returns the reference counts of all blocks; block id has the index id - First. The caller must not change
+// them.
 func (d *Device) Counts() []int32 { return d.counts }
 
 // First is the lowest id.
@@ -121,10 +120,9 @@ func (d *Device) Free() iter.Seq[int32] {
 	}
 }
 
-// Check checks that the stack has only blocks with the count 0, each once, and that
-// every count is the number of table entries that name the block. kept is the number
-// of blocks with the count 0 that are not on the stack. entries yields every mapped
-// entry of every table.
+// Check checks that the stack has only blocks with the count 0, each once, and that the count of each block is the
+// number of table entries that name the block. kept is the number of blocks with the count 0 that are not on the
+// stack. entries yields every mapped entry of every table.
 func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 	stacked := make([]bool, len(d.counts))
 	for _, id := range d.free {
@@ -153,8 +151,8 @@ func (d *Device) Clone() Device {
 	return Device{d.first, slices.Clone(d.counts), slices.Clone(d.free)}
 }
 
-// Tables recycles the arrays of block tables, so that there are never more arrays than sequences
-// that had blocks at the same time.
+// Tables recycles the arrays of block tables. There are never more arrays than sequences that had blocks at the
+// same time.
 type Tables struct{ spare [][]int32 }
 
 // Take returns an empty table.
@@ -175,5 +173,6 @@ func (t *Tables) Give(table []int32) {
 	}
 }
 
-// Watermark returns how many blocks of a pool new requests must leave free: part of them, rounded down.
+// Watermark returns how many blocks of a pool new requests must leave free: the given part of the blocks, rounded
+// down.
 func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }

@@ -10,9 +10,8 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// A Buddy is a buddy allocator of chunks of 2^k blocks. The buddy of a chunk begins
-// at the chunk's start xor its size. Two free buddies of the same size are merged
-// (vllm/v0/RULES.md §11).
+// A Buddy is a buddy allocator of chunks of 2^k blocks. The buddy of a chunk begins at the start of the chunk xor
+// the chunk's size. Two free buddies of the same size are merged (vllm/v0/RULES.md §11).
 type Buddy struct {
 	chunks []chunk           // by first block
 	lists  []*reqtable.Queue // free chunks of 2^k blocks, by k
@@ -40,7 +39,7 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	return b, nil
 }
 
-// order returns the k of the smallest chunk with at least n blocks.
+// order returns k for the smallest chunk of 2^k blocks that has at least n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // fits reports whether count chunks of at least n blocks can be taken together.
@@ -52,8 +51,8 @@ func (b *Buddy) fits(n, count int) bool {
 	return count <= 0
 }
 
-// take returns a chunk of at least n blocks. It takes the chunk that was freed last among those of
-// the smallest sufficient size, and halves it until it is small enough. The upper halves are free.
+// take returns a chunk of at least n blocks. Among the free chunks of the smallest sufficient size, it takes the
+// chunk that was freed last, and halves this chunk until it is small enough. The upper halves become free.
 func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k
@@ -107,8 +106,8 @@ func (b *Buddy) remove(start int32, k int) {
 // NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
 
-// Lists yields each size of free chunks with the first blocks of its chunks, in the order in which
-// these became free.
+// Lists yields each size of free chunks, with the first blocks of these chunks in the order in which the chunks
+// became free.
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {

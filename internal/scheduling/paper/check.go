@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Check checks the whole state: blocks are conserved on both devices, and tables cover all tokens
-// except one that was just generated. groups yields every group with blocks.
+// Check checks the whole state: blocks are conserved on both devices, and tables cover all tokens except a token
+// that was just generated. groups yields every group that has blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {
@@ -34,8 +34,8 @@ func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	return nil
 }
 
-// entries yields the table entries that name a block of the device, and on the GPU the
-// blocks of the prefix.
+// entries yields all table entries that name a block of the device. For the GPU, it also yields the blocks of the
+// prefix.
 func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var ids []int32
@@ -67,8 +67,8 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	return nil
 }
 
-// Check checks the whole state: every block is in exactly one chunk; free chunks are
-// in the list of their size, and have no free buddy of the same size.
+// Check checks the whole state: every block is in exactly one chunk; each free chunk is in the list for its size,
+// and has no free buddy of the same size.
 func (b *Buddy) Check() error {
 	free := 0
 	listed := map[int32]int{}

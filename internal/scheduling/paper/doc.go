@@ -7,11 +7,11 @@
 //     of two (Pow2), or not at all (Max);
 //   - FasterTransformer, whose batches run until their longest answer is complete.
 //
-// A request is a group of sequences with one prompt. The paper's system shares the prompt's blocks
-// among them; Orca copies them. Block ids count from 0 on each device. Never used blocks are taken
-// from the highest id down, but the block that became free last comes first.
+// A request is a group of sequences with one prompt. The paper's system shares the prompt's blocks among these
+// sequences; Orca copies the blocks. Block ids count from 0 on each device. The block that became free last is
+// taken first. Blocks that were never used are taken from the highest id down.
 //
-// The paper's system and Orca have the same scheduler over different memory managers. The artifact
-// waits for ever for a request that can never fit; this package drops it and reports it. Nothing
-// here is safe for concurrent use.
+// The paper's system and Orca have the same scheduler over different memory managers. If a request can never fit,
+// the artifact waits for ever; this package drops the request and reports it. Nothing here is safe for concurrent
+// use.
 package paper

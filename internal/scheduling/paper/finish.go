@@ -20,8 +20,8 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Refork implements serve.GroupScheduler. Orca copies all blocks; the paper's system
-// copies a block only when it is written.
+// Refork implements serve.GroupScheduler. Orca copies all blocks. The paper's system copies a block only when it is
+// written.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -36,7 +36,7 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	return s.memory.refork(it, q, child, parent)
 }
 
-// sequence returns the request with the id, which must have the sequence.
+// sequence returns the request with the id. It returns an error if the request lacks the sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	place := s.requests.Find(id)
 	if place == reqtable.None {
@@ -61,8 +61,8 @@ func (s *Scheduler) forget(place int32) {
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
 
-// Table returns the block table of a sequence, or nil if it has none. It is valid
-// until the next call, and must not be changed.
+// Table returns the block table of a sequence, or nil if the sequence has none. The table is valid until the next
+// call, and must not be changed.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	q, err := s.sequence(id, sequence)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return s.memory.table(q, sequence)
 }
 
-// Counts returns the reference counts of all blocks, which must not be changed. Orca has none.
+// Counts returns the reference counts of all blocks, which must not be changed. Orca has no reference counts.
 func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.

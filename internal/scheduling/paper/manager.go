@@ -22,8 +22,8 @@ type Config struct {
 	NumGPUBlocks, NumCPUBlocks int // blocks
 	Watermark                  float64
 
-	// Prefix is the length in tokens of a prefix that all prompts share. Its full blocks are computed
-	// before the first request and never freed (the paper's shared prefix).
+	// Prefix is the length in tokens of a prefix that all prompts share. The blocks that it fills are computed
+	// before the first request and are never freed (the paper's shared prefix).
 	Prefix int
 }
 
@@ -36,8 +36,8 @@ type Manager struct {
 	logical   int     // entries of tables on the GPU
 	tables    device.Tables
 
-	// moved has the destination of each block that the current swap has moved, by source block. An
-	// entry is valid if its mark equals Manager.mark.
+	// moved has, for each block that the current swap has moved, the block to which it was moved. An entry is valid
+	// if its mark equals Manager.mark.
 	moved []move
 	mark  uint32
 }
@@ -47,7 +47,7 @@ type move struct {
 	to   int32
 }
 
-// A Group has the sequences of one request. The unfinished ones are on the same device.
+// A Group has the sequences of one request. Its unfinished sequences are on the same device.
 type Group struct {
 	Seqs    []Seq
 	swapped bool
@@ -60,8 +60,7 @@ type Seq struct {
 	table    []int32
 }
 
-// Table returns the block table. It is valid until the next call for its group, and must not be
-// changed.
+// Table returns the block table. The table is valid until the next call for its group, and must not be changed.
 func (s *Seq) Table() []int32 { return s.table }
 
 // running counts the sequences that are not finished.
@@ -101,11 +100,11 @@ func NewManager(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// Prefix returns the blocks that every table on the GPU begins with.
+// Prefix returns the blocks with which every table on the GPU begins.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// prefixTokens returns the number of tokens in these blocks. The rest of the prefix, which does not
-// fill a block, is computed with each prompt.
+// prefixTokens returns the number of tokens in the blocks of Prefix. The last tokens of the prefix, which do not
+// fill a block, are computed with each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices returns the blocks of the GPU and the CPU, which must not be changed.
@@ -114,7 +113,7 @@ func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
 
-// blocks returns the number of blocks of a sequence with the given number of tokens.
+// blocks returns the number of blocks that a sequence with the given number of tokens needs.
 func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
 }
@@ -127,8 +126,8 @@ func (m *Manager) CanAllocate(tokens int) bool {
 // fresh returns the number of free blocks that a prompt takes.
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
-// Allocate gives the unfinished sequences of a group tables with the same blocks. They must be
-// equally long and have no blocks.
+// Allocate gives the unfinished sequences of a group tables with the same blocks. The sequences must be equally
+// long and have no blocks.
 func (m *Manager) Allocate(g *Group) error {
 	first := -1
 	for i := range g.Seqs {
@@ -176,13 +175,13 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 	return append(table, m.prefix...)
 }
 
-// CanAppend reports whether each unfinished sequence of a group can have one more token, if each
-// takes a block.
+// CanAppend reports whether there are enough free blocks for one more token of each unfinished sequence of a group.
+// It assumes that each sequence takes a block.
 func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
-// Append gives sequence i, whose Len has grown by one, a block for the last
-// token if it needs one, and returns the copy to be made if the last block was
-// shared.
+// Append makes sequence i ready for its last token; the caller has increased the sequence's Len by one before. If
+// the token needs a block, Append takes one. If the sequence's last block was shared, Append returns the copy that
+// must be made.
 func (m *Manager) Append(g *Group, i int) (copied device.Pair, isCopy bool, err error) {
 	s := &g.Seqs[i]
 	switch missing := m.blocks(s.Len) - len(s.table); {

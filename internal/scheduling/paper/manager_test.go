@@ -55,8 +55,8 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that admission and swapping in leave the watermark of free blocks. Swapping in also needs one
-// new block for each sequence.
+// Ensure that admission and swapping in leave the watermark of blocks free. Swapping in also needs a new block for
+// each sequence.
 func TestTheWatermarkStaysFree(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 2, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.2})
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func TestTheWatermarkStaysFree(t *testing.T) {
 	}
 }
 
-// Ensure that a sequence that becomes a copy of a longer sequence gets the length and the blocks of
-// that sequence.
+// Ensure that a sequence that becomes a copy of a longer sequence gets the length and the blocks of the longer
+// sequence.
 func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	m, g := twoSequences(t)
 	g.Seqs[0].Len = 5
@@ -88,8 +88,8 @@ func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g})))
 }
 
-// Ensure that the buddy allocator takes the chunk that was pushed last, takes the lower half of a
-// chunk that it splits, and puts the upper half on the free list (vllm/v0/RULES.md §11).
+// Ensure that the buddy allocator takes the chunk that was freed last. Ensure that when it splits a chunk, it takes
+// the lower half and puts the upper half on the free list (vllm/v0/RULES.md §11).
 func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
 	b, err := newBuddy(16, 8)
 	require.NoError(t, err)

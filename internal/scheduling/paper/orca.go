@@ -2,7 +2,7 @@ package paper
 
 import "fmt"
 
-// A Policy is the length of the output for which Orca reserves memory.
+// A Policy says for which length of the output Orca reserves memory.
 type Policy uint8
 
 const (
@@ -27,12 +27,12 @@ func (p Policy) Tokens(prompt, output, longest int) int {
 type OrcaConfig struct {
 	BlockSize    int // tokens in a block
 	NumGPUBlocks int
-	MaxModelLen  int // maximum tokens of a sequence; the number of their blocks must be a power of two
+	MaxModelLen  int // maximum number of tokens of a sequence; the number of their blocks must be a power of two
 	Policy       Policy
 }
 
-// A Reservation is the memory of the paper's Orca baseline: when a sequence starts it gets one
-// contiguous chunk of a buddy allocator, sized by OrcaConfig.Policy, and keeps it until it ends.
+// A Reservation is the memory of the paper's Orca baseline. When a sequence starts, it gets one contiguous chunk
+// from a buddy allocator, whose size depends on OrcaConfig.Policy. It keeps the chunk until it ends.
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy
@@ -51,7 +51,7 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 	return &Reservation{config: config, buddy: buddy}, nil
 }
 
-// Blocks returns the number of blocks that a sequence asks for. It gets the next power of two.
+// Blocks returns the number of blocks that a sequence needs. The sequence gets the next power of two.
 func (r *Reservation) Blocks(prompt, output int) int {
 	size := r.config.BlockSize
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
@@ -65,7 +65,7 @@ func (r *Reservation) Fits(prompt, output, sequences int) bool {
 // A Chunk is the blocks of a sequence.
 type Chunk struct{ Start, Size int32 }
 
-// Reserve appends a chunk for each of n sequences to dst, all or none.
+// Reserve appends a chunk for each of n sequences to dst. It reserves all n chunks or none.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
 	if !r.buddy.fits(n, sequences) {

@@ -13,9 +13,9 @@ import (
 type Limits struct {
 	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 
-	// MaxNumSeqs limits the number of running requests plus the sequences of the
-	// request that joins, as in vLLM 0.1.1 (its issue 257). So more than MaxNumSeqs
-	// sequences can run at once if requests have several.
+	// MaxNumSeqs limits the number of running requests plus the number of sequences of the request that joins, as
+	// in vLLM 0.1.1 (its issue 257). So if requests have several sequences, more than MaxNumSeqs sequences can run
+	// at the same time.
 	MaxNumSeqs int
 }
 
@@ -62,8 +62,8 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// growing is a memory from which requests take blocks while they run. When it runs out, requests are
-// preempted. Orca reserves everything at admission, so its memory does not implement it.
+// growing is a memory from which requests take blocks while they run. When no blocks are left, requests are
+// preempted. Orca reserves all blocks at admission, so its memory does not implement growing.
 type growing interface {
 	canAppend(q *request) bool // one token for each sequence
 	append(it *serve.Iteration, q *request) error
@@ -127,9 +127,9 @@ func (q *request) begin(r serve.Request, n int) {
 // length is the number of tokens of each sequence.
 func (q *request) length() int { return q.Seqs[0].Len }
 
-// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a preempted
-// request does not fit on the CPU, which ends the artifact. Then nothing runs and
-// every request is in its queue, but what is in the iteration has happened.
+// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a preempted request does not fit on the
+// CPU. (The artifact ends in this case.) After the error, nothing runs and every request is in its queue, but the
+// iteration lists what has already happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -157,7 +157,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// resort moves the requests that joined in the last step to their places by arrival.
+// resort moves the requests that joined in the last step to their places in the order of arrival.
 func (s *Scheduler) resort() {
 	for _, place := range s.joined {
 		if s.running.Has(place) {
@@ -168,7 +168,7 @@ func (s *Scheduler) resort() {
 	s.joined = s.joined[:0]
 }
 
-// insert adds a request to a queue that is sorted by arrival.
+// insert adds a request to a queue, which is sorted by arrival.
 func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	before := q.Tail()
 	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(place).arrival {
@@ -177,8 +177,8 @@ func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	q.InsertAfter(place, before)
 }
 
-// runRunning gives the running requests, by arrival, a slot for each sequence. If there
-// is none left, it preempts requests from the end of the queue.
+// runRunning gives the running requests, by arrival, a slot for each of their sequences. If no slot is left, it
+// preempts requests from the end of the queue.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
@@ -202,8 +202,8 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	return nil
 }
 
-// preempt takes the blocks of a running request away and moves it to the waiting or swapped
-// requests, by arrival.
+// preempt takes the blocks away from a running request, and moves it, by arrival, to the waiting or to the swapped
+// requests.
 func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
 	q := s.requests.At(place)
 	swapped, err := s.growing.preempt(it, q)
@@ -221,7 +221,7 @@ func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
 	return nil
 }
 
-// insertFront is like insert, but searches from the head, near which a preempted request belongs.
+// insertFront does what insert does, but searches from the head: a preempted request belongs near the head.
 func (s *Scheduler) insertFront(q *reqtable.Queue, place int32) {
 	before := reqtable.None
 	for next := range q.All() {
@@ -261,8 +261,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit admits waiting requests, by arrival, while they fit. It stops at a request that was
-// preempted in this step.
+// admit admits waiting requests, by arrival, as long as they fit. It stops at a request that was preempted in this
+// step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
 		q := s.requests.At(place)
@@ -289,7 +289,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request that can never run and is in no queue. The artifact waits for ever.
+// ignore drops a request that can never run. The request is in no queue. The artifact would wait for it for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(place).id)
 	s.forget(place)

@@ -60,8 +60,7 @@ func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script,
 	return &script{t: t, s: s}, s
 }
 
-// Ensure that prompts join an iteration with decodes as long as their tokens fit into the budget
-// together.
+// Ensure that prompts join an iteration with decodes as long as the tokens of all of them fit into the budget.
 func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
@@ -72,8 +71,8 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	require.Equal(t, 20, x.Tokens)
 }
 
-// Ensure that the limit of sequences counts the requests that run and the sequences of new requests,
-// as the paper's artifact does.
+// Ensure that the limit of sequences counts running requests and the sequences of new requests, as the paper's
+// artifact does.
 func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
@@ -122,9 +121,9 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a group is swapped in if the number of sequences then equals MaxNumSeqs. A running
-// request counts as one, whatever its number of sequences, so two running requests and the two
-// sequences of the group make four.
+// Ensure that a group is swapped in if the limit MaxNumSeqs is then reached but not exceeded. A running request
+// counts as one sequence, however many it has. So two running requests and the two sequences of the group make
+// four.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -140,9 +139,9 @@ func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x.expect(lengths{}, lengths{1: 9, 2: 6, 3: 6})
 }
 
-// Ensure that a group is swapped in during a step in which another request is preempted by
-// recomputation. Only a preemption by swapping prevents it. When the recomputed request is admitted
-// again, it runs before the group, which arrived later, so the group is preempted next.
+// Ensure that a group is swapped in during a step in which another request is preempted by recomputation; only a
+// preemption by swapping prevents this. When the preempted request is admitted again, it runs before the group,
+// which arrived later. So the group is preempted next.
 func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -173,8 +172,8 @@ func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	require.Equal(t, 10, x.Tokens)
 }
 
-// Ensure that with always_swap a request with one sequence is swapped, too. If the CPU has no space,
-// the step returns an error and every request stays in its queue.
+// Ensure that with alwaysSwap a request with a single sequence is also swapped. If the CPU has no space, the step
+// returns an error and every request stays in its queue.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, wide, true)
@@ -233,8 +232,8 @@ func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	require.Empty(t, x.Copies, "the shared blocks are full")
 }
 
-// Ensure that blocks are freed in the order of the running queue, not in the order in which finished
-// requests are reported.
+// Ensure that blocks are freed in the order of the running queue, not in the order in which requests are reported
+// as finished.
 func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	free := func(ids ...int) []int32 {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
@@ -249,8 +248,8 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, free(3, 1, 2))
 }
 
-// Ensure that each of Orca's three policies reserves its documented number of tokens, and that the
-// batch is as large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
+// Ensure that each of Orca's three policies reserves the documented number of tokens, and that the batch is as
+// large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))

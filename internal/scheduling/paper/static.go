@@ -8,16 +8,15 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// StaticConfig describes FasterTransformer's server. In the artifact, a batch for
-// OPT-13B has 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
-// (simulation/PAPER.md §1).
+// StaticConfig describes FasterTransformer's server. In the artifact, a batch for OPT-13B has 5 requests of
+// ShareGPT or 14 requests of Alpaca, and 2,040 tokens (simulation/PAPER.md §1).
 type StaticConfig struct {
 	BatchSize   int // requests
 	MaxModelLen int // tokens of the longest prompt and the longest output together
 }
 
-// A Static runs static batches: no request joins or leaves a running batch. Prompts are padded to
-// the longest one, and all requests are answered when the longest output is complete. It implements
+// A Static runs static batches: no request joins or leaves a running batch. All prompts are padded to the length of
+// the longest, and all requests are answered when the longest output is complete. A Static implements
 // serve.Scheduler.
 type Static struct {
 	config           StaticConfig
@@ -83,8 +82,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// form makes a batch of the first waiting requests. It stops before a request with
-// another number of sequences, or with which the padded batch would be too long.
+// form makes a batch of the first waiting requests. It stops before a request that has another number of sequences,
+// or that would make the padded batch too long.
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
@@ -107,8 +106,8 @@ func (s *Static) form(it *serve.Iteration) {
 	}
 }
 
-// Finish implements serve.Scheduler. When the last request of the batch has finished,
-// all of them are answered, in the order of arrival.
+// Finish implements serve.Scheduler. When the last request of the batch has finished, all requests of the batch are
+// answered, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -151,8 +150,8 @@ func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table returns a table with one entry, the request's place in the batch, which its sequences share.
-// It returns nil for a waiting request.
+// Table returns a table with a single entry: the request's place in the batch, which its sequences share. It
+// returns nil for a waiting request.
 func (s *Static) Table(id, sequence int) []int32 {
 	index := int32(0)
 	for place := range s.running.All() {
@@ -164,8 +163,7 @@ func (s *Static) Table(id, sequence int) []int32 {
 	return nil
 }
 
-// Queues returns the ids of the requests in each queue, in order. Nothing is
-// swapped out.
+// Queues returns the ids of the requests in each queue, in order. The queue swapped is always empty.
 func (s *Static) Queues() (waiting, running, swapped []int) {
 	id := func(place int32) int { return s.requests.At(place).id }
 	return s.waiting.IDs(id), s.running.IDs(id), nil

@@ -9,8 +9,8 @@ import (
 // CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
 func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
 
-// CanSwapIn reports whether the distinct blocks of a group, and a new one for each sequence, fit on
-// the GPU above the watermark.
+// CanSwapIn reports whether the GPU has enough free blocks above the watermark for the distinct blocks of a group
+// and a new block for each of its sequences.
 func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
@@ -30,8 +30,8 @@ func (m *Manager) distinct(g *Group) int {
 	return n
 }
 
-// movable returns the table of a sequence without the blocks of the prefix, which
-// stay on the GPU. A table on the CPU does not have them.
+// movable returns the table of a sequence without the blocks of the prefix, which stay on the GPU. A table on the
+// CPU has no blocks of the prefix.
 func (m *Manager) movable(g *Group, i int) []int32 {
 	table := g.Seqs[i].table
 	if g.swapped || len(table) == 0 {
@@ -48,8 +48,8 @@ func (m *Manager) newMark() {
 	}
 }
 
-// SwapOut moves a group to the CPU and appends the copies that must be made to dst.
-// Shared blocks are copied once and stay shared.
+// SwapOut moves a group to the CPU, and appends the copies that must be made to dst. It copies a shared block once,
+// and the block stays shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
@@ -91,8 +91,8 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix removes the prefix from a table that moves to the CPU, or adds it to one
-// that moves to the GPU. It returns the length that the table has, or had, on the GPU.
+// movePrefix removes the prefix from a table that moves to the CPU, or adds the prefix to a table that moves to the
+// GPU. It returns the length that the table has on the GPU, before or after the move.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// NewSOSP makes the paper's own system. It preempts a request with one running
-// sequence by recomputation, unless alwaysSwap is set, and others by swapping.
+// NewSOSP makes the paper's own system. It preempts requests with one running sequence by recomputation, unless
+// alwaysSwap is true. It preempts other requests by swapping.
 func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) {
 	m, err := NewManager(config)
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible counts the chunks of 2^k blocks as newBuddy makes them: the pool's blocks
-// divided by 2^k, rounded down.
+// possible reports whether an empty pool has a chunk for each sequence of q. It counts chunks of 2^k blocks as
+// newBuddy makes them: the number of blocks in the pool divided by 2^k, rounded down.
 func (r *reserved) possible(q *request) bool {
 	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// Ensure that every sequence of the paper's system attends to its own tokens, with parallel samples,
-// beams and preemptions, and that each accepted request is answered.
+// Ensure that in the paper's system, every sequence attends to its own tokens, with parallel samples, beams and
+// preemptions, and that each accepted request is answered.
 func TestSOSPTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -34,7 +34,7 @@ func TestSOSPTraffic(t *testing.T) {
 	})
 }
 
-// Ensure that each of Orca's sequences has its own chunk and is answered.
+// Ensure that each of Orca's sequences has its own chunk, and that each request is answered.
 func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.IntRange(1, 4).Draw(t, "block")
@@ -63,8 +63,8 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that the buddy allocator counts its free blocks correctly after every operation, and reports
-// that chunks fit exactly when it can allocate them.
+// Ensure that after every operation the buddy allocator counts its free blocks correctly, and that it reports that
+// chunks fit exactly when it can allocate them.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))

@@ -13,12 +13,12 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant changes one rule: in a file below internal/scheduling it replaces text that occurs once.
+// A mutant changes one rule: it replaces text that occurs once in a file below internal/scheduling.
 type mutant struct {
 	rule       string
 	file       string
 	from, to   string
-	recordings string // the beginnings of the names of those of which one must then differ
+	recordings string // beginnings of the names of recordings, one of which must then differ
 }
 
 var mutants = []mutant{

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A player plays operations. apply sets the fields of the operation's result; common
-// adds the fields that all results have.
+// A player plays operations. apply sets the fields of an operation's result; common adds the fields that all
+// results have.
 type player interface {
 	apply(op *Op, r result) error
 	common(op *Op, r result) error
@@ -58,8 +58,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely plays one operation. It turns a panic into an error, because a recording can contain an
-// impossible operation, for example on a request that does not exist.
+// safely plays one operation. It turns a panic into an error, because a recording can contain an impossible
+// operation, such as one on a request that does not exist.
 func safely(p player, op *Op, r result) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

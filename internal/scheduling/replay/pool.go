@@ -90,7 +90,7 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 	return nil
 }
 
-// look returns the blocks of a hash in all groups, or nil if a group has none.
+// look returns the block of a hash in each group, or nil if one group has no such block.
 func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	ids := []int32{}
 	for _, g := range groups {

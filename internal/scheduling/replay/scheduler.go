@@ -100,8 +100,8 @@ func (p *schedulerPlayer) arrive(op *Op, r result) error {
 	return nil
 }
 
-// update passes the sampled tokens of each row to the scheduler. It returns an error if
-// tokens are recorded for a request that is not in the step.
+// update passes the sampled tokens of each row to the scheduler. It returns an error if the recording has tokens
+// for a request that is not in the step.
 func (p *schedulerPlayer) update(op *Op) error {
 	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
 	used := 0

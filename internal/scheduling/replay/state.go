@@ -124,7 +124,8 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn returns the recorded form of extra keys: nil if there are no hashes, "none" if no hash has keys.
+// extraColumn returns the recorded form of extra keys: nil if there are no hashes, "none" if no hash has extra
+// keys.
 func extraColumn(n int, extra [][]blockhash.Key) any {
 	if n == 0 {
 		return nil

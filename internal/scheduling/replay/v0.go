@@ -42,7 +42,7 @@ var given = map[string]bool{
 	"now": true, "id": true, "prompt": true, "output": true,
 }
 
-// tokens returns the number of tokens that an operation has as n or as a list.
+// tokens returns the number of tokens of an operation, which has the number as n or has a list of tokens.
 func (op *Op) tokens() int {
 	if op.TokenIDs != nil {
 		return len(op.TokenIDs)
@@ -50,8 +50,8 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields to compare with r. For a recording of V1, these are all fields.
-// For the others, they are the fields that are not arguments, and the arguments that r contains.
+// answerTo returns the recorded fields that are compared with r. For a recording of V1, these are all fields. For
+// other recordings, they are the fields that are not arguments, and the arguments that r contains.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result

@@ -1,7 +1,7 @@
 package reqtable
 
-// Handles assigns a number, called handle, to each value. Handles are never reused, so the handle of a removed
-// value finds nothing. The zero Handles is empty. It is not safe for concurrent use.
+// Handles assigns a number, called a handle, to each value. It never uses a handle twice, so after a value is
+// removed, its handle finds nothing. The zero Handles is empty. It is not safe for concurrent use.
 type Handles[T any] struct {
 	places []place[T]
 	free   []uint32
@@ -28,7 +28,7 @@ func (t *Handles[T]) Add(value *T) uint64 {
 	return uint64(p.generation)<<32 | uint64(index)
 }
 
-// Get returns the value with the handle h, or nil if there is none.
+// Get returns the value with the handle h, or nil if there is no such value.
 func (t *Handles[T]) Get(h uint64) *T {
 	index := uint32(h)
 	if uint64(index) >= uint64(len(t.places)) || t.places[index].generation != uint32(h>>32) {
@@ -37,8 +37,8 @@ func (t *Handles[T]) Get(h uint64) *T {
 	return t.places[index].value
 }
 
-// Remove removes the value with the handle h. It does not reuse a place whose
-// generations are used up.
+// Remove removes the value with the handle h. If all generations of the value's place are used up, Remove does not
+// reuse the place.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return

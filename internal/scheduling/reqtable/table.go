@@ -1,8 +1,7 @@
-// Package reqtable finds requests by number. A Table is an array of requests with a
-// map from the ids that its owner chose, and queues of requests. A request's place is
-// its index in the array. A place is in at most one queue, so a queue's links are two
-// numbers for each place, and moving a request from one queue to another allocates
-// nothing. Handles is a table without queues that chooses the numbers itself.
+// Package reqtable finds requests by number. A Table is an array of requests, with a map from the ids that the
+// owner of the table chose, and queues of requests. A request's place is its index in the array. A place is in at
+// most one queue, so the links of a queue are only two numbers for each place, and moving a request from one queue
+// to another allocates nothing. Handles is a table without queues that chooses the numbers itself.
 package reqtable
 
 import (
@@ -31,7 +30,7 @@ type link struct {
 	marked     bool
 }
 
-// Add makes a place for id and returns it, or None if id has one already. The place has its
+// Add makes a place for id and returns it. If id already has a place, Add returns None. The place still has its
 // earlier contents, so that the caller can reuse the arrays in it.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
@@ -63,7 +62,7 @@ func (t *Table[T]) Find(id int) int32 {
 // At returns the contents of a place.
 func (t *Table[T]) At(place int32) *T { return &t.items[place] }
 
-// Remove frees the place of id, which must be in no queue.
+// Remove frees the place of id. The place must not be in a queue.
 func (t *Table[T]) Remove(id int) {
 	place, ok := t.byID[id]
 	if !ok || t.links[place].in != 0 {
@@ -76,7 +75,7 @@ func (t *Table[T]) Remove(id int) {
 // Len is the number of ids in the table.
 func (t *Table[T]) Len() int { return len(t.byID) }
 
-// Check returns an error if an id is not in the table or comes twice.
+// Check returns an error if one of ids is not in the table, or is given twice.
 func (t *Table[T]) Check(ids ...int) error {
 	err := t.mark(ids)
 	if err == nil {
@@ -85,9 +84,9 @@ func (t *Table[T]) Check(ids ...int) error {
 	return err
 }
 
-// TakeAll removes the places of ids from the queues and calls f for each, in the
-// order of the queues and of the places in them. It ignores ids that are in none of
-// the queues. If Check would return an error, TakeAll returns it and changes nothing.
+// TakeAll removes the places of ids from the queues and calls f for each place, in the order of the queues and of
+// the places in them. It ignores ids that are in none of the queues. If Check returns an error for ids, TakeAll
+// returns this error and changes nothing.
 func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(place int32)) error {
 	if err := t.mark(ids); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (t *Table[T]) Queue() *Queue {
 	return &Queue{links: &t.links, number: t.queues, head: None, tail: None}
 }
 
-// NewQueues returns n empty queues of the places from 0 to places-1, without a table.
+// NewQueues returns n empty queues for the places from 0 to places-1, without a table.
 func NewQueues(places, n int) []*Queue {
 	links := make([]link, places)
 	queues := make([]*Queue, n)
@@ -174,11 +173,11 @@ func (q *Queue) IDs(id func(place int32) int) []int {
 	return ids
 }
 
-// Next and Prev are the neighbours of a place in the queue, or None.
+// Next and Prev return the neighbours of a place in the queue, or None.
 func (q *Queue) Next(place int32) int32 { return (*q.links)[place].next }
 func (q *Queue) Prev(place int32) int32 { return (*q.links)[place].prev }
 
-// PushBack adds a place at the tail. It panics if the place is in a queue already.
+// PushBack adds a place at the tail. It panics if the place is already in a queue.
 func (q *Queue) PushBack(place int32) { q.insert(place, q.tail, None) }
 
 // PushFront adds a place at the head.
@@ -236,7 +235,7 @@ func (q *Queue) Remove(place int32) {
 // Has reports whether a place is in the queue.
 func (q *Queue) Has(place int32) bool { return (*q.links)[place].in == q.number }
 
-// All yields the places from head to tail. The caller may remove the place that it was given.
+// All yields the places from head to tail. The caller may remove the place that All has just yielded.
 func (q *Queue) All() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for place := q.head; place != None; {

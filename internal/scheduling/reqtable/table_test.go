@@ -130,8 +130,7 @@ func (m *twoQueues) Check(t *rapid.T) {
 	}
 }
 
-// Ensure that the table panics when a place is put into a second queue, or removed from the wrong
-// queue.
+// Ensure that the table panics when a place is added to a second queue, or removed from the wrong queue.
 func TestAPlaceInTwoQueuesIsFound(t *testing.T) {
 	var p Table[int]
 	a, b := p.Queue(), p.Queue()

@@ -10,8 +10,7 @@
 //		answered = scheduler.Finish(answered[:0], the requests whose last token that was)
 //	}
 //
-// A scheduler may rely on this order. Step counts the tokens. No scheduling rules belong
-// into this package.
+// A scheduler may rely on this order. Step counts the tokens. This package must not contain scheduling rules.
 package serve
 
 import (
@@ -20,7 +19,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRequest is wrapped when a request cannot be added or is not known.
+// ErrRequest is wrapped when a request cannot be added or is unknown.
 var ErrRequest = errors.New("bad request")
 
 // A Request is a prompt that waits for an answer.
@@ -29,29 +28,28 @@ type Request struct {
 	Prompt int // tokens, at least 1
 	Seqs   int // answers to one prompt: parallel samples or beams; 0 means 1
 
-	// Output is the number of tokens of the answer. Orca's and FasterTransformer's
-	// schedulers reserve memory for it; V1's ends the request after as many.
+	// Output is the number of tokens of the answer. Orca's and FasterTransformer's schedulers reserve memory for
+	// these tokens. V1's scheduler ends the request after this number.
 	Output int
 
-	// Tokens is the prompt, followed by the answer that the model will generate.
-	// Only schedulers that cache prefixes need it; they read no token before it is
-	// generated. The caller must not change it before the request is finished.
+	// Tokens is the prompt, followed by the answer that the model will generate. Only schedulers that cache
+	// prefixes need it; they read a token only after it was generated. The caller must not change Tokens before the
+	// request is finished.
 	Tokens []int32
 }
 
 // A Scheduler decides what runs in the next iteration.
 type Scheduler interface {
-	// Add puts a request at the end of the waiting queue. If it returns an error,
-	// which wraps ErrRequest, nothing has changed.
+	// Add puts a request at the end of the waiting queue. An error wraps ErrRequest; nothing has changed then.
 	Add(Request) error
 
-	// Step schedules the next iteration into its argument and reuses its arrays.
-	// Afterwards everything in the iteration counts as computed.
+	// Step schedules the next iteration, writes it to its argument, and reuses the argument's arrays. After Step,
+	// everything in the iteration counts as computed.
 	Step(*Iteration) error
 
-	// Finish ends requests whose answers are complete or that were aborted, in any
-	// order. It appends the requests that leave the system to answered: all of ids,
-	// unless the scheduler ends a batch as a whole.
+	// Finish ends requests whose answers are complete, and requests that were aborted, in any order. It appends the
+	// requests that leave the system to answered. These are all of ids, unless the scheduler ends a batch as a
+	// whole.
 	Finish(answered []int, ids ...int) ([]int, error)
 
 	// Usage returns how much of the memory is in use.
@@ -62,8 +60,8 @@ type Scheduler interface {
 type GroupScheduler interface {
 	Scheduler
 
-	// Refork replaces beam child with a copy of beam parent. It is called between
-	// two steps, and appends the block copies that must be made now to it.Copies.
+	// Refork replaces beam child by a copy of beam parent. It must be called between two steps. It appends the
+	// block copies that must be made now to it.Copies.
 	Refork(it *Iteration, id, child, parent int) error
 }
 
@@ -71,8 +69,8 @@ type GroupScheduler interface {
 type Speculator interface {
 	Scheduler
 
-	// Generated reports that a decode of the last step has generated n tokens: the
-	// accepted drafts and one more. If it is not called, n is 1.
+	// Generated reports that a decode of the last step has generated n tokens: the accepted drafts and one more
+	// token. Without this call, n is 1.
 	Generated(id, n int) error
 }
 
@@ -81,9 +79,8 @@ type Iteration struct {
 	Prefills []Prefill
 	Decodes  []Decode
 
-	// Blocks that the worker must copy before the model runs: first SwapOut from
-	// GPU to CPU, then SwapIn from CPU to GPU, then Copies on the GPU. On each
-	// device ids count from 0.
+	// The worker must copy these blocks before the model runs: first SwapOut from GPU to CPU, then SwapIn from CPU
+	// to GPU, then Copies on the GPU. On each device, ids count from 0.
 	SwapOut, SwapIn, Copies []device.Pair
 
 	Preempted []Preemption
@@ -101,10 +98,10 @@ type Prefill struct {
 	Last   bool // the prompt becomes complete, so the request generates a token
 }
 
-// A Decode is a request that generates one token for each of its sequences.
+// A Decode is a request that generates a token for each of its sequences.
 type Decode struct {
 	ID      int
-	Context int // tokens that each sequence attends to, including the new one but no drafts
+	Context int // tokens to which each sequence attends, including the new token but no drafts
 	Seqs    int // unfinished sequences
 	Drafts  int // draft tokens to verify
 }
@@ -132,8 +129,8 @@ func (it *Iteration) Reset() {
 // Empty reports whether the model has nothing to do.
 func (it *Iteration) Empty() bool { return len(it.Prefills) == 0 && len(it.Decodes) == 0 }
 
-// Idle reports whether the step did nothing. Then no later step does anything before the next
-// Add or Finish.
+// Idle reports whether the step did nothing. If it did nothing, later steps do nothing either until the next Add or
+// Finish.
 func (it *Iteration) Idle() bool {
 	return it.Empty() && len(it.SwapOut) == 0 && len(it.SwapIn) == 0 && len(it.Preempted) == 0 && len(it.Ignored) == 0
 }

@@ -17,8 +17,8 @@ const (
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate returns whether a prompt can be admitted. It ignores how many sequences the request
-// has, and which blocks are cached (vllm/v0/RULES.md §3).
+// CanAllocate returns whether a prompt can be admitted. It ignores how many sequences the request has and which
+// blocks are cached (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
 	if m.config.SlidingWindow > 0 {
@@ -37,8 +37,8 @@ func okOrLater(need, free, watermark int) Status {
 	return Later
 }
 
-// Allocate makes a table for all tokens of first, and a fork of it for each of the other sequences
-// of its group (vllm/v0/RULES.md §2). All must be equally long and have no table.
+// Allocate makes a table for all tokens of first, and a fork of this table for each of the other sequences of its
+// group (vllm/v0/RULES.md §2). The sequences must be equally long and have no table.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err
@@ -91,9 +91,9 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 	return nil
 }
 
-// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing
-// if parent has no table. The error wraps ErrSequence: child has a table already, or blocks of
-// parent have left its sliding window (vllm/v0/RULES.md §2).
+// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing if parent has no
+// table. The error wraps ErrSequence: child already has a table, or blocks of parent have left its sliding window
+// (vllm/v0/RULES.md §2).
 func (m *Manager) Fork(parent, child *Seq) error {
 	if !parent.known {
 		return nil

@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanAppend reports whether there are enough free blocks for the unseen tokens of a group's running
-// sequences. It counts every touched block as a new one, and ignores the watermark
-// (vllm/v0/RULES.md §3).
+// CanAppend reports whether there are enough free blocks for the unseen tokens of a group's running sequences. It
+// counts every block that these tokens touch as a new block, and ignores the watermark (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
@@ -18,10 +17,9 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	return touched <= m.View.FreeGPU()
 }
 
-// Append adds the unseen tokens of s to its table, and empty blocks for lookahead more tokens, and
-// appends the block copies that must be made to dst (vllm/v0/RULES.md §2). computed is the number of
-// computed tokens of s, which the window follows. If too few blocks are free, the error wraps
-// ErrNoFreeBlocks.
+// Append adds the unseen tokens of s to its table, with empty blocks for lookahead more tokens. It appends the
+// block copies that must be made to dst (vllm/v0/RULES.md §2). computed is the number of computed tokens of s,
+// which determines where the window is. If too few blocks are free, the error wraps ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
@@ -84,7 +82,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 	return fmt.Errorf("%w: %d needed for %d more tokens, %d free", ErrNoFreeBlocks, need, s.Unseen(), free)
 }
 
-// copies returns how many shared blocks the unseen tokens are written to.
+// copies returns the number of shared blocks to which the unseen tokens are written.
 func (m *Manager) copies(s *Seq) int {
 	n := 0
 	size := m.config.BlockSize
@@ -96,8 +94,8 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// slide replaces the blocks before the window with the null block, which it takes from the GPU when
-// it is first needed (vllm/v0/RULES.md §5).
+// slide replaces the blocks before the window by the null block. When the null block is first needed, slide takes
+// it from the GPU (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

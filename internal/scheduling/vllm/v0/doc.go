@@ -12,8 +12,7 @@
 // A call that fails changes nothing. (vLLM takes the free blocks and then raises an
 // exception; the Manager first checks that enough blocks are free.)
 //
-// Encoder-decoder models, multi-step scheduling, LoRA and priorities are left out,
-// because the recordings do not show them. What vLLM does wrongly is refused: swapping
-// or chunked prefill with prefix caching, and forks or swaps of a table whose window
-// has moved. Nothing here is safe for concurrent use.
+// Encoder-decoder models, multi-step scheduling, LoRA and priorities are left out, because the recordings do not
+// show them. This package refuses what vLLM does wrongly: swapping or chunked prefill with prefix caching, and
+// forks or swaps of a table whose window has moved. Nothing here is safe for concurrent use.
 package v0

@@ -32,7 +32,7 @@ type Manager struct {
 	watermark int // GPU blocks that admission leaves free
 	gpu, cpu  device.Device
 	prefix    *prefix // nil without prefix caching
-	null      int32   // null block, for entries outside the window; None until it is needed
+	null      int32   // the null block, for entries before the window; None before it is needed
 	logical   int     // entries of tables on the GPU
 	tables    device.Tables
 }
@@ -65,8 +65,8 @@ func New(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// take returns a GPU block. If no unused block is left, it evicts a cached one (vllm/v0/RULES.md §1,
-// §6). The caller must have checked that there is one.
+// take returns a GPU block. If no unused block is left, it evicts a cached block (vllm/v0/RULES.md §1, §6). The
+// caller must have checked that there is such a block.
 func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {

@@ -46,7 +46,7 @@ func TestCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that a wrong call, and a call that vLLM itself handles wrongly, is refused with a reason.
+// Ensure that a wrong call is refused with a reason, and also a call that vLLM itself handles wrongly.
 func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	for name, c := range map[string]Config{
 		"blocks without tokens":   {NumGPUBlocks: 1},
@@ -84,7 +84,7 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	parent, child := &Seq{Len: 5}, &Seq{Len: 5}
 	require.NoError(t, m.Allocate(parent))
 	require.NoError(t, m.Fork(parent, child))
-	parent.Len = 6 // the new token takes the last free block, and the null block would be one more
+	parent.Len = 6 // the new token takes the last free block, and the null block would need another
 	_, err := m.Append(nil, parent, 0, 5)
 	require.ErrorIs(t, err, ErrNoFreeBlocks)
 	m.Free(child)
@@ -93,8 +93,8 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	require.Equal(t, 1, m.View.FreeGPU(), "two have left, one was taken")
 }
 
-// Ensure that an append can use a block that becomes free during the same append, when a block is
-// promoted to a cached one. The pool is full, and both blocks that the append writes are shared.
+// Ensure that an append can use a block that becomes free during the same append: a promotion replaces a block by
+// the cached block with the same prefix. The pool is full, and both blocks that the append writes are shared.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6}
@@ -118,8 +118,8 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.Equal(t, other.table[1], s.table[1])
 }
 
-// Ensure that blocks count as computed as soon as the batch that computes them is formed, that the
-// last block of a table never does, and that the answer for a sequence does not change once it was
+// Ensure that blocks count as computed as soon as the batch that computes them is formed, and that the last block
+// of a table never counts. Ensure that what Computed returns for a sequence does not change once the sequence was
 // scheduled.
 func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
@@ -144,8 +144,9 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
-// Ensure that admission and swapping in leave the watermark of free blocks. A prompt gets Never if it
-// and the watermark exceed the pool. A swapped sequence gets Never only if it alone exceeds the pool.
+// Ensure that admission and swapping in leave the watermark of blocks free. A prompt gets Never if the pool is
+// smaller than the prompt and the watermark. A swapped sequence gets Never only if the pool is smaller than the
+// sequence.
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.Equal(t, 2, m.View.Watermark())

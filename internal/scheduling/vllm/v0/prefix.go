@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// A prefix is the state of prefix caching on the GPU: which block holds which prefix, and
-// the evictor, a queue of the cached blocks that no table names. The block that has been
-// unreferenced longest comes first (vllm/v0/RULES.md §6).
+// A prefix is the state of prefix caching on the GPU: which block holds which prefix, and the evictor, a queue of
+// the cached blocks that no table names. The block whose last reference was removed first is at the head
+// (vllm/v0/RULES.md §6).
 type prefix struct {
 	hash    blockhash.Fast
 	cached  map[blockhash.Hash]int32
@@ -38,9 +38,9 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns it. It starts with the block at the head, and
-// considers the following blocks as long as they were not accessed later than the best block so far.
-// Among these it takes the block with the longest prefix.
+// evict removes a block from the evictor and returns the block. It starts with the block at the head, and considers
+// the following blocks as long as they were not accessed later than the best block so far. Among these blocks it
+// takes the one with the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -71,7 +71,7 @@ func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	}
 }
 
-// key returns the key of the full block i of s. The block before it must have its key.
+// key returns the key of block i of s, which must be full. The block before block i must already have its key.
 func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	parent := blockhash.Hash{}
 	if i > 0 {
@@ -81,8 +81,8 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// allocateChunk returns a block for the full logical block i of a prompt: the cached
-// block, or a new one, which it caches.
+// allocateChunk returns a block for logical block i of a prompt, which is full: the cached block or, if there is
+// none, a new block, which becomes cached.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -103,8 +103,8 @@ func (m *Manager) adopt(id int32) {
 	}
 }
 
-// promote caches block i of s, which has just become full. If another block holds the
-// same prefix, that block replaces it in the table.
+// promote caches block i of s, which has just become full. If another block already holds the same prefix, that
+// block replaces block i in the table.
 func (m *Manager) promote(s *Seq, i int) {
 	key := m.key(s, i)
 	if id, hit := m.prefix.cached[key]; hit {
@@ -116,9 +116,9 @@ func (m *Manager) promote(s *Seq, i int) {
 	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
-// inUse returns how many full blocks of a prompt are cached and in use by other tables. Allocate
-// takes no free block for these. Other hits count like misses, because their blocks may be evicted
-// before they are reached.
+// inUse returns how many full blocks of a prompt are cached and in use by other tables. Allocate takes no free
+// block for these. Other cached blocks count as not cached, because they may be evicted before Allocate reaches
+// them.
 func (m *Manager) inUse(s *Seq) int {
 	n := 0
 	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
@@ -130,8 +130,8 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys calls f with the keys of the full blocks from block first on, up to token
-// end, until f returns false. parent is the key of the block before.
+// walkKeys calls f with the keys of the full blocks, from block first on up to token end, until f returns false.
+// parent is the key of the block before block first.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
 	for start := first * size; start+size <= end; start += size {
@@ -142,8 +142,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether there are enough free blocks for the copies of an append if
-// promotions are counted. A promotion frees a block if another block in use holds the same prefix.
+// promotionsHelp reports whether an append has enough free blocks for its copies if the blocks that promotions free
+// are counted. A promotion frees a block if another block in use holds the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -176,8 +176,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// freeCached drops the references to the blocks of s. Full blocks stay cached, with the
-// time of the sequence's last access.
+// freeCached drops the references of s to its blocks. Full blocks stay cached, with the time of the sequence's last
+// access.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {
@@ -194,7 +194,7 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access records an access to the blocks of the sequences. It takes effect when they are freed
+// Access records an access to the blocks of the sequences. The access counts only when the blocks are freed
 // (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
@@ -202,8 +202,8 @@ func (m *Manager) Access(now float64, group ...*Seq) {
 	}
 }
 
-// MarkComputed marks the blocks that were cached so far as computed. The scheduler calls
-// it when it has made a batch (vllm/v0/RULES.md §6).
+// MarkComputed marks all blocks that were cached so far as computed. The scheduler calls MarkComputed when it has
+// made a batch (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return
@@ -214,9 +214,9 @@ func (m *Manager) MarkComputed() {
 	m.prefix.touched = m.prefix.touched[:0]
 }
 
-// Computed appends the computed blocks at the beginning of a group's sequences to dst:
-// the blocks of the only sequence, or else the longest common beginning of the
-// sequences that have any (vllm/v0/RULES.md §6).
+// Computed appends to dst the computed blocks with which a group's sequences begin. If there is one sequence, these
+// are its blocks. Otherwise they are the longest common beginning of the blocks of all sequences that have computed
+// blocks (vllm/v0/RULES.md §6).
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst
@@ -241,10 +241,9 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf adds the blocks that were computed since the last call to the list of s, and
-// returns the list, which never has the last block of the table. A call that finds a block
-// that is not computed skips it, adds the computed blocks after it, and is the last call that
-// changes the list.
+// computedOf adds the blocks of s that were computed since the last call to a list, and returns the list. The list
+// never has the last block of the table. If a call finds a block that is not computed, it skips this block and adds
+// the computed blocks after it; later calls do not change the list any more.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

@@ -12,8 +12,8 @@ import (
 type Mode uint8
 
 const (
-	// Recompute frees the blocks. It is vLLM's default for requests with one sequence. Here every request has one
-	// sequence, because v0.6.4 splits a request for n samples into n requests.
+	// Recompute frees the blocks. vLLM's default for requests with one sequence is Recompute. Here every request
+	// has one sequence, because v0.6.4 splits a request for n samples into n requests.
 	Recompute Mode = iota
 	Swap           // moves them to the CPU
 )
@@ -44,7 +44,7 @@ func (c *SchedulerConfig) check() error {
 	return nil
 }
 
-// A Scheduler is V0's, with the FCFS policy (vllm/v0/RULES.md §8). It implements serve.Scheduler.
+// A Scheduler is V0's scheduler with the FCFS policy (vllm/v0/RULES.md §8). It implements serve.Scheduler.
 type Scheduler struct {
 	config   SchedulerConfig
 	manager  *Manager
@@ -53,7 +53,7 @@ type Scheduler struct {
 	waiting, running, swapped *reqtable.Queue
 	queues                    [3]*reqtable.Queue // in the order in which blocks are freed
 
-	lost []*Seq // requests that were ignored while swapped out; vLLM never frees their blocks
+	lost []*Seq // requests that were ignored while they were swapped out; vLLM never frees their blocks
 	now  float64
 	step step
 }
@@ -121,8 +121,8 @@ func (s *Scheduler) Add(r serve.Request) error {
 	return nil
 }
 
-// Finish implements serve.Scheduler. Running requests are freed in the order of the
-// running queue, not of ids (vllm/v0/RULES.md §8).
+// Finish implements serve.Scheduler. It frees running requests in the order of the running queue, not in the order
+// of ids (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -150,8 +150,8 @@ func (s *Scheduler) Usage() serve.Usage {
 // Manager returns the scheduler's manager, which must not be changed.
 func (s *Scheduler) Manager() *Manager { return s.manager }
 
-// Table returns the block table of a request, or nil if there is no such request. It is
-// valid until the next Step, and must not be changed.
+// Table returns the block table of a request, or nil if there is no such request. The table is valid until the next
+// Step, and must not be changed.
 func (s *Scheduler) Table(id int) []int32 {
 	if place := s.requests.Find(id); place != reqtable.None {
 		return s.requests.At(place).Table()

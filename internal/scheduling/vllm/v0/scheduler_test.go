@@ -85,8 +85,8 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that no request is lost when a step fails because the CPU is full. All requests continue when
-// there is space again.
+// Ensure that no request is lost when a step fails because the CPU is full. When the CPU has space again, all
+// requests continue.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},

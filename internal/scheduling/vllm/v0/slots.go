@@ -3,8 +3,8 @@ package v0
 // PadSlotID is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
 const PadSlotID int64 = -1
 
-// SlotStart returns the first position of a query that the model writes. With a window
-// (window > 0) the beginning of a long prompt is not written (vllm/v0/RULES.md §7).
+// SlotStart returns the first position of a query that the model writes. If window is above 0, the model does not
+// write the beginning of a long prompt (vllm/v0/RULES.md §7).
 func SlotStart(prompt bool, query, window int) int {
 	if !prompt || window == 0 {
 		return 0
@@ -12,9 +12,9 @@ func SlotStart(prompt bool, query, window int) int {
 	return max(0, query-window)
 }
 
-// AppendSlots appends the slots of the tokens from context to length-1: PadSlotID before
-// start, then block × blockSize + offset. If table is nil, as in a profile run, it appends
-// PadSlotID for length tokens (vllm/v0/RULES.md §7).
+// AppendSlots appends the slots of the tokens from context to length-1. A token before start gets PadSlotID, the
+// others get block × blockSize + offset. If table is nil, as in a profile run, AppendSlots appends PadSlotID for
+// length tokens (vllm/v0/RULES.md §7).
 func AppendSlots(dst []int64, table []int32, blockSize, context, length, start int) []int64 {
 	if table == nil {
 		for range length {

@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a
-// preempted request does not fit on the CPU, which ends vLLM, or ErrSequence if tokens
-// are missing that prefix caching needs. Then nothing runs and every request is in a
-// queue again, but preemptions, swaps and copies in the iteration have happened.
+// Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a preempted request
+// does not fit on the CPU (vLLM ends in this case), or ErrSequence if tokens are missing that prefix caching needs.
+// After an error nothing runs and every request is in a queue again, but preemptions, swaps and copies in the
+// iteration have happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -77,7 +77,7 @@ func (s *Scheduler) stepChunked() {
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
 }
 
-// queueRunning adds scheduled requests to the running queue, behind those that were not scheduled.
+// queueRunning adds scheduled requests to the running queue, behind the requests that were not scheduled.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
 		for _, place := range part {
@@ -86,7 +86,7 @@ func (s *Scheduler) queueRunning(parts ...[]int32) {
 	}
 }
 
-// remaining returns how many tokens of q must be computed: 1 if it decodes.
+// remaining returns how many tokens of q must be computed. The result is 1 if q decodes.
 func (q *request) remaining() int {
 	if q.decoding {
 		return 1
@@ -94,7 +94,7 @@ func (q *request) remaining() int {
 	return q.Len - q.computed
 }
 
-// chunked limits n to the rest of the budget if chunks are allowed.
+// chunked limits n to the remaining budget if chunks are allowed.
 func (s *Scheduler) chunked(n int) int {
 	if s.config.Chunked {
 		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)
@@ -102,12 +102,12 @@ func (s *Scheduler) chunked(n int) int {
 	return n
 }
 
-// fits reports whether the budget suffices for one more sequence with n tokens.
+// fits reports whether the budget is large enough for one more sequence with n tokens.
 func (s *Scheduler) fits(n int) bool {
 	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
 }
 
-// admit admits waiting requests from the head of the queue while they fit.
+// admit admits waiting requests from the head of the queue as long as they fit.
 func (s *Scheduler) admit() {
 	t := &s.step
 	longest := s.config.MaxModelLen
@@ -143,9 +143,8 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// overAdmitted returns the status of a prompt that CanAllocate has admitted, because it
-// counts only a window's blocks, but for which there are too few blocks. vLLM crashes
-// in this case (vllm/v0/RULES.md §5).
+// overAdmitted returns the status of a prompt that CanAllocate has admitted although there are too few blocks: with
+// a window, CanAllocate counts only the blocks of the window. vLLM crashes in this case (vllm/v0/RULES.md §5).
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
@@ -153,8 +152,8 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 	return Later
 }
 
-// runRunning gives the running requests their slots, in order. If there are none left,
-// it preempts requests from the end of the queue.
+// runRunning gives the running requests their slots, in order. If no slots are left, it preempts requests from the
+// end of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
 	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
@@ -164,7 +163,7 @@ func (s *Scheduler) runRunning() {
 			return
 		}
 		s.running.Remove(place)
-		if !s.makeRoom(place) {
+		if !s.preemptFor(place) {
 			if t.failed != nil {
 				return
 			}
@@ -188,9 +187,9 @@ func (s *Scheduler) runRunning() {
 	}
 }
 
-// makeRoom preempts requests until the given one can append, and reports whether it
-// can. If no other request is left, it preempts the request itself.
-func (s *Scheduler) makeRoom(place int32) bool {
+// preemptFor preempts requests until the given request can append, and reports whether it can. If no other request
+// is left, preemptFor preempts the given request.
+func (s *Scheduler) preemptFor(place int32) bool {
 	q := s.requests.At(place)
 	for !s.canAppend(q) {
 		victim := s.running.Tail()
@@ -231,7 +230,7 @@ func (s *Scheduler) append(q *request) {
 	}
 }
 
-// preempt takes the blocks away from a request that is in no queue.
+// preempt takes the blocks away from a request. The request must not be in a queue.
 func (s *Scheduler) preempt(place int32) error {
 	q, t := s.requests.At(place), &s.step
 	if s.config.Mode == Recompute {
@@ -253,9 +252,9 @@ func (s *Scheduler) preempt(place int32) error {
 	return nil
 }
 
-// swapIn swaps requests in from the head of the queue while they fit on the GPU and into the budget.
-// It does nothing if the step has preempted a request. A partly computed prompt needs budget for all
-// of its remaining tokens.
+// swapIn swaps requests in from the head of the queue, as long as they fit on the GPU and into the budget. It does
+// nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all of its
+// remaining tokens.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {
@@ -293,8 +292,8 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// abandon ignores a request that can never be swapped in. vLLM only frees requests in the
-// running queue, so the CPU blocks of this request are lost.
+// abandon ignores a request that can never be swapped in. vLLM only frees requests in the running queue, so the CPU
+// blocks of this request are never freed.
 func (s *Scheduler) abandon(place int32) {
 	q := s.requests.At(place)
 	s.swapped.Remove(place)

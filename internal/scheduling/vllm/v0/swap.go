@@ -6,15 +6,15 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanSwapOut reports whether the running sequences of a group fit on the CPU
-// (vllm/v0/RULES.md §4).
+// CanSwapOut reports whether the CPU has enough free blocks for the running sequences of a group (vllm/v0/RULES.md
+// §4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It
-// returns Never only if they do not fit on an empty GPU; like vLLM, it returns Later for ever for a
-// group that fits only below the watermark (vllm/v0/RULES.md §4).
+// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It returns Never
+// only if the sequences do not fit on an empty GPU. If a group fits only below the watermark, CanSwapIn always
+// returns Later, as vLLM does (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.NumGPUBlocks < need {
@@ -23,9 +23,8 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
-// swapNeed returns the number of touched and full blocks of a group. A shared block
-// counts once for each sequence; empty lookahead blocks do not count, though they are
-// swapped.
+// swapNeed returns the number of touched and full blocks of a group. A shared block counts once for each sequence.
+// Empty lookahead blocks do not count, although they are swapped.
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {
@@ -34,14 +33,14 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	return n
 }
 
-// SwapOut moves the tables of a group to the CPU and appends the copies that must be
-// made to dst, with ids that count from 0 on each device. Afterwards no block is
-// shared: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
+// SwapOut moves the tables of a group to the CPU, and appends the copies that must be made to dst, with ids that
+// count from 0 on each device. After SwapOut no block of the group is shared: a shared block is copied for each of
+// its sequences (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves the tables of a group back to the GPU, likewise.
+// SwapIn moves the tables of a group back to the GPU, in the same way as SwapOut moves them to the CPU.
 func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.cpu, &m.gpu)
 }

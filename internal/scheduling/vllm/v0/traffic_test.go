@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// traffic is a manager under random operations. Sequences of a group are swapped together. Tokens have
-// few different values, so that prompts often have a common prefix.
+// traffic is a manager under random operations. Sequences of a group are swapped together. There are few different
+// tokens, so that prompts often have a common prefix.
 type traffic struct {
 	m      *Manager
 	groups []*group
@@ -89,8 +89,8 @@ func (x *traffic) allocate(t *rapid.T) {
 	x.groups = append(x.groups, g)
 }
 
-// pick draws a group that is on the CPU if swapped is true, else on the GPU. It returns nil if there
-// is none.
+// pick draws a group that is on the CPU if swapped is true, and on the GPU otherwise. It returns nil if there is no
+// such group.
 func (x *traffic) pick(t *rapid.T, swapped bool) *group {
 	var list []*group
 	for _, g := range x.groups {
@@ -201,8 +201,8 @@ func (x *traffic) swap(t *rapid.T) {
 	g.swapped = !g.swapped && entries > 0
 }
 
-// runsOut reports whether f panics for lack of free blocks. It calls f with copies, so that the real
-// manager does not change.
+// runsOut reports whether f panics because no blocks are free. It calls f with copies, so that the real manager
+// does not change.
 func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()
@@ -240,8 +240,8 @@ func (x *traffic) dump() string {
 	return text
 }
 
-// Ensure that blocks are conserved after every operation, that a refused operation changes nothing,
-// and that an operation is refused exactly if there are too few blocks.
+// Ensure that blocks are conserved after every operation, that a refused operation changes nothing, and that an
+// operation is refused exactly when there are too few blocks.
 func TestBlocksAreConservedAfterEveryOperation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := New(drawConfig(t))
@@ -285,14 +285,14 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
 		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
 		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
-		// With chunks, a prompt whose last block is not full preempts itself at its second chunk for
-		// ever when no block is free, because CanAppend counts a block although none is needed.
+		// With chunks, a prompt whose last block is not full preempts itself at its second chunk for ever if no
+		// block is free, because CanAppend counts a block although the chunk needs none.
 		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }
 
-// Ensure that every sequence attends to its own tokens in each iteration, that blocks are conserved
-// and queues consistent after every operation, and that each accepted request is answered.
+// Ensure that every sequence attends to its own tokens in each iteration, and that each accepted request is
+// answered. Ensure that blocks are conserved and queues are consistent after every operation.
 func TestTheSchedulersQueuesStaySound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, system := drawScheduler(t)

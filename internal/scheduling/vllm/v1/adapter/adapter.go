@@ -1,6 +1,6 @@
-// Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator
-// can run it like the other schedulers. V1 needs the tokens of prompts and answers, which it takes from
-// serve.Request; if a request has none, they are zeros.
+// Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator can run it
+// like the other schedulers. V1 needs the tokens of prompts and answers. The adapter takes them from serve.Request,
+// and uses zeros if a request has no tokens.
 package adapter
 
 import (
@@ -57,9 +57,9 @@ func New(config sched.Config) (*Scheduler, error) {
 	return &Scheduler{config: config, s: s, ids: map[sched.ID]int32{}}, nil
 }
 
-// Add implements serve.Scheduler. Requests have one sequence. If Output is above 0, V1
-// ends the request after as many tokens, and the caller must call Finish then. Add
-// refuses a request that can become longer than the pool or MaxModelLen allows.
+// Add implements serve.Scheduler. Requests have one sequence. If Output is above 0, V1 ends the request after this
+// number of tokens, and the caller must call Finish then. Add refuses a request that can become longer than the
+// pool or MaxModelLen allows.
 func (s *Scheduler) Add(r serve.Request) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, fmt.Errorf(format, args...))
@@ -166,7 +166,7 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update passes the tokens that the last step has sampled to V1, unless it has done so.
+// update passes the tokens that the last step has sampled to V1, if it has not passed them yet.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil
@@ -203,7 +203,8 @@ func (s *Scheduler) update() error {
 	return nil
 }
 
-// requestOf returns the request of a row of the last step, or nil if V1 has ended it since.
+// requestOf returns the request of a row of the last step. If V1 has ended the request since the step, it returns
+// nil.
 func (s *Scheduler) requestOf(row *sched.Row) *request {
 	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
 		return q
@@ -222,8 +223,8 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// draft gives every decode its drafts. They are zeros, because the caller decides how
-// many of them are accepted (Generated).
+// draft gives every decode its drafts. They are zeros, because the caller decides how many drafts are accepted
+// (Generated).
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {
@@ -270,15 +271,13 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Usage implements serve.Scheduler. Blocks that are only in the prefix cache count as
-// free.
+// Usage implements serve.Scheduler. Blocks that only the prefix cache still uses count as free.
 func (s *Scheduler) Usage() serve.Usage {
 	l := s.s.Monitor.Load()
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
 }
 
-// Table returns the block table of a request, whose only sequence is 0, or nil if there
-// is no such request.
+// Table returns the block table of a request, whose only sequence is 0. It returns nil if there is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	place := s.requests.Find(id)
 	if sequence != 0 || place == reqtable.None || s.requests.At(place).ended {
@@ -288,8 +287,8 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Counts returns the reference counts of all GPU blocks; V1 has no others. The null
-// block, 0, has at least the count 1.
+// Counts returns the reference counts of all GPU blocks; V1 has no CPU blocks. The null block, 0, has at least the
+// count 1.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool.NumBlocks()) {
@@ -312,8 +311,7 @@ func (s *Scheduler) Cached() (ids []int32) {
 	return ids
 }
 
-// Queues returns the ids of the requests in each queue, in order. V1 swaps
-// nothing out.
+// Queues returns the ids of the requests in each queue, in order. V1 does not swap, so swapped is empty.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	list := func(keys []sched.ID) []int {
 		ids := []int{}

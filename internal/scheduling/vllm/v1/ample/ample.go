@@ -1,7 +1,6 @@
-// Package ample schedules as vLLM V1 does as long as memory suffices and no two requests
-// share a block. It is faster than package sched, because the time of a step does not grow
-// with the batch: decoding requests are only counted, and the last step of a request is
-// known when its prompt is complete. If a call fails with ErrAmple, memory does not
+// Package ample schedules as vLLM V1 does while memory suffices and no two requests share a block. It is faster
+// than package sched, because the time of a step does not grow with the batch: ample only counts decoding requests,
+// and knows the last step of a request when its prompt is complete. If a call fails with ErrAmple, memory does not
 // suffice, and the run must be repeated from the beginning with package sched.
 package ample
 
@@ -10,7 +9,7 @@ import (
 	"fmt"
 )
 
-// ErrAmple is wrapped if memory does not suffice, or a config or request is not possible here.
+// ErrAmple is wrapped if memory does not suffice, or if this package does not support a config or request.
 var ErrAmple = errors.New("memory is not ample")
 
 // A Config has vLLM's names. NumGPUBlocks does not include the null block.
@@ -35,7 +34,7 @@ type Step struct {
 	Context  int       // sum of the tokens that these attend to
 }
 
-// A Scheduler takes requests first come, first served. It is not safe for concurrent use.
+// A Scheduler runs requests in the order in which they were added. It is not safe for concurrent use.
 type Scheduler struct {
 	config    Config
 	watermark int // blocks
@@ -52,7 +51,7 @@ type Scheduler struct {
 	tokens  int       // tokens in blocks
 	used    int       // used blocks
 	ends    [][]int32 // ends[i]: requests that end with step i, modulo len(ends)
-	grow    []int     // grow[i]: decodes that need a block in step i, modulo the block size
+	grow    []int     // grow[i] is the number of decodes that need a block in step i, modulo the block size
 	done    []int32   // requests of this step that end with their first token
 }
 
@@ -70,8 +69,7 @@ func New(c Config) (*Scheduler, error) {
 	}, nil
 }
 
-// Add puts a request at the end of the waiting ones. The id of a request that has ended may be
-// reused.
+// Add puts a request at the end of the waiting requests. The id of a request that has ended may be used again.
 func (s *Scheduler) Add(id int32, prompt, output int) error {
 	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output ||
 		s.blocks(prompt+output) > s.config.NumGPUBlocks {
@@ -92,9 +90,9 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step returns the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of
-// admission: decodes, then the one prompt that is partly computed. Then waiting requests are
-// admitted while tokens and sequences are left.
+// Step returns the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of admission:
+// decodes, then the only prompt that is partly computed. Then waiting requests are admitted while the step has
+// tokens and sequences left.
 func (s *Scheduler) Step(step *Step) error {
 	s.now++
 	s.done = s.done[:0]
@@ -112,7 +110,7 @@ func (s *Scheduler) Step(step *Step) error {
 	}
 	for budget > 0 && s.running < s.config.MaxNumSeqs && s.head < len(s.waiting) {
 		id := s.waiting[s.head]
-		need := s.blocks(s.requests[id].prompt) // the whole prompt must fit, even if only a part is computed now
+		need := s.blocks(s.requests[id].prompt) // the whole prompt needs blocks, even if only a part is computed now
 		if s.running > 0 {
 			need += s.watermark
 		}
@@ -126,7 +124,7 @@ func (s *Scheduler) Step(step *Step) error {
 	return nil
 }
 
-// prefill computes as many tokens of a prompt as the budget allows, and returns their number.
+// prefill computes as many tokens of a prompt as the budget allows. It returns their number.
 func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	r := &s.requests[id]
 	n := min(r.prompt-r.computed, budget)
@@ -152,16 +150,16 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns the number, modulo the block size, of the steps in which a request needs another
-// block. end is the number of the step with which it ends.
+// grows returns the number, modulo the block size, of the steps in which a request needs another block. end is the
+// number of the step in which the request ends.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize
 	return ((first-r.prompt)%size + size) % size
 }
 
-// Finish ends the requests whose last token the step generates, and appends their ids to done:
-// first those of prefills, then decodes.
+// Finish ends the requests whose last token the step generates, and appends their ids to done: first the requests
+// of prefills, then those of decodes.
 func (s *Scheduler) Finish(done []int32) []int32 {
 	ends := &s.ends[s.now%len(s.ends)]
 	done = append(done, s.done...)
@@ -187,7 +185,7 @@ func (s *Scheduler) free(length int) {
 	s.used -= s.blocks(length)
 }
 
-// Used returns how many blocks are in use, and how many tokens they have.
+// Used returns how many blocks are in use, and how many tokens these blocks have.
 func (s *Scheduler) Used() (blocks, tokens int) { return s.used, s.tokens }
 
 // Check recomputes the counters from the requests and returns an error if one is wrong.

@@ -2,9 +2,9 @@
 // audio and the like) a worker keeps: vLLM's EncoderCacheManager
 // (vllm/v1/RULES.md §20).
 //
-// An output is identified by the hash of its input, and its size is a number of embeddings. A
-// request has references to the outputs that it still reads. When space is needed, the output
-// that has been unreferenced longest is evicted, and the next step lists it.
+// An output is identified by the hash of its input, and its size is a number of embeddings. A request has
+// references to the outputs that it still reads. When space is needed, the cache evicts the output whose last
+// reference ended first, and the next step lists this output.
 //
 // The scheduler decides when an input is encoded. The worker stores the embeddings.
 package encodercache
@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// A Cache records the outputs that a worker has, or will have after the steps in flight.
-// Sizes are numbers of embeddings.
+// A Cache records the outputs that a worker has, or will have after the steps in flight. Sizes are numbers of
+// embeddings.
 type Cache struct {
 	size         int
 	free         int
@@ -40,8 +40,8 @@ func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }
 
-// Use adds a reference of r to the output of its input i. It returns false if there is no
-// such output (vLLM: check_and_update_cache).
+// Use adds a reference of r to the output of its input i. It returns false if the cache does not have this output
+// (vLLM: check_and_update_cache).
 func (c *Cache) Use(r *Request, i int) bool {
 	e := c.entries[r.inputs[i].Hash]
 	if e == nil {
@@ -55,9 +55,8 @@ func (c *Cache) Use(r *Request, i int) bool {
 	return true
 }
 
-// Reserve reports whether there is space for the output of input i of r, and for planned
-// more embeddings that are not allocated yet. It evicts outputs for that
-// (vLLM: can_allocate).
+// Reserve reports whether there is space for two things: the output of input i of r, and planned more embeddings,
+// which are not allocated yet. It evicts outputs if necessary (vLLM: can_allocate).
 func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	need := r.inputs[i].NumEmbeds + planned
 	if need > c.free+c.unreferenced {
@@ -71,7 +70,7 @@ func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	return true
 }
 
-// Allocate adds the output of input i of r, which step will compute. Reserve must have returned true.
+// Allocate adds the output of input i of r, which the given step will compute. Reserve must have returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
 	in := &r.inputs[i]
 	e := c.entries[in.Hash]
@@ -114,7 +113,7 @@ func (c *Cache) Free(r *Request) {
 	}
 }
 
-// FreePassed drops the references of r to the outputs of inputs that end at or before token end.
+// FreePassed drops the references of r to the outputs of inputs that end at token end or before.
 func (c *Cache) FreePassed(r *Request, end int) {
 	slices.Sort(r.held)
 	for k := 0; k < len(r.held); {
@@ -129,7 +128,7 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, which will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes the outputs of step and later steps, which have failed. They count as
+// EvictSince removes the outputs of the given step and of later steps, which have failed. The outputs count as
 // evicted, because the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
@@ -145,7 +144,7 @@ func (c *Cache) EvictSince(step uint64) {
 	c.evicted = append(c.evicted, gone...)
 }
 
-// Evicted makes TakeEvicted return hashes again, because the steps that listed them have failed.
+// Evicted makes TakeEvicted return these hashes again, because the steps that listed them have failed.
 func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
 
 // forget removes e and all references to it.
@@ -213,8 +212,8 @@ type Input struct {
 	before         []int // number of embeddings before each token; nil without a Mask
 }
 
-// Mask sets which tokens of the input take an embedding: those that are not 0 in isEmbed, which
-// has a byte for each token of the prompt. The others are text (vLLM: PlaceholderRange.is_embed).
+// Mask says which tokens of the input take an embedding: those whose byte in isEmbed is not 0. isEmbed has a byte
+// for each token of the prompt. The other tokens are text (vLLM: PlaceholderRange.is_embed).
 func (in *Input) Mask(isEmbed []byte) {
 	in.before = make([]int, in.Length+1)
 	for k := range in.Length {
@@ -244,7 +243,7 @@ type Request struct {
 	held   []int // indexes of the inputs to whose outputs it refers
 }
 
-// NewRequest makes a request. The inputs must be in ascending order and not overlap.
+// NewRequest makes a request. The inputs must be in ascending order and must not overlap.
 func NewRequest(inputs []Input) *Request { return &Request{inputs: inputs} }
 
 // Inputs returns the inputs of r, which must not be changed.
@@ -257,8 +256,8 @@ func (r *Request) Window(start, end int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// Shares reports whether r has a reference to the output of input i of o, and returns the index
-// of r's input with that output.
+// Shares reports whether r has a reference to the output of input i of o. If it has, Shares returns the index of
+// the input of r that has this output.
 func (r *Request) Shares(o *Request, i int) (int, bool) {
 	for _, h := range r.held {
 		if r.inputs[h].Hash == o.inputs[i].Hash {
@@ -268,7 +267,7 @@ func (r *Request) Shares(o *Request, i int) (int, bool) {
 	return 0, false
 }
 
-// Check recomputes the counters and the lists and returns an error if one is wrong.
+// Check recomputes the counters and the lists. It returns an error if one of them is wrong.
 func (c *Cache) Check() error {
 	taken, unreferenced := 0, 0
 	for hash, e := range c.entries {

@@ -32,9 +32,9 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 	require.NoError(t, c.Check())
 }
 
-// The scenarios and numbers come from vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free
-// slots are here the size minus the used slots, and its freeable slots the size minus the referenced
-// slots. The encoder cache of encoder-decoder models is not implemented.
+// The scenarios and numbers come from vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free slots
+// correspond to the size minus the used slots, and its freeable slots to the size minus the referenced slots. The
+// encoder cache of encoder-decoder models is not implemented.
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)
@@ -50,7 +50,7 @@ func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 }
 
 // test_reallocated_hash_is_not_reported_as_freed
-func TestOnlyWhatIsGoneIsToldAsEvicted(t *testing.T) {
+func TestOnlyOutputsThatAreGoneAreReportedAsEvicted(t *testing.T) {
 	c, a, b, d := New(8), request("a", 4), request("b", 4), request("c", 4)
 	allocate(t, c, a, 0)
 	allocate(t, c, b, 0)
@@ -84,7 +84,7 @@ func TestARequestCanHaveAnItemTwice(t *testing.T) {
 	requireUsage(t, c, 4, 0)
 }
 
-// Ensure that a range of tokens needs exactly the items that have a token in it.
+// Ensure that a range of tokens needs exactly the items that have a token in the range.
 func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	r := request("a", 4, 3, 5) // tokens 0 to 3, 4 to 6, 7 to 11
 	for _, tc := range []struct{ start, end, lo, hi int }{

@@ -22,14 +22,14 @@ type Alloc struct {
 	FullSequenceMustFit bool // fail unless there are blocks for the whole sequence
 	ReservedBlocks      int  // number of free blocks that must be left
 	NothingScheduled    bool // no other request is scheduled, so the watermark does not apply
-	Waits               bool // the request goes on waiting, so the watermark applies to its next Alloc, too
+	Waits               bool // the request will still wait, so the watermark also applies to its next Alloc
 	NumInFlightTokens   int  // tokens of steps that may still read the windows before them
 	Record              bool // on success, count the hit in the statistics
 }
 
-// Allocate extends the tables of r and reports whether there were enough blocks. If not, nothing
-// has changed, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). The
-// caller advances r's computed tokens. An error means misuse and wraps ErrRequest or ErrStale.
+// Allocate extends the tables of r and reports whether there were enough blocks. If there were too few, nothing has
+// changed, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). The caller advances r's
+// computed tokens. An error means that the caller has made a mistake; it wraps ErrRequest or ErrStale.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -78,8 +78,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow does the work of Allocate in the usual case, in which the new tokens of a running request
-// fit into its tables. In other cases it returns false and changes nothing.
+// grow does the work of Allocate in the usual case, in which the new tokens of a running request fit into the
+// blocks of its tables. In other cases it changes nothing and returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
@@ -128,8 +128,8 @@ func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
-// adopts reports whether a request without blocks gets some that it does not compute: those of the
-// hit, null blocks included, or those for external tokens.
+// adopts reports whether a request without blocks gets blocks that it does not compute: blocks of the hit,
+// including null blocks, or blocks for external tokens.
 func (a *Alloc) adopts() bool { return a.NumExternalTokens > 0 || a.hits() }
 
 func (a *Alloc) hits() bool {

@@ -21,7 +21,7 @@ type Cache struct {
 
 	watermark int  // blocks
 	finest    bool // Config.PartialBlockHits
-	hitUnit   int  // the length of each hit is a multiple of it, in tokens
+	hitUnit   int  // every hit has a length in tokens that is a multiple of this number
 	recycles  bool // Config.Recycles
 	plain     bool // no group is Mamba
 
@@ -42,7 +42,7 @@ type Cache struct {
 	fresh  []int32    // of Allocate
 	mask   []bool     // of register
 
-	refuse func(group int) bool // only set by tests: reports that there are no blocks for a group
+	refuse func(group int) bool // set only by tests: reports that a group gets no blocks
 }
 
 // New makes a cache.
@@ -84,7 +84,7 @@ func New(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// setFineness sets where hits can end: at blocks of the only group, or, with several groups, at
+// setFineness sets where hits can end. With one group, they end at its blocks. With several groups, they end at
 // blocks of the scheduler or at any hash (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	c.finest = c.Config.PartialBlockHits()
@@ -98,8 +98,8 @@ func (c *Cache) setFineness() {
 	}
 }
 
-// makeSets makes sets of equal groups. Sets of full attention come first, because the length of
-// their hit bounds that of the others (vllm/v1/RULES.md §10).
+// makeSets makes sets of equal groups. Sets of full attention come first, because the length of their hit limits
+// the hits of the other sets (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {
@@ -147,8 +147,8 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins scheduling step number seq. The states that Mamba groups have stored before can
-// be hit from now on.
+// StartStep begins scheduling step number seq. From now on, the states that Mamba groups have stored in earlier
+// steps can be hit.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {
@@ -156,8 +156,8 @@ func (c *Cache) StartStep(seq uint64) {
 	}
 }
 
-// EndStep reports that the steps up to number seq are over. It frees the blocks that were kept for
-// them, up to the first ones that are kept for a later step, as vLLM does.
+// EndStep reports that the steps up to number seq are over. It frees the blocks that were kept for these steps. As
+// vLLM does, it stops at the first blocks that are kept for a later step.
 func (c *Cache) EndStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for len(c.deferred) > 0 && c.deferred[0].step <= seq {
@@ -170,7 +170,7 @@ func (c *Cache) EndStep(seq uint64) {
 	}
 }
 
-// NumDeferred is the number of blocks that are freed when a step is over.
+// NumDeferred returns the number of blocks that will be freed when a step is over.
 func (c *Cache) NumDeferred() int {
 	n := 0
 	for _, d := range c.deferred {

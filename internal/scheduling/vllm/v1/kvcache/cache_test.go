@@ -96,8 +96,8 @@ func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	return r, hit
 }
 
-// Ensure that a hit is refused if a block of it was evicted after the lookup, or if it belongs to
-// another request.
+// Ensure that a hit is refused if one of its blocks was evicted after the lookup, or if the hit belongs to another
+// request.
 func TestAStaleHitIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	r, hit := lookedUp(t, c)
@@ -118,8 +118,8 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
-// Ensure that an allocation does not use the reserved blocks, and fails if fewer blocks than the
-// reserve are free even when it needs none.
+// Ensure that an allocation does not use the reserved blocks. Ensure that it fails if fewer blocks than the reserve
+// are free, even if it needs no block.
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
@@ -132,9 +132,9 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 2}))
 }
 
-// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit. Full
-// attention has all 8 blocks of the prompt. A window of one block lacks block 5, and a window of two
-// lacks blocks 6 and 7, so the hit has 5 blocks. A second drop would make it shorter.
+// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit. Full attention has all
+// 8 blocks of the prompt. A window of one block lacks block 5, and a window of two blocks lacks blocks 6 and 7, so
+// the hit has 5 blocks. A second drop would make it shorter.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true },
 		Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 6})

@@ -8,9 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Check returns an error if the pool is inconsistent, the count of a block is not its number of
-// references, a block is twice in a table or in tables of two groups, or a block has the key of
-// other tokens.
+// Check returns an error if the pool is inconsistent, if the count of a block is not its number of references, if a
+// block is twice in a table or in the tables of two groups, or if a block has the key of other tokens than its own.
 func (c *Cache) Check() error {
 	if err := c.Pool.Check(); err != nil {
 		return err
@@ -45,7 +44,7 @@ func (c *Cache) Check() error {
 	return nil
 }
 
-// references yields a block once for each of its references, the null block left out.
+// references yields a block once for each of its references. It leaves out the null block.
 func (c *Cache) references(yield func(int32) bool) {
 	for _, r := range c.live {
 		for i := range r.tables {

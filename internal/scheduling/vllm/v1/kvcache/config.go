@@ -31,15 +31,15 @@ type Group struct {
 	Retained int // SlidingWindow: tokens below the window that are kept, too
 	Chunk    int // ChunkedLocal
 
-	// With Align a Mamba group keeps the running state and the states at ends of blocks (vLLM's
-	// mamba_cache_mode "align"). Without it the group has a block for each BlockSize tokens.
+	// With Align, a Mamba group keeps the running state and the states at ends of blocks (vLLM's mamba_cache_mode
+	// "align"). Without Align, the group has a block for each BlockSize tokens.
 	Align                bool
 	NumSpeculativeBlocks int // Mamba: additional blocks for the states after draft tokens
 
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll is the Config.RetentionInterval with which every block that a hit can use gets a key
+// RetainAll is a value of Config.RetentionInterval. With it, every block that a hit can use gets a key
 // (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
@@ -56,7 +56,7 @@ type Config struct {
 
 	// Differences from vLLM (vllm/v1/RULES.md §17).
 	CopyWritten bool // no hit ends inside a block that got a key since StartStep
-	Exact       bool // no group adopts a block behind the hit or needs a negative number of blocks
+	Exact       bool // no group adopts a block behind the end of the hit, or needs a negative number of blocks
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // most tokens of a request in steps in flight; 0: MaxModelLen
@@ -65,14 +65,13 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval is the distance in tokens between blocks of windows and states that get keys.
-	// With 0, only blocks at boundaries get keys. With RetainAll, all blocks that a hit can use get
-	// keys.
+	// RetentionInterval is the distance in tokens between those blocks of windows and states that get keys. With 0,
+	// only blocks at boundaries get keys. With RetainAll, all blocks that a hit can use get keys.
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
 
-// maxGroups is the highest number of groups: a lookup has a bit of one word for each.
+// maxGroups is the largest number of groups, because a lookup has one bit of a word for each group.
 const maxGroups = 64
 
 // complete fills in defaults and checks the configuration.
@@ -155,9 +154,8 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// PartialBlockHits reports whether hits can end inside a block, at any hash: if the blocks of a
-// Mamba group in align mode are longer than a hash, and the other groups can be hit at any hash
-// (vllm/v1/RULES.md §10).
+// PartialBlockHits reports whether hits can end inside a block, at any hash. They can if the blocks of a Mamba
+// group in align mode are longer than a hash, and the other groups can be hit at any hash (vllm/v1/RULES.md §10).
 func (c *Config) PartialBlockHits() bool {
 	coarse, follow := false, len(c.Groups) > 1
 	for i := range c.Groups {
@@ -173,8 +171,8 @@ func (c *Config) Recycles() bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind != Full })
 }
 
-// PeakBlocks returns how many blocks a request of the given tokens can hold at a time, with the
-// given number of steps in flight. With fewer blocks in the cache it may never run.
+// PeakBlocks returns how many blocks a request with the given number of tokens can have at a time, with the given
+// number of steps in flight. If the cache has fewer blocks, the request may never run.
 func (c *Config) PeakBlocks(tokens, steps int) int {
 	n := 0
 	finest := c.PartialBlockHits()
@@ -186,7 +184,7 @@ func (c *Config) PeakBlocks(tokens, steps int) int {
 		}
 		if g.aligned() && steps == 1 {
 			blocks = min(blocks, 2) // the running state and the one before
-		} // with more steps, states can stay until the request ends (RULES.md §13)
+		} // if more steps are in flight, states can stay until the request ends (RULES.md §13)
 		if finest && g.fine() {
 			blocks++ // the copy of a block that a hit ends in
 		}

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Copy is a pair of blocks whose bytes the worker must copy at the beginning of the step, before
-// it writes to any block.
+// A Copy is a pair of blocks. The worker must copy the bytes of one to the other at the beginning of the step,
+// before it writes to any block.
 type Copy struct {
 	Src, Dst int32
 	Group    int
@@ -18,14 +18,14 @@ type Copy struct {
 
 // A Pending lists the work that the worker must do before it computes the rows of a step.
 type Pending struct {
-	NewBlocks []int32 // with Config.RecordNewBlocks: blocks that groups other than Mamba took from the pool, group by group
+	NewBlocks []int32 // with Config.RecordNewBlocks: new blocks of groups except Mamba, group by group
 	Tails     []Tail  // with Config.HandOffTails
 	Copies    []Copy
 }
 
-// Take moves the work since the last call to dst; it appends to dst.NewBlocks and replaces the
-// others (vLLM: take_new_block_ids). The blocks of a copy are not free before Take, or, if fence is
-// not 0, before step number fence is over.
+// Take moves the work since the last call to dst. It appends to dst.NewBlocks and replaces the other lists (vLLM:
+// take_new_block_ids). The blocks of a copy stay allocated until Take; if fence is not 0, they stay allocated until
+// step number fence is over.
 func (c *Cache) Take(dst *Pending, fence uint64) {
 	for i := range c.newBlocks {
 		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
@@ -61,8 +61,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	return dst
 }
 
-// Withdraw removes the copies of r that were not taken. Release must follow before r writes to its
-// blocks. A block that was to be copied for the cache gets its key back.
+// Withdraw removes the copies of r that were not taken. The caller must call Release before r writes to its blocks.
+// A block that was to be copied for the cache gets its key back.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {
@@ -81,25 +81,24 @@ func (c *Cache) Withdraw(r *Request) {
 	})
 }
 
-// copyOnWrite puts the block private into slot at of a table and adds the copy.
+// copyOnWrite puts the block private into slot at of a table, and adds a copy of the block that was there.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
 	*slot = private
-	c.pool.Touch([]int32{private}) // the copy refers to both; it takes over the table's reference to old
+	c.pool.Touch([]int32{private}) // the copy refers to both blocks; it takes over the table's reference to old
 	c.pins[old]++
 	c.pins[private]++
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared reports whether another table has the block, so that a write needs a copy
-// (internal/README.md, decision 6). Copies are made before the write, so their references do not
-// count.
+// shared reports whether another table has the block, so that a write needs a copy (internal/README.md, decision
+// 6). Copies are made before the write, so the references of copies do not count.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
 
-// sharedSlots returns how many blocks that hold tokens from start to slots are shared.
+// sharedSlots returns how many of the blocks that hold tokens from start to slots are shared.
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	n := 0
 	ids := r.tables[g.id].ids
@@ -111,8 +110,8 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces the blocks that sharedSlots counts. Only the first one holds tokens of r, but
-// the worker needs all pairs to know which slots of the table have changed.
+// unshare replaces the blocks that sharedSlots counts. Only the first of these blocks holds tokens of r, but the
+// worker needs all pairs to know which slots of the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

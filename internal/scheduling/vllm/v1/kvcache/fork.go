@@ -11,10 +11,10 @@ import (
 // ErrFork is wrapped when the last token of a request cannot be replaced.
 var ErrFork = errors.New("cannot fork")
 
-// Fork makes a request with the tokens of r, for parallel sampling and beam search.
-// If share is set, it shares all blocks of r: the first of the two that writes to a shared, partly
-// filled block gets a copy of it (see Pending). Mamba groups overwrite their state in every step,
-// so with them nothing is shared. Fork reports whether the blocks are shared.
+// Fork makes a request with the tokens of r, for parallel sampling and beam search. If share is true, the child
+// shares all blocks of r. If a block is partly filled, the first of the two requests that writes to it gets a copy
+// (see Pending). Mamba groups overwrite their state in every step, so with Mamba groups nothing is shared. Fork
+// reports whether the blocks are shared.
 func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -38,8 +38,8 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	return child, true
 }
 
-// clone makes a request with the tokens of r and no blocks. If it does not run, it reads the arrays
-// of r until it needs longer ones.
+// clone makes a request with the tokens of r and no blocks. If runs is false, the new request reads the arrays of r
+// until it needs longer arrays.
 func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
 	if runs {
@@ -54,7 +54,7 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 	return child
 }
 
-// ReplaceLast changes the last token, which must be generated and not computed yet.
+// ReplaceLast changes the last token. This token must be generated and not computed yet.
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {
@@ -81,10 +81,9 @@ func (r *Request) ReplaceLast(token int32) error {
 	return nil
 }
 
-// Rollback sets the number of computed tokens of r to a lower one, because drafts were rejected,
-// and frees the blocks after them, which vLLM keeps. Mamba groups keep all their blocks. If
-// computed is out of range or a block after it is registered, Rollback returns an error that wraps
-// ErrRequest and changes nothing.
+// Rollback sets the number of computed tokens of r to a lower number, because drafts were rejected. It frees the
+// blocks after these tokens, which vLLM keeps. Mamba groups keep all their blocks. If computed is out of range, or
+// if a block after it is registered, Rollback changes nothing and returns an error that wraps ErrRequest.
 func (r *Request) Rollback(computed int) error {
 	c := r.cache
 	if invariants.Enabled {

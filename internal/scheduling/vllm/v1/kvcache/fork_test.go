@@ -67,8 +67,8 @@ func forked(t *testing.T, c *Cache, r *Request) *Request {
 	return child
 }
 
-// Ensure that of three requests that share a partly filled block, the first two that write get copies,
-// and the last one writes in place.
+// Ensure that if three requests share a partly filled block, the first two that write to it get copies, and the
+// third writes in place.
 func TestForkAndCopyOnWrite(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -163,7 +163,7 @@ func collect(c *Cache) (ids []int32) {
 	return ids
 }
 
-// Ensure that copies are returned by group, and within a group in the order in which they were made.
+// Ensure that copies are returned group by group, and within a group in the order in which they were made.
 func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	parent := computed(t, c, counting(6))

@@ -16,8 +16,8 @@ const (
 	Drop                     // it has ended and must not be used any more
 )
 
-// Release frees the blocks of r. If after is not 0, it frees them when EndStep reports that step
-// number after, which may write to them, is over.
+// Release frees the blocks of r. If after is not 0, step number after may still write to the blocks. They are freed
+// when EndStep reports that this step is over.
 func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -32,9 +32,9 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	}
 }
 
-// free frees the blocks of r: its tails, and then each group's table from its end
-// (vllm/v1/RULES.md §2.4, §7). If after is not 0, it frees all of them in one call when that step
-// is over: the tables from the last block to the first, and then the tails (§2.6).
+// free frees the blocks of r: its tails, and then each group's table from the end (vllm/v1/RULES.md §2.4, §7). If
+// after is not 0, free frees all these blocks in one call when step number after is over: the tables from the last
+// block to the first, and then the tails (§2.6).
 func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
@@ -59,7 +59,7 @@ func (c *Cache) free(r *Request, after uint64) {
 	c.deferFree(deferred, after)
 }
 
-// Limits of the memory that is reused after requests end: the number of requests, and the length of an
+// These are limits of the memory that is reused after requests end: the number of requests, and the length of an
 // array.
 const (
 	mostSpare     = 256
@@ -111,9 +111,9 @@ func (r *Request) EvictFrom(computed int) {
 	}
 }
 
-// Rewind sets the number of computed tokens of r to a lower one, because the others were scheduled
-// and not computed. r keeps its blocks; those that hold the others lose their keys. A Mamba group
-// overwrites its state and cannot go back: then Rewind changes nothing and returns false.
+// Rewind sets the number of computed tokens of r to a lower number, because the tokens after it were scheduled and
+// not computed. r keeps its blocks, but blocks with tokens that were not computed lose their keys. A Mamba group
+// overwrites its state and cannot go back. With Mamba groups, Rewind changes nothing and returns false.
 func (r *Request) Rewind(computed int) bool {
 	c := r.cache
 	if !c.plain {
@@ -128,7 +128,7 @@ func (r *Request) Rewind(computed int) bool {
 	return true
 }
 
-// EvictSince removes all keys of blocks that got one in step number step or later.
+// EvictSince removes all keys of each block that got a key in step number step or later.
 func (c *Cache) EvictSince(step uint32) {
 	for id := range int32(c.Pool.NumBlocks()) {
 		if c.Pool.InsertedSince(id, step) {
@@ -146,8 +146,8 @@ func (c *Cache) Reset() bool {
 	return true
 }
 
-// A deferral is blocks that are freed when a step is over. The step may write to them, and a load
-// into them could come before that write (vllm/v1/RULES.md §19).
+// A deferral has blocks that are freed when a step is over. The step may write to these blocks; if they were free,
+// a load into them could come before that write (vllm/v1/RULES.md §19).
 type deferral struct {
 	step uint64
 	ids  []int32
@@ -164,8 +164,8 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 	c.deferred = append(c.deferred, deferral{step, ids})
 }
 
-// leaveWindows frees the blocks that are outside the windows when settled tokens are computed, in
-// one call for each group, from the last one to the first (vllm/v1/RULES.md §8).
+// leaveWindows frees the blocks that are outside the windows when settled tokens are computed. It makes one call
+// for each group, which frees blocks from the last to the first (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

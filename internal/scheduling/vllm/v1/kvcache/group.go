@@ -7,15 +7,15 @@ type group struct {
 	Group
 	id     uint32
 	cap    int  // mostAdmitted
-	eagle  bool // hits lose their last block: some group of the set is Eagle
+	eagle  bool // hits lose their last block, because a group of the set is Eagle
 	owners int  // requests with a table that owns
 
-	// justStored has the keys of the states that a Mamba group stores in this step. They are
-	// computed when the step has run, so no request may hit them (vllm/v1/RULES.md §13).
+	// justStored has the keys of the states that a Mamba group stores in this step. The states are computed only
+	// when the step has run, so no request may hit them before (vllm/v1/RULES.md §13).
 	justStored []pool.Key
 }
 
-// mostAdmitted is the number of blocks that admission counts at most; 0: no limit.
+// mostAdmitted returns the largest number of blocks that admission counts for the group; 0: no limit.
 func (g *Group) mostAdmitted(c *Config) int {
 	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
 		return g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
@@ -23,8 +23,8 @@ func (g *Group) mostAdmitted(c *Config) int {
 	return 0
 }
 
-// MostBlocks returns how many blocks a request of the given tokens holds at most, with inFlight of
-// them in steps in flight (vLLM: max_memory_usage_bytes, divided by the page; vllm/v1/RULES.md §6).
+// MostBlocks returns the largest number of blocks of a request with the given number of tokens, of which inFlight
+// are in steps in flight (vLLM: max_memory_usage_bytes, divided by the page; vllm/v1/RULES.md §6).
 func (g *Group) MostBlocks(tokens, inFlight int) int {
 	switch {
 	case g.Kind == SlidingWindow: // plus one, because a window can begin inside a block
@@ -37,7 +37,7 @@ func (g *Group) MostBlocks(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
-// skipped returns how many of the first tokens are outside the window after computed tokens
+// skipped returns how many of the first tokens are outside the window when the given number of tokens is computed
 // (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
@@ -57,7 +57,7 @@ func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
 // fine reports whether the group can be hit inside a block.
 func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
 
-// A set is groups with the same layout. A hit is a hit in all of them.
+// A set has groups with the same layout. A hit of a set is a hit in all its groups.
 type set struct {
 	groups []int
 	spec   *group // the first one

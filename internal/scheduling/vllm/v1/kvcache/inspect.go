@@ -2,9 +2,10 @@ package kvcache
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// Package sched does not need these functions; tests, replay and llmserve's offloading do.
+// Package sched does not need the functions in this file. Tests, package replay and llmserve's offloading need
+// them.
 
-// CachedPrefix returns how many of the given hashes, from the first one on, have a block in group 0.
+// CachedPrefix returns how many of the given hashes, counted from the first without a gap, have a block in group 0.
 func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	for i := range blocks {
 		if _, cached := c.pool.Lookup(&blocks[i], 0); !cached {
@@ -17,8 +18,8 @@ func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 // Hashes returns the hashes of the complete blocks of r, which must not be changed.
 func Hashes(r *Request) []blockhash.Hash { return r.content.Hashes }
 
-// NewBlocks appends the blocks of a group that r got in its last allocation: the copy of the block
-// that its hit ended in, and the blocks at the end of its table.
+// NewBlocks appends the blocks of a group that r got in its last allocation. These are the copy of the block in
+// which its hit ended, and the blocks at the end of its table.
 func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &r.cache.plans[group]
 	if p.copied >= 0 {

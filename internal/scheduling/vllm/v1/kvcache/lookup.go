@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A Hit is the cached prefix of a request. It has no references to the blocks, so it is stale
-// when a key has been removed (vllm/v1/RULES.md §2.5).
+// A Hit is the cached prefix of a request. It has no references to the blocks, so it becomes stale when a key is
+// removed (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	NumTokens int
 	Blocks    [][]int32 // by group; null blocks for tokens outside windows
@@ -12,7 +12,8 @@ type Hit struct {
 	version uint64
 }
 
-// Truncate shortens a hit to a multiple of every block size. A Mamba group can have fewer blocks.
+// Truncate shortens a hit to tokens, which must be a multiple of every block size. A Mamba group can have fewer
+// blocks.
 func (h *Hit) Truncate(c *Cache, tokens int) {
 	h.NumTokens = tokens
 	for i := range h.Blocks {
@@ -34,8 +35,8 @@ type hitState struct {
 	tokens int
 }
 
-// Lookup sets hit to the longest cached prefix of r without its last token, whose logits must be
-// computed (vllm/v1/RULES.md §5). It also sets r.Junction.
+// Lookup sets hit to the longest cached prefix of r that does not include r's last token, because the logits of
+// this token must be computed (vllm/v1/RULES.md §5). It also sets r.Junction.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
@@ -62,13 +63,13 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile sets hit to the longest one that all sets have, and returns the longest hit that one
-// set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
+// reconcile sets hit to the longest prefix that all sets have. It returns the length of the longest hit that a
+// single set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
 	onePass := len(c.sets) == 2 && c.sets[0].spec.Kind == Full
-	dropped := uint64(0) // bit i: set i has dropped its EAGLE block at this length
+	dropped := uint64(0) // bit i: set i has dropped its EAGLE block for this length
 	hit.NumTokens = limit
 	for {
 		length := hit.NumTokens
@@ -76,7 +77,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			s := &c.sets[i]
 			state := &c.hybrid[s.groups[0]]
 			if s.spec.Kind == Full && state.known {
-				// A shorter prefix of a hit is also a hit. The blocks after it are trimmed below.
+				// A shorter prefix of a hit is also a hit. The blocks after the shorter prefix are trimmed below.
 				length = min(length, state.tokens)
 				continue
 			}
@@ -107,8 +108,8 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	return longest
 }
 
-// withMargin returns the limit of a set. An EAGLE set, unless it is Mamba, looks one unit further,
-// which it then drops.
+// withMargin returns the limit for a lookup in a set. An EAGLE set, unless it is Mamba, looks one unit further,
+// because it then drops one.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length
@@ -120,8 +121,8 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// lookupSet finds the longest hit of at most limit tokens, puts its blocks into hit and returns its
-// length. If drop is set, it leaves out the last block.
+// lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its
+// length. If drop is true, it leaves out the last block.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {
@@ -135,8 +136,8 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// appendHit appends the blocks of hash n in the groups of the set, or none if one group has no such
-// block.
+// appendHit appends the blocks of hash n in the groups of the set. If one group has no such block, it appends
+// nothing and returns false.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false

@@ -1,6 +1,6 @@
 package kvcache
 
-// lookupFull walks from the first block to the first miss. If hits may end inside a block, it then
+// lookupFull walks from the first block to the first block that is missing. If hits may end inside a block, it then
 // looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
@@ -28,9 +28,9 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 	return tokens
 }
 
-// lookupWindow looks from the right for as many blocks in a row as a window needs. The tokens
-// before them are outside the window and have null blocks. If there is no such run, the hit is the
-// run that begins with block 0, however short (vllm/v1/RULES.md §8).
+// lookupWindow looks from the right for as many consecutive blocks as a window needs. The tokens before these
+// blocks are outside the window and have null blocks. If there is no such run of blocks, the hit is the run that
+// begins with block 0, however short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -73,12 +73,12 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 	return end * size
 }
 
-// windowBlocks returns how many blocks in a row a hit in a window needs.
+// windowBlocks returns how many consecutive blocks a hit in a window needs.
 func windowBlocks(g *Group, eagle bool) int {
 	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
-// eagleBlock is the number of blocks that a hit of an EAGLE group loses.
+// eagleBlock returns the number of blocks that a hit loses because of EAGLE: 1 or 0.
 func eagleBlock(eagle bool) int {
 	if eagle {
 		return 1
@@ -99,8 +99,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk walks from the start of the chunk of token limit to the first miss. All blocks before
-// that are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk walks from the start of the chunk that contains token limit to the first block that is missing. All
+// blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize
@@ -112,7 +112,7 @@ func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	return n * size
 }
 
-// lookupMamba looks for the last cached state; earlier ones are not needed (vllm/v1/RULES.md §13).
+// lookupMamba looks for the last cached state. A request does not need earlier states (vllm/v1/RULES.md §13).
 func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	step := min(size, unit)

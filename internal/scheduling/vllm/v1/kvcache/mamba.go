@@ -6,14 +6,14 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Mamba layers have a state instead of keys and values. In align mode the running state of a
-// request is in the last block of its table before the speculative blocks. The slots before it
-// are null or hold the state after (slot+1)×block tokens. A step that begins a new block copies
-// the state from the block before, which is therefore kept for one more step
-// (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit named there).
+// Mamba layers have a state instead of keys and values. In align mode, the running state of a request is in the
+// last block of its table before the speculative blocks. The slots before the running state are null or hold the
+// state after (slot+1)×block tokens. When a step begins a new block, it copies the state from the block before. The
+// block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit
+// named there).
 
-// needAligned counts at most one new running state, the speculative blocks of a
-// first allocation, and the copy of a state that a hit ends in.
+// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one new
+// running state, the speculative blocks of a first allocation, and the copy of the state in which a hit ends.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -44,7 +44,7 @@ func (c *Cache) justStored(g *group, id int32) bool {
 	return ok && slices.Contains(g.justStored, key)
 }
 
-// planAligned plans the work of extendAligned for a table that will have length blocks.
+// planAligned plans the work that extendAligned will do for a table, which will then have length blocks.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
 	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {
@@ -61,8 +61,8 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 	}
 }
 
-// reused returns how many speculative blocks are before the new running state. They move to the end
-// of the table.
+// reused returns how many speculative blocks are before the new running state. These blocks move to the end of the
+// table.
 func reused(g *group, length, running int) int {
 	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
@@ -98,10 +98,9 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial adds a copy of the state in slot partial to the block private. In a first
-// allocation that is the state of the hit, and the request gets the copy. Later it is the
-// request's own state at the end of its prompt, and the cache gets the copy, because the worker's
-// table cannot change.
+// settlePartial adds a copy of the state in slot partial to the block private. In a first allocation, this is the
+// state of the hit, and the request gets the copy. In a later allocation, it is the request's own state at the end
+// of its prompt. The cache gets the copy then, because the worker's table cannot change.
 func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
@@ -134,7 +133,7 @@ func (c *Cache) unsettle(p Copy) {
 	c.pool.Move(p.Dst, p.Src)
 }
 
-// leaveState frees the block of the state before the running one, when it has been copied.
+// leaveState frees the block with the state before the running state, when that state has been copied.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
 	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return
@@ -145,8 +144,8 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds the states in blocks from number before on to justStored. If the step ends at
-// the last hash of the prompt, inside a block, it registers that state, too: a later step would
+// registerStates adds the states in blocks from number before on to justStored. If the step ends at the last hash
+// of the prompt and inside a block, registerStates also registers the state there, because a later step would
 // overwrite it.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
@@ -163,8 +162,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState gives the running state a key if it is that of the prompt up to its last
-// hash. The next allocation moves the key to a copy.
+// registerPromptState gives the running state a key if it is the state after the last hash of the prompt. The next
+// allocation moves the key to a copy.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

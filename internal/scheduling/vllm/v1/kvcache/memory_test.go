@@ -5,9 +5,9 @@ import (
 	"hash/maphash"
 )
 
-// A memory models the keys and values in the blocks. Each place holds a number that depends on all
-// tokens up to that place. A request must attend only to its own numbers, however its blocks were
-// shared, copied, evicted and hit.
+// A memory models the keys and values in the blocks. Each place holds a number that depends on all tokens up to
+// that place. However its blocks were shared, copied, evicted and hit, a request must attend only to its own
+// numbers.
 type memory struct {
 	seed   maphash.Seed
 	blocks map[place]uint64
@@ -39,8 +39,7 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 	return values
 }
 
-// step executes the pending copies, and then writes the computed positions of r, starting at the
-// parameter from.
+// step executes the pending copies. Then it writes the computed positions of r, from position from on.
 func (m *memory) step(c *Cache, r *Request, from int) {
 	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {
@@ -60,7 +59,7 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 	}
 }
 
-// verify compares the numbers that the next token of r attends to with the expected ones.
+// verify compares the numbers to which the next token of r attends with the expected numbers.
 func (m *memory) verify(c *Cache, r *Request) error {
 	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {

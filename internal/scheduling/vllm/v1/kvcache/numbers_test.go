@@ -8,9 +8,9 @@ import (
 
 // The numbers of the rules, at their limits.
 
-// Ensure that a waiting request leaves the watermark of free blocks if other requests are scheduled,
-// and that requests in any other state may use it (vllm/v1/RULES.md §6.2). The watermark is 2 of 11
-// blocks, of which 10 can be used.
+// Ensure that a waiting request leaves the watermark of blocks free if other requests are scheduled, and that
+// requests in any other state may use these blocks (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of
+// which 10 can be used.
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -60,7 +60,7 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that admission counts the most blocks that a group can hold, with 6 tokens in flight
+// Ensure that admission counts the largest number of blocks that a group can have, with 6 tokens in flight
 // (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
@@ -74,9 +74,9 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Ensure that blocks that rows in flight read are not freed, whether the new tokens fit into the table
-// or not. Of the 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the
-// other tokens (vllm/v1/RULES.md §15).
+// Ensure that blocks that rows in flight read are not freed, whether the new tokens fit into the table or not. 8 of
+// the 16 or 17 tokens are in flight. Of the other tokens, a window of 5 needs all but the first 4 (vllm/v1/RULES.md
+// §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -87,8 +87,8 @@ func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	}
 }
 
-// Ensure that the common prefix ends at the first block that some request with a table does not share,
-// and that only groups of full attention have a common prefix (vllm/v1/RULES.md §11).
+// Ensure that the common prefix ends at the first block that a request with a table does not share, and that only
+// groups of full attention have a common prefix (vllm/v1/RULES.md §11).
 func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	first := prefilled(t, c, 9)
@@ -138,10 +138,10 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks that a hit needs if it ends at one of three places: the
-// end of a segment, the end of the prompt without its last token, or the end of a prefix that another
-// request shares. With EAGLE the blocks are one further, and one more is kept (vllm/v1/RULES.md §9).
-// The scheduler's block has 16 tokens.
+// Ensure that a window group keeps the blocks that a hit needs if the hit ends at one of three places: the end of a
+// segment, the end of the prompt without its last token, or the end of a prefix that another request shares. With
+// EAGLE, these blocks are one block later, and one more block is kept (vllm/v1/RULES.md §9). The scheduler's block
+// has 16 tokens.
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -162,8 +162,8 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// Ensure that a hit has no blocks after its end in any group of full attention. With Exact false, as
-// in vLLM, the second group keeps blocks after the end (vllm/v1/RULES.md §17).
+// Ensure that in no group of full attention a hit has blocks after its end. If Exact is false, as in vLLM, the
+// second group keeps blocks after the end (vllm/v1/RULES.md §17).
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },
@@ -177,8 +177,8 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// Ensure that a block that a released request keeps only for a step in flight does not count as
-// shared: the other request writes to it without a copy.
+// Ensure that a block does not count as shared if a released request keeps it only for a step in flight. The other
+// request writes to the block without a copy.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -206,7 +206,7 @@ func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	}
 }
 
-// Ensure that a hit that ends inside a block counts a block for the copy, in each group.
+// Ensure that if a hit ends inside a block, an allocation counts a block for the copy in each group.
 func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
 	first := prefilled(t, c, 12)
@@ -222,8 +222,8 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 
-// Ensure that a hit takes no block that is outside the window. The hit contains the second block,
-// which is free. The request loads 16 more tokens, and then the window begins after that block.
+// Ensure that the blocks of a hit that are outside the window take no free block. The hit contains the second
+// block, which is free. The request loads 16 more tokens, and then the window begins after that block.
 func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	c.Release(prefilled(t, c, 9), Drop, 0)
@@ -241,7 +241,7 @@ func TestAFirstStateTakesItsSpeculativeBlocks(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 1)
 }
 
-// Ensure that a Mamba state is kept as long as a row in flight reads it (vllm/v1/RULES.md §13).
+// Ensure that a Mamba state is kept while a row in flight reads it (vllm/v1/RULES.md §13).
 func TestAStateWaitsForTokensInFlight(t *testing.T) {
 	for inFlight, want := range map[int]int32{4: 1, 0: 0} {
 		c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true})

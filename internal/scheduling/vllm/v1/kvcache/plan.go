@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A plan is what an allocation will do to one table. All plans are made before anything changes, so
-// an allocation cannot fail after some groups have taken their blocks.
+// A plan says what an allocation will do to one table. All plans are made before anything changes, so an allocation
+// cannot fail after some groups have taken their blocks.
 type plan struct {
 	adopt    bool // the table begins with the hit
 	skip     int  // null blocks at its beginning, outside the window
@@ -12,7 +12,7 @@ type plan struct {
 	fresh    int  // blocks at the end
 
 	from   int   // length of the table before the fresh blocks
-	copied int32 // the copy of the block that the hit ends in; -1: none
+	copied int32 // the copy of the block in which the hit ends; -1: no copy
 }
 
 // plan sets c.plans and reports whether there are enough blocks.
@@ -55,8 +55,8 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.Pool.NumFree()
 }
 
-// externalBlocks returns how many blocks the external tokens take after the first length blocks; 0 if
-// the window skips all these tokens.
+// externalBlocks returns how many blocks the external tokens take after the first length blocks. It returns 0 if
+// the window skips all external tokens.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
@@ -64,8 +64,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// commit carries out the plans. All groups adopt their hits before a block is taken from the pool,
-// so that no group evicts the hit of another one (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. All groups adopt their hits before any block is taken from the pool, so that no
+// group evicts the hit of another group (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -111,8 +111,8 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 	}
 }
 
-// extend adds the blocks of a plan to a table: first those that replace shared ones, then those at
-// the end.
+// extend adds the blocks of a plan to a table: first the blocks that replace shared blocks, then the blocks at the
+// end.
 func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
 	c.own(g, t)
@@ -143,9 +143,9 @@ func (c *Cache) own(g *group, t *table) {
 	}
 }
 
-// NumCommonPrefixBlocks appends, for each group, how many blocks at the beginning of r's table
-// are in all tables; 0 for groups without full attention (vllm/v1/RULES.md §11). As in vLLM, the
-// table of r counts from then on even if it is empty.
+// NumCommonPrefixBlocks appends, for each group, how many blocks at the beginning of r's table are in all tables.
+// For groups without full attention it appends 0 (vllm/v1/RULES.md §11). As in vLLM, the table of r counts from
+// then on, even if it is empty.
 func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	c := r.cache
 	for i := range c.groups {
@@ -165,8 +165,8 @@ func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	return dst
 }
 
-// need returns how many free blocks the demand takes in all groups: new ones, and those of the hit
-// that are free (vllm/v1/RULES.md §6).
+// need returns how many free blocks the demand takes in all groups: new blocks, and those blocks of the hit that
+// are free (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
 	n := 0
 	for i := range c.groups {
@@ -196,14 +196,14 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
 		if c.Config.CopyWritten && c.Pool.InsertedNow(hits[len(hits)-1]) {
-			return c.Pool.NumBlocks() + 1 // never enough: this step writes the block after it makes its copies
+			return c.Pool.NumBlocks() + 1 // more than there are: this step copies before it writes the block
 		}
 		n++ // the copy of the block that the hit ends in
 	}
 	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
 }
 
-// blocks returns how many blocks all tokens of the demand take in a group that is not aligned.
+// blocks returns how many blocks all tokens of the demand take in a group, unless the group is Mamba in align mode.
 func (d *demand) blocks(g *group) int {
 	n := ceil(d.slots, g.BlockSize)
 	if g.Kind == Mamba {

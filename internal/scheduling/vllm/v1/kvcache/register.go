@@ -2,10 +2,9 @@ package kvcache
 
 import "fmt"
 
-// register gives the blocks of the first tokens their keys. With several groups, tokens is rounded
-// down to where a hit can end; EAGLE groups, which look one block further, register one block more
-// (vllm/v1/RULES.md §10). end is the number of computed tokens, which is higher if steps in flight
-// sample.
+// register gives the blocks of the first tokens their keys. With several groups, it rounds tokens down to where a
+// hit can end. EAGLE groups look one block further, so they register one block more (vllm/v1/RULES.md §10). end is
+// the number of computed tokens, which is larger than tokens if steps in flight sample.
 func (c *Cache) register(r *Request, tokens, end int) {
 	whole := tokens
 	if len(c.groups) > 1 && !c.finest {
@@ -37,8 +36,8 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail gives the block in which the last hash of the prompt ends a key for that part, even
-// if no lookup ends inside a block (vllm/v1/RULES.md §10).
+// registerTail gives a key to the part of a block that ends with the last hash of the prompt. It does so even if no
+// lookup ends inside a block (vllm/v1/RULES.md §10).
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// ErrRequest is wrapped by errors about a request, or about how it is used.
+// ErrRequest is wrapped by errors about a request, or about how the caller uses it.
 var ErrRequest = errors.New("bad request")
 
 // ErrStale is wrapped if a Hit may name blocks that have been evicted since the lookup.
@@ -29,9 +29,9 @@ type Spec struct {
 type Request struct {
 	Tag uint64 // the caller's
 
-	// NumComputedTokens is how many tokens have keys and values in blocks, once the steps in flight
-	// are over. The caller increases it after an allocation, and decreases it when drafts are
-	// rejected; the blocks stay in the table (vllm/v1/RULES.md §6). See also Rollback.
+	// NumComputedTokens is how many tokens will have keys and values in blocks when the steps in flight are over.
+	// The caller increases it after an allocation, and decreases it when drafts are rejected; the blocks stay in
+	// the table (vllm/v1/RULES.md §6). See also Rollback.
 	NumComputedTokens int
 
 	// The caller must not change these.
@@ -59,8 +59,9 @@ type table struct {
 	tracked    bool // it has adopted a hit or registered a block
 	owns       bool // it counts in group.owners
 
-	// partial is the index of the block that a hit ends inside, or, for Mamba, of the running state
-	// if it has the key of the prompt. The next allocation adds a copy of it. -1: none.
+	// partial is the index of the block inside which a hit ends. For Mamba, it can also be the index of the running
+	// state, if this state has the key of the prompt. The next allocation adds a copy of the block. -1: there is no
+	// such block.
 	partial int
 
 	allocated bool // Mamba: it has had an allocation
@@ -87,8 +88,7 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	return r, nil
 }
 
-// Reserve allocates memory for a request of so many tokens that begins to run, so that steps need
-// not.
+// Reserve allocates memory for that many tokens when a request begins to run, so that steps need not allocate it.
 func (r *Request) Reserve(tokens int) {
 	c := r.cache
 	reserve(&r.content.Tokens, tokens)
@@ -102,7 +102,7 @@ func (r *Request) Reserve(tokens int) {
 
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// blank returns an empty request. It reuses the memory of a request that has ended, if there is one.
+// blank returns an empty request. If there is a request that has ended, blank reuses its memory.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {
@@ -137,8 +137,8 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// Table returns the block table of a group. It must not be changed, and it is valid until the next
-// call for this request.
+// Table returns the block table of a group. The table must not be changed, and is valid until the next call for
+// this request.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
 
 func (t *table) forget() {

@@ -1,7 +1,7 @@
 package kvcache
 
-// retained returns a mask of the blocks [from, to) that get a key, or nil if all of them do. In groups
-// whose hits need only the last blocks before a boundary, other blocks get none (vllm/v1/RULES.md §9).
+// retained returns a mask of those blocks [from, to) that get a key, or nil if all of them do. In some groups, hits
+// need only the last blocks before a boundary; other blocks of these groups get no key (vllm/v1/RULES.md §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:
@@ -12,8 +12,8 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// retainedWindow keeps the blocks at the end of each segment that a hit needs. An EAGLE hit looks one
-// block past the boundary, so these blocks are one block later.
+// retainedWindow keeps the blocks at the end of each segment that a hit needs. An EAGLE hit looks one block past
+// the boundary, so with EAGLE these are one block later.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval

@@ -33,9 +33,9 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	}
 }
 
-// Ensure that the length of a hit is rounded down again after EAGLE drops a block. The window group
-// has 3 blocks of 4 tokens from block 0 on, and hits are multiples of 8 tokens. EAGLE rounds 3 blocks
-// down to 2 and drops one, and the remaining block ends on no multiple of 8 (vllm/v1/RULES.md §8).
+// Ensure that the length of a hit is rounded down again after EAGLE drops a block. The window group has 3 blocks of
+// 4 tokens from block 0 on, and the lengths of hits are multiples of 8 tokens. EAGLE rounds 3 blocks down to 2 and
+// drops one. The remaining block does not end at a multiple of 8 tokens (vllm/v1/RULES.md §8).
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -46,9 +46,9 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction, "full attention has 40 and drops 8")
 }
 
-// Ensure that with EAGLE the blocks of a window may end one block after a boundary of the scheduler's
-// block, because EAGLE drops the last block, which is smaller than the scheduler's. The remaining
-// blocks are as long as the window needs (vllm/v1/RULES.md §8).
+// Ensure that with EAGLE, the blocks of a window may end one block after a boundary of the scheduler's block. The
+// reason is that EAGLE drops the last block, which is smaller than the scheduler's. The remaining blocks are as
+// long as the window needs (vllm/v1/RULES.md §8).
 func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 33)
@@ -95,8 +95,8 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	require.True(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
 }
 
-// Ensure that admission counts no more blocks than a window can hold: 40 tokens would take 10 blocks,
-// but a window of 8 tokens with 4 in flight takes at most 4 (vllm/v1/RULES.md §6).
+// Ensure that admission counts at most as many blocks as a window can hold. 40 tokens would take 10 blocks, but a
+// window of 8 tokens with 4 in flight takes at most 4 (vllm/v1/RULES.md §6).
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {
 		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})
@@ -105,8 +105,8 @@ func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	}
 }
 
-// Ensure that external tokens get blocks after those of the hit, and no blocks where the window skips
-// them.
+// Ensure that external tokens get blocks after the blocks of the hit, and that they get no blocks where the window
+// skips the tokens.
 func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := added(t, c, counting(18))

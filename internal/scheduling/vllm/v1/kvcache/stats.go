@@ -1,8 +1,8 @@
 package kvcache
 
-// Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12). Requests and Preempted count
-// requests; Queries, Hits, PreemptedQueries and Rehits count tokens. Requests that may not read the
-// cache are not counted.
+// Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12). Requests and Preempted are numbers of
+// requests; Queries, Hits, PreemptedQueries and Rehits are numbers of tokens. Requests that may not read the cache
+// do not count.
 type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int

@@ -66,7 +66,7 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 	}
 }
 
-// Ensure that a request that hits a Mamba state does not hand the state off a second time.
+// Ensure that a request that hits a Mamba state does not hand the same state off again.
 func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 6)
@@ -79,9 +79,8 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that a state block that was handed off is also kept until the step ends, and is freed after
-// the other blocks of the request, which are freed from the last to the first (vLLM's
-// pop_blocks_for_free).
+// Ensure that a state block that was handed off is also kept until the step ends, and is then freed after the other
+// blocks of the request. Those are freed from the last to the first (vLLM's pop_blocks_for_free).
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
@@ -97,7 +96,7 @@ func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 
 // Ensure that NewBlocks lists each new block of groups with keys and values once, including the copy
 // of a block in which a hit ends, and no blocks of states.
-func TestNewBlocksAreTold(t *testing.T) {
+func TestPendingListsNewBlocksOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		align bool

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// This file has the additional functions for a scheduler with a connector (vllm/v1/RULES.md §19, §21).
+// The functions in this file are for a scheduler with a connector (vllm/v1/RULES.md §19, §21).
 
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {
@@ -31,8 +31,8 @@ func (r *Request) SharedFrom(computed int) bool {
 	return false
 }
 
-// NoteUnwritten adds the blocks of r that hold tokens from computed on to Pending.NewBlocks again:
-// a load that should have written them has failed (vLLM: record_blocks_for_zeroing).
+// NoteUnwritten adds the blocks of r that hold tokens from computed on to Pending.NewBlocks again, because a load
+// that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
 func (r *Request) NoteUnwritten(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -41,7 +41,7 @@ func (r *Request) NoteUnwritten(computed int) {
 	}
 }
 
-// RemainingBlocks returns how many more blocks r needs to hold all the tokens that it has now, computed or not, at most
+// RemainingBlocks returns how many more blocks r needs for all its present tokens, computed or not, at most
 // MaxModelLen.
 func (r *Request) RemainingBlocks() int {
 	c := r.cache
@@ -53,10 +53,9 @@ func (r *Request) RemainingBlocks() int {
 	return c.need(r, &d)
 }
 
-// A Tail is a block with the state of a Mamba group after the last hash of a prompt, inside a
-// block of the group. It is in no table, because the request has overwritten its own state. A
-// connector can send it, so that elsewhere a prompt can be hit up to there (vLLM's
-// partial_tail_offloads; vllm/v1/RULES.md §19).
+// A Tail is a block with the state of a Mamba group after the last hash of a prompt, inside a block of the group.
+// It is in no table, because the request has overwritten its own state. A connector can send the Tail, so that
+// another cache can hit the prompt up to this state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
 	Group     int
@@ -64,8 +63,7 @@ type Tail struct {
 	NumTokens int // before the state
 }
 
-// forgetTails removes the tails of r that were not taken, and returns the blocks of the others for
-// the caller to free.
+// forgetTails removes the tails of r. It returns the blocks of the tails that were taken, for the caller to free.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -91,7 +89,7 @@ func (c *Cache) noteNew(i int, blocks []int32) {
 	}
 }
 
-// takeTails appends the tails to dst, group by group. Their blocks are kept until those of their
+// takeTails appends the tails to dst, group by group. The blocks of tails are kept until the blocks of their
 // requests are freed.
 func (c *Cache) takeTails(dst []Tail) []Tail {
 	for g := range c.groups {

@@ -1,6 +1,5 @@
-// Package kvevents writes the events of a prefix cache as vLLM sends them to
-// routers and indexers: MessagePack, byte for byte as vLLM's msgspec encoder
-// (vllm/distributed/kv_events.py; RULES.md §12).
+// Package kvevents encodes the events of a prefix cache as vLLM sends them to routers and indexers: in MessagePack,
+// with exactly the bytes of vLLM's msgspec encoder (vllm/distributed/kv_events.py; RULES.md §12).
 //
 // Package publish sends the bytes; package pool records the events.
 package kvevents
@@ -17,9 +16,9 @@ type Encoder struct {
 	DataParallelRank int
 	IntHashes        bool // hashes as numbers (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES)
 
-	// Arrays writes an event as an array of its type and fields, in place of a map. Fields
-	// at the end are left out if they have their default. vLLM sent arrays before #42892
-	// (2026), and llm-d's indexer reads them.
+	// Arrays makes the Encoder write an event as an array of its type and fields, not as a map. Fields at the end
+	// are left out if they have their defaults. vLLM sent arrays before #42892 (2026), and llm-d's indexer reads
+	// arrays.
 	Arrays bool
 }
 
@@ -38,8 +37,8 @@ func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) 
 	return appendInt(dst, int64(e.DataParallelRank))
 }
 
-// appendEvent appends an event as a map or an array. Optional fields are left out of a
-// map if they have their default.
+// appendEvent appends an event as a map or as an array. In a map, optional fields are left out if they have their
+// defaults.
 func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byte {
 	switch v.Kind {
 	case pool.Stored:
@@ -155,7 +154,7 @@ func (e *Encoder) appendHash(dst []byte, h *blockhash.Hash) []byte {
 	return appendBytes(dst, h[:])
 }
 
-// appendExtras appends one entry for each hash: the extra keys of its block, or nil.
+// appendExtras appends one entry for each hash: the extra keys of the hash's block, or nil.
 func appendExtras(dst []byte, extras [][]blockhash.Key, n int) []byte {
 	dst = appendArray(dst, n)
 	for i := range n {

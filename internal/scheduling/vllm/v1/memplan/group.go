@@ -9,15 +9,15 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping has the groups of a model, and its layers with the block sizes and pages
-// that the plan has given them.
+// A grouping has the groups of a model. It also has the model's layers, with the block sizes and pages that the
+// plan has given them.
 type grouping struct {
 	groups []Group
 	layers []Layer
 	packed bool // groups have pages of different sizes (see Tensor)
 }
 
-// errPages is returned if the pages of layers cannot be made equally large.
+// errPages is the error if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
 // group makes the groups of a model (vLLM's get_kv_cache_groups).
@@ -46,8 +46,8 @@ func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	return g, err
 }
 
-// alike groups layers whose pages can be made equally large. Each layer of hidden states
-// has a separate group, after the others.
+// alike groups layers whose pages can be made equally large. Each layer of hidden states has its own group; these
+// groups come after the others.
 func alike(layers []Layer) (grouping, error) {
 	var rest, hidden []int
 	for i := range layers {
@@ -106,8 +106,8 @@ func sameSlots(a, b kvcache.Group) bool {
 	return a == b
 }
 
-// unifyPages makes the pages of the layers in list as large as the largest page, with
-// more tokens in a block or by padding. It returns that size.
+// unifyPages makes the pages of the layers in list as large as the largest page. It gives a block more tokens, or
+// pads the page. It returns the size of the pages.
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
@@ -136,9 +136,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split makes groups of equal layers from list. Each group has at most as many layers as the kind
-// with the fewest layers has or, if the kind with the most has less than 1.5 times as many, as that
-// one has.
+// split makes groups of equal layers from list. All groups have about the same number of layers: at most as many as
+// the kind with the fewest layers has. If the kind with the most layers has less than 1.5 times as many, a group
+// has at most as many as that kind.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -164,8 +164,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// deal makes n groups. Each gets every n-th layer of list, so that each stage of a pipeline has
-// layers of each group. A group with a layer of the draft model is an EAGLE group.
+// deal makes n groups. Each group gets every n-th layer of list, so that each stage of a pipeline has layers of
+// each group. A group with a layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -197,14 +197,14 @@ func largestDivisor(n, limit int) int {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// promote gives layers with windows and chunks blocks for all tokens, as full attention
-// has, so that all layers can share one block table. What the layers compute does not
-// change (vLLM's _promote_local_kv_cache_specs).
+// promote gives layers with windows and chunks blocks for all tokens, as layers with full attention have, so that
+// all layers can share one block table. It does not change what the layers compute (vLLM's
+// _promote_local_kv_cache_specs).
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
 		return layers, nil
 	}
-	blockSize, full := 0, false // blockSize is that of all full attention, or 0 if it differs
+	blockSize, full := 0, false // blockSize is the block size of all full attention, or 0 if there are several
 	for i := range layers {
 		switch l := &layers[i]; {
 		case l.Kind != kvcache.Full:
@@ -228,7 +228,8 @@ func promote(layers []Layer) ([]Layer, error) {
 	return layers, nil
 }
 
-// resize gives a layer blocks of n tokens. A padded page grows only if the content does not fit.
+// resize gives a layer blocks of n tokens. If the layer's page is padded, the page grows only if the content does
+// not fit.
 func (l *Layer) resize(n int) {
 	padded := l.Page > 0 && l.content() > 0 && l.content() <= l.Page
 	page := l.Page * n / l.BlockSize
@@ -241,9 +242,9 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether layers whose pages cannot be made equally large are promoted
-// even without FullAllocation: full attention of keys only beside windows of keys and
-// values, as a draft model has (vLLM's _try_get_full_allocation_fallback_groups).
+// canPromote reports whether layers whose pages cannot be made equally large are promoted even without
+// FullAllocation. They are if full attention stores only keys and the windows store keys and values, as in a draft
+// model (vLLM's _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

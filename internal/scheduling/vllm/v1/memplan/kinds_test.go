@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that layers of hidden states form a group after the other groups. Its block is the largest
+// Ensure that layers of hidden states form a group after the other groups. The group's block is the largest block
 // that fits into the page and divides the other groups' blocks (vLLM:
 // test_hidden_state_group_preserves_hybrid_prefix_cache_granularity).
 func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
@@ -22,7 +22,7 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	}, p.Groups)
 	require.Equal(t, tensors(state.StateBytes*10, []int{0, 2, 1}), p.Tensors)
 
-	// The other groups have blocks of 48 and 32 tokens. The block of the hidden states, 16, divides
+	// The other groups have blocks of 48 and 32 tokens. The block of the hidden states has 16 tokens, which divides
 	// both.
 	attention.BlockSize, state.BlockSize, state.StateBytes, hidden.HeadSize = 48, 32, 48*2048, 1
 	p, err = makeOne([]Layer{attention, state, hidden}, state.StateBytes*20, Options{})
@@ -30,8 +30,8 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	require.Equal(t, 16, p.Groups[2].BlockSize)
 	attention.BlockSize, hidden.HeadSize = 544, 1024
 
-	// If all other layers have one type, the hidden states share their block table, and each layer has
-	// pages of its own size.
+	// If all other layers have one type, the hidden states share the block table of these layers, and each layer
+	// has pages of its own size.
 	p, err = makeOne([]Layer{attention, hidden}, (544*2048+544*6144)*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{{attention.Group, []int{0, 1}}}, p.Groups)
@@ -42,8 +42,8 @@ func mla(block, size, elementBytes int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: block}, KVHeads: 1, HeadSize: size, ElementBytes: elementBytes, KeysOnly: true}
 }
 
-// Ensure that the window layers of a draft model become full attention only if their pages cannot be
-// made equal to the others (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
+// Ensure that the window layers of a draft model become full attention only if their pages cannot be made as large
+// as those of the other layers (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
 // test_mla_with_incompatible_swa_uses_one_full_allocation_group).
 func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
@@ -93,8 +93,8 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that a draft model's layer is in a group with layers of the same kind, and that only this
-// group drops the last block of hits (vLLM: is_eagle_group), wherever the layer stands among them.
+// Ensure that a draft model's layer is in a group with layers of the same kind, wherever it stands among them. Only
+// this group drops the last block of hits (vLLM: is_eagle_group).
 func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	draft, own := window(2), full(2)
 	draft.Eagle, own.Eagle = true, true

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrMemory is wrapped if a request of the maximum length does not fit.
+// ErrMemory is wrapped if a request of the maximum length does not fit into the memory.
 var ErrMemory = errors.New("not enough memory")
 
 // bytesPerBlock returns the size of one block in all tensors together.
@@ -25,8 +25,8 @@ func (p *Plan) bytesPerBlock() int {
 	return n
 }
 
-// BytesFor returns how many bytes a request with the given number of tokens takes, of
-// which inFlight are scheduled and not settled. It returns at most math.MaxInt.
+// BytesFor returns how many bytes a request with the given number of tokens takes. inFlight of the tokens are
+// scheduled and not settled. BytesFor returns at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
@@ -38,9 +38,9 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 	return math.MaxInt
 }
 
-// LongestModelLen returns the length of the longest request, at most limit, that fits into
-// the plan's blocks and that a scheduler with the given steps in flight accepts, or 0 if
-// there is none. Unlike vLLM, it does not count the null block.
+// LongestModelLen returns the length of the longest request that fits into the plan's blocks and that a scheduler
+// with the given steps in flight accepts. The result is at most limit; it is 0 if there is no such request. Unlike
+// vLLM, LongestModelLen does not count the null block.
 func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 	c, err := p.cache(limit, inFlight)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 		return p.BytesFor(i+1, inFlight) > p.available() || c.Config.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
-		return 0, nil // a request has at least a prompt token and a generated token
+		return 0, nil // a request has at least one prompt token and one generated token
 	}
 	return n, nil
 }
@@ -76,8 +76,8 @@ func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 
 func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
 
-// CheckModelLen returns an error that wraps ErrMemory if longest, which LongestModelLen returned, is
-// below maxModelLen.
+// CheckModelLen returns an error that wraps ErrMemory if longest is below maxModelLen. longest is a result of
+// LongestModelLen.
 func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
 	if longest >= maxModelLen {
 		return nil

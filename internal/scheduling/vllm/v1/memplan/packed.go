@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// packs reports whether the plan is packed, so that groups may have pages of different
-// sizes: the pages of layers differ, and some layers of keys only have windows, as in
-// DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
+// packs reports whether the plan is packed, so that groups may have pages of different sizes. It is packed if the
+// pages of layers differ and some layers store only keys and only have windows, as in DeepSeek V4 (vLLM's
+// group_and_unify_kv_cache_specs).
 func packs(layers []Layer) bool {
 	window, differ := false, false
 	for i := range layers {
@@ -19,9 +19,9 @@ func packs(layers []Layer) bool {
 	return window && differ
 }
 
-// splitPacked makes one group of all layers with full attention. Layers with equal windows
-// and block sizes become as many groups as needed for about the same number of layers of
-// each page size in all groups (vLLM's _get_kv_cache_groups_uniform_groups).
+// splitPacked makes one group of all layers with full attention. Layers with equal windows and block sizes become
+// several groups, so that for each page size all groups have about the same number of layers (vLLM's
+// _get_kv_cache_groups_uniform_groups).
 func splitPacked(layers []Layer) ([]Group, error) {
 	var kinds []Group // the first is full attention
 	for i := range layers {
@@ -62,8 +62,8 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples splits list into tuples of each layers, and makes n groups. Each group gets every n-th
-// tuple.
+// dealTuples splits list into tuples of each layers, and makes n groups. Each group gets every n-th tuple. The
+// parameter each is a number of layers.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -110,8 +110,8 @@ func maxOfOneSize(layers []Layer, list []int) int {
 	return most
 }
 
-// leastPadding returns the number d >= least for which rounding all counts up to multiples of
-// d adds the least. Of several it returns the largest (vLLM's _approximate_gcd).
+// leastPadding returns the number d >= least that adds the least if all counts are rounded up to multiples of d. If
+// there are several such numbers, it returns the largest (vLLM's _approximate_gcd).
 func leastPadding(counts []int, least int) int {
 	best, fewest := least, -1
 	for d := least; d <= slices.Max(counts); d++ {
@@ -126,9 +126,9 @@ func leastPadding(counts []int, least int) int {
 	return best
 }
 
-// pack places the layers of each group one after the other in a block. All groups begin at
-// offset 0, because a block belongs to one group at a time. sizes has the bytes of a block of
-// each layer (vLLM's _get_packed_kv_cache_layout).
+// pack places the layers of each group one after the other in a block. All groups begin at offset 0, because a
+// block belongs to one group at a time. sizes has the number of bytes that a block of each layer takes (vLLM's
+// _get_packed_kv_cache_layout).
 func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
 	for _, g := range groups {
 		offset := 0

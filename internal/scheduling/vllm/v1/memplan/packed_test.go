@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// keys returns a layer that stores keys only, with pages of the given bytes. A window of 0 means full
+// keys returns a layer that stores only keys, with pages of the given number of bytes. A window of 0 means full
 // attention.
 func keys(block, window, bytes int) Layer {
 	l := Layer{Group: kvcache.Group{BlockSize: block, Window: window}, KeysOnly: true, Page: bytes}
@@ -48,7 +48,7 @@ func TestGroupsWithDifferentPagesLieOverEachOther(t *testing.T) {
 	require.Equal(t, stride, p.bytesPerBlock())
 }
 
-// The number of layers, their pages and the stride come from vLLM's test_deepseek_v4_pro_stride.
+// The expected number of layers, their pages and the stride come from vLLM's test_deepseek_v4_pro_stride.
 func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	var layers []Layer
 	for range 30 {
@@ -94,7 +94,7 @@ func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	require.Equal(t, tensors(page*32, []int{0}, []int{1}), p.Tensors, "one group is not packed")
 }
 
-// Ensure that layers that store keys only are not packed if their pages are equal (vLLM:
+// Ensure that layers that store only keys are not packed if their pages are equal (vLLM:
 // test_group_and_unify_kv_cache_specs_uniform_page_size_returns_none).
 func TestEqualPagesAreNotPacked(t *testing.T) {
 	p, err := makeOne([]Layer{keys(16, 0, 36864), keys(16, 0, 36864), keys(16, 128, 36864)}, 36864*10, Options{})

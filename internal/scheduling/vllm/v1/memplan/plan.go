@@ -1,7 +1,6 @@
-// Package memplan divides the memory for keys and values among the layers of a
-// model, as vLLM's get_kv_cache_configs does
-// (vllm/v1/core/kv_cache_utils.py): from bytes to blocks, groups of layers and
-// tensors (RULES.md §18).
+// Package memplan divides the memory for keys and values among the layers of a model, as vLLM's
+// get_kv_cache_configs does (vllm/v1/core/kv_cache_utils.py). It turns bytes into a number of blocks, groups of
+// layers, and tensors (RULES.md §18).
 //
 // Package kvcache assigns the blocks.
 package memplan
@@ -16,7 +15,7 @@ import (
 // ErrLayers is wrapped by every error about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
-// maxBlockSize is the maximum number of tokens of a block that a plan has enlarged. (vLLM has no limit.)
+// maxBlockSize limits the number of tokens in a block that a plan has enlarged. (vLLM has no limit.)
 const maxBlockSize = 1 << 16
 
 // A Layer describes what one layer stores. BlockSize is in tokens.
@@ -27,21 +26,19 @@ type Layer struct {
 	HeadSize     int  // numbers in a head
 	ElementBytes int  // bytes of a number
 	KeysOnly     bool // keys and values are the same numbers (MLA)
-	StateBytes   int  // Mamba: bytes of a state; the four fields above are not used
+	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page, if above 0, is the number of bytes of a block, in place of the product
-	// of the fields above. It can be larger because of padding (vLLM's
-	// page_size_padded, alignment), and smaller or larger if tokens are compressed
-	// or quantized (compress_ratio, state_content_bytes).
+	// Page, if above 0, is the number of bytes of a block. It is used instead of the product of the fields above.
+	// It can be larger than the product because of padding (vLLM's page_size_padded, alignment), and smaller or
+	// larger if tokens are compressed or quantized (compress_ratio, state_content_bytes).
 	Page int
 
 	// Strided means that the layer's kernel finds a block by a stride, so that its
 	// page can be padded (vLLM's indexes_kv_by_block_stride).
 	Strided bool
 
-	// Hidden means that the layer stores hidden states, one vector for each token,
-	// in place of keys and values (vLLM's HiddenStateCacheSpec). Its kind is full
-	// attention.
+	// Hidden means that the layer stores hidden states, one vector for each token, and no keys and values (vLLM's
+	// HiddenStateCacheSpec). Its kind is full attention.
 	Hidden bool
 }
 
@@ -65,7 +62,7 @@ func (l *Layer) content() int {
 	return 2 * n
 }
 
-// A Plan describes how the memory is divided. A layer is given as its index in Make's list.
+// A Plan describes how the memory is divided. It names a layer by the layer's index in Make's list.
 type Plan struct {
 	NumGPUBlocks int // including the null block
 	Groups       []Group
@@ -78,21 +75,20 @@ type Group struct {
 	Layers []int
 }
 
-// A Tensor is memory that at most one layer of each group uses. Layers of different
-// groups use different blocks of it.
+// A Tensor is memory that at most one layer of each group uses. Layers of different groups use different blocks of
+// the tensor.
 //
-// In a packed plan all tensors are views of the same Bytes: block b of a tensor begins
-// at b x Stride + Offset.
+// In a packed plan all tensors are views of the same Bytes: block b of a tensor begins at b x Stride + Offset.
 type Tensor struct {
 	Bytes  int
 	Layers []int
 	Offset int
-	Stride int // from one block to the next; 0 if the plan is not packed
+	Stride int // bytes from one block to the next; 0 if the plan is not packed
 }
 
 // Options change a plan.
 type Options struct {
-	Blocks int // if above 0, the number of blocks, in place of what the bytes suffice for (vLLM's num_gpu_blocks_override)
+	Blocks int // if above 0, the number of blocks, whatever the bytes allow (vLLM's num_gpu_blocks_override)
 
 	// CrossLayers puts the blocks of all layers of a group next to each other, so that a
 	// connector moves one piece of memory for each block (vLLM's

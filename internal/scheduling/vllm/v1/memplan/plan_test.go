@@ -46,7 +46,7 @@ func strided(l Layer) Layer {
 	return l
 }
 
-// tensors returns one tensor of the given bytes for each list of layers.
+// tensors returns a tensor of the given number of bytes for each list of layers.
 func tensors(bytes int, layers ...[]int) (list []Tensor) {
 	for _, l := range layers {
 		list = append(list, Tensor{Bytes: bytes, Layers: l})

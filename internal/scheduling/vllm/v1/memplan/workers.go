@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// A Worker is a process that holds some layers of a model: a stage of a pipeline, or
-// one of several that share the heads of the same layers.
+// A Worker is a process that has some layers of a model. It is a stage of a pipeline, or one of several workers
+// that share the heads of the same layers.
 type Worker struct {
 	Bytes  int   // memory for keys and values
 	Layers []int // indexes of the model's layers, ascending
 }
 
-// Make returns a plan for each worker. The workers use the same block tables: layers
-// are grouped over the whole model, each worker has its layers of each group, and all
-// have as many blocks as the worker with the fewest (vLLM's get_kv_cache_configs).
-// Plans name layers by their index in the model. A group of a plan can be empty.
+// Make returns a plan for each worker. The workers use the same block tables: layers are grouped over the whole
+// model, and each worker has its layers of each group. All workers have as many blocks as the worker with the
+// fewest blocks (vLLM's get_kv_cache_configs). Plans name layers by their index in the model. A group of a plan can
+// be empty.
 func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {
@@ -123,8 +123,8 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// share makes a tensor for the i-th layers of all groups, for each i. Its Bytes are those of one
-// block.
+// share makes a tensor for the first layers of all groups, one for their second layers, and so on. Bytes of a
+// tensor is the size of one block.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {

@@ -2,8 +2,8 @@ package pool
 
 import "llmmemory/internal/invariants"
 
-// Check returns an error unless the queue has exactly the blocks with the count 0, each once, and
-// the hash map exactly the keys of the blocks. The null block is in neither.
+// Check returns an error unless the queue has exactly the blocks with the count 0, each once, and the hash map has
+// exactly the keys of the blocks. The null block must be in neither.
 func (v View) Check() error {
 	p := v.p
 	if err := v.checkQueue(); err != nil {
@@ -96,7 +96,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 	return nodes, nil
 }
 
-// checkKeys compares the keys that blocks have with the nodes of the map.
+// checkKeys compares the keys of the blocks with the nodes of the map.
 func (p *Pool) checkKeys(nodes int) error {
 	n := 0
 	for id := range p.config.NumGPUBlocks {

@@ -11,8 +11,8 @@ const (
 	Cleared                  // all blocks lost their keys
 )
 
-// An Event is one change of the prefix cache. Removed events have only a group and one hash,
-// Cleared events neither.
+// An Event is one change of the prefix cache. A Removed event has only a group and one hash, a Cleared event has
+// neither.
 type Event struct {
 	Kind      EventKind
 	Group     uint32
@@ -29,8 +29,8 @@ type Event struct {
 // A span is the part of Events.hashes or Events.tokens that belongs to an event.
 type span struct{ from, to int }
 
-// Events are the events between two calls of TakeEvents. What its methods return is valid until it
-// is passed to TakeEvents again.
+// Events are the events between two calls of TakeEvents. The results of its methods are valid until the Events is
+// passed to TakeEvents again.
 type Events struct {
 	List   []Event
 	hashes []blockhash.Hash
@@ -40,7 +40,7 @@ type Events struct {
 // Hashes returns the hashes of the blocks of e. A Stored event can have none.
 func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.from:e.hashes.to] }
 
-// Tokens returns the tokens of a Stored event, with those of blocks that got no key.
+// Tokens returns the tokens of a Stored event, including the tokens of blocks that got no key.
 func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.from:e.tokens.to] }
 
 // TakeEvents replaces dst by the events since the last call.
@@ -56,8 +56,8 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds a Stored event for the blocks that Register gives keys, or for all blocks [from, to)
-// if table is nil. items is the cursor at which the first block looks for its multimodal items.
+// recordStored adds a Stored event for the blocks to which Register gives keys. If table is nil, the event is for
+// all blocks [from, to). items is the cursor at which the first block looks for its multimodal items.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize
@@ -77,8 +77,8 @@ func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, 
 	v.List = append(v.List, e)
 }
 
-// ReportHit adds a Stored event for the first blocks of a request, which a lookup has found
-// (vllm/v1/RULES.md §12, report mode "full"). It leaves out a last block that is found only in part.
+// ReportHit adds a Stored event for the first blocks of a request, which a lookup has found (vllm/v1/RULES.md §12,
+// report mode "full"). If only a part of the last block was found, the event leaves this block out.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	blocks = min(blocks, len(c.Hashes)/(blockSize/p.config.HashBlockSize))
 	if p.config.EnableEvents && blocks > 0 {

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key is what a block is found by. The same tokens in two groups of layers have two keys
+// A Key is the key by which a lookup finds a block. The same tokens in two groups of layers have two keys
 // (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
@@ -23,27 +23,27 @@ type entry struct {
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot is a place of the hash map, which uses linear probing from the tag. Removal closes the
-// gap, so there are no tombstones.
+// A slot is a place of the hash map. The map uses linear probing, which begins at the tag. Removal closes the gap,
+// so there are no tombstones.
 type slot struct {
 	tag  uint32 // 31 bits of the key, and many
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// many is a bit that is set when a key gets a second node, and stays set until the key has none. In
-// this state vLLM's map holds a dict of blocks for the key, which recordings show.
+// many is a bit that is set when a key gets a second node, and stays set until the key has no node. While it is
+// set, vLLM's map has a dict of blocks for the key, which recordings show.
 const many = 1 << 31
 
-// slotsFor leaves at least half of the slots empty when every block has a key.
+// slotsFor returns a number of slots. If every block has one key, at least half of the slots are empty.
 func slotsFor(blocks int) int { return 1 << bits.Len(uint(2*blocks-1)) }
 
-// tagOf uses bits of the hash directly, because hashes are evenly distributed.
+// tagOf returns the tag of a key. It uses bits of the hash directly, because hashes are evenly distributed.
 func tagOf(h *blockhash.Hash, group uint32) uint32 {
 	mixed := binary.LittleEndian.Uint64(h[:]) + uint64(group)*0x9E3779B97F4A7C15 // 2^64/φ
 	return uint32(mixed>>32) &^ many
 }
 
-// find returns the slot of the key, or the empty slot where it would go.
+// find returns the slot of the key. If the map lacks the key, it returns the empty slot where the key belongs.
 func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool) {
 	mask := uint32(len(p.slots) - 1)
 	for i = tag & mask; ; i = (i + 1) & mask {
@@ -59,7 +59,7 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// entry returns a node by number. The first are the primary keys of the blocks, the others are in
+// entry returns a node by its number. The first nodes are the primary keys of the blocks; the other nodes are in
 // more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
@@ -103,8 +103,7 @@ func (p *Pool) enter(node int32) {
 	}
 }
 
-// leave takes a node out of the ring of its key, and removes the key from the map with its last
-// node.
+// leave removes a node from the ring of its key. If it was the last node, leave removes the key from the map.
 func (p *Pool) leave(node int32) {
 	e := p.entry(node)
 	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))
@@ -123,7 +122,7 @@ func (p *Pool) leave(node int32) {
 	}
 }
 
-// closeUp empties slot i and moves back the slots that were probed past it.
+// closeUp empties slot i and moves back the slots whose probing went past slot i.
 func (p *Pool) closeUp(i uint32) {
 	mask := uint32(len(p.slots) - 1)
 	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {

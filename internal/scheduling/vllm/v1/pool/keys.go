@@ -17,8 +17,8 @@ func (p *Pool) owner(node int32) int32 {
 	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
-// insert gives block id a key, as its primary key if it has none. It does nothing if the block has
-// the key already.
+// insert gives block id a key. It becomes the primary key if the block has none. insert does nothing if the block
+// already has the key.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
@@ -83,7 +83,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
-// forget removes all keys of id, the primary one first. If record is set, it adds an event for each.
+// forget removes all keys of id, the primary key first. If record is true, it adds an event for each key.
 func (p *Pool) forget(id int32, record bool) {
 	if p.recs[id].tokens == 0 {
 		return
@@ -110,8 +110,8 @@ func (p *Pool) forget(id int32, record bool) {
 // SetStamp sets the number of the present step, for View.InsertedSince.
 func (p *Pool) SetStamp(step uint32) { p.stamp = step }
 
-// Move gives all keys of src to dst, which has none: dst is a copy of src, and src will be
-// overwritten. There is no event, because lookups go on finding the keys (vLLM: move_block_hashes).
+// Move gives all keys of src to dst, which must have none: dst is a copy of src, and src will be overwritten. Move
+// adds no event, because lookups still find the keys (vLLM: move_block_hashes).
 func (p *Pool) Move(src, dst int32) {
 	tokens := int(p.recs[src].tokens)
 	if tokens == 0 {
@@ -138,8 +138,8 @@ func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
 }
 
-// Reset removes all keys if no block is in use, and reports whether it did. The order of the queue
-// stays the same (vllm/v1/RULES.md §7).
+// Reset removes all keys if no block is in use, and reports whether it did. It does not change the order of the
+// queue (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.NumGPUBlocks-p.free != 1 {
 		return false

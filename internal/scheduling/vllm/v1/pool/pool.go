@@ -12,7 +12,7 @@ import (
 // Null is the id of the null block.
 const Null int32 = 0
 
-// ErrNoBlocks is returned by Get when fewer blocks are free than asked for.
+// ErrNoBlocks is the error of Get if fewer blocks are free than the caller asks for.
 var ErrNoBlocks = errors.New("not enough free blocks")
 
 // Config describes a pool.
@@ -47,7 +47,7 @@ type record struct {
 	entry             // the primary key
 	count      int32  // references
 	next, prev int32  // neighbours in the queue
-	tokens     uint32 // length of the prefix whose key entry is; 0: the block has no key
+	tokens     uint32 // length of the prefix whose key entry has; 0: the block has no key
 	stamp      uint32 // step in which it got its last key
 }
 
@@ -78,9 +78,8 @@ func New(config Config) (*Pool, error) {
 	return p, nil
 }
 
-// Get pops n blocks from the head of the queue, removes their keys, gives each the count 1, and
-// appends them to dst (vllm/v1/RULES.md §2.1). If fewer are free, it changes nothing and returns
-// ErrNoBlocks.
+// Get takes n blocks from the head of the queue, removes their keys, gives each the count 1, and appends them to
+// dst (vllm/v1/RULES.md §2.1). If fewer blocks are free, Get changes nothing and returns ErrNoBlocks.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -106,8 +105,7 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	return dst, nil
 }
 
-// Touch adds a reference to each block, and takes those that were free out of
-// the queue (vllm/v1/RULES.md §2.2).
+// Touch adds a reference to each block, and removes blocks that were free from the queue (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -123,10 +121,9 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free takes a reference from each block of a table, from the last one to the first, so that the
-// end of a sequence is evicted before its beginning (vllm/v1/RULES.md §2.4). Of the blocks that
-// become free, those without a key go to the head of the queue, in this order, and those with a key
-// to its tail (§2.3).
+// Free removes a reference from each block of a table, from the last block to the first, so that the end of a
+// sequence is evicted before its beginning (vllm/v1/RULES.md §2.4). Blocks that become free and have no key go to
+// the head of the queue, in this order. Blocks that become free and have a key go to its tail (§2.3).
 func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -137,8 +134,8 @@ func (p *Pool) Free(table []int32) {
 	}
 }
 
-// release takes one reference from id. If id becomes free and has no key, it goes after block at of
-// the queue: the last such block of this call, or the sentinel. release returns the next at.
+// release removes one reference from id. If id becomes free and has no key, it goes into the queue after block at:
+// the last such block of this call of Free, or the sentinel. release returns at for the next block.
 func (p *Pool) release(id, at int32) int32 {
 	if id == Null {
 		return at
@@ -159,8 +156,8 @@ func (p *Pool) release(id, at int32) int32 {
 	return at
 }
 
-// end is the sentinel of the queue, which is a ring of records: the block after it is taken next,
-// the block before it last.
+// end returns the sentinel of the queue, which is a ring of records. The block after the sentinel is taken next,
+// the block before it is taken last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
 // link puts the free block id after at.

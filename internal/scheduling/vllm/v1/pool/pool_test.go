@@ -45,8 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that a block counts as inserted in the step in which it got its last key, for a part of the
-// block or the whole, and that InsertedSince includes that step.
+// Ensure that a block counts as inserted in the step in which it got its last key, whether the key is for a part of
+// the block or for the whole, and that InsertedSince includes that step.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -69,8 +69,7 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	require.True(t, p.View.InsertedNow(1))
 }
 
-// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key
-// is removed.
+// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key is removed.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -135,8 +134,8 @@ func unmark(p *Pool) {
 	}
 }
 
-// Ensure that a stored event contains the parent, all tokens of the range and one list of extra keys
-// for each hash, and nothing of masked blocks.
+// Ensure that a stored event contains the parent, all tokens of the range, and one list of extra keys for each
+// hash. For masked blocks it must contain no hash and no extra keys.
 func TestAStoredEventTellsEverything(t *testing.T) {
 	p := newPool(t, 10)
 	c := &Content{Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, LoRAID: 7}

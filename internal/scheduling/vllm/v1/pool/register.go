@@ -14,10 +14,10 @@ type Content struct {
 	LoRAID int64
 }
 
-// Register gives the full blocks table[from:to], of blockSize tokens each, their keys
-// (vllm/v1/RULES.md §4). It skips null blocks and, unless mask is nil, block from+i if mask[i] is
-// false. A block loses the keys that it had for a part of it. There is one event for all blocks,
-// even if all are skipped (vllm/v1/RULES.md §12).
+// Register gives the full blocks table[from:to], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It
+// skips null blocks. If mask is not nil, it also skips block from+i if mask[i] is false. A block loses the keys
+// that it had for a part of it. Register adds one event for all blocks, even if it skips all of them
+// (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	if from >= to {
 		return
@@ -43,8 +43,8 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	}
 }
 
-// RegisterPart gives a block the key of a prefix that ends inside it: tokens is a multiple of the
-// hash size and not of the block size (vllm/v1/RULES.md §10, "Partial entry rules"). ok is false
+// RegisterPart gives a block the key of a prefix that ends inside the block. tokens is the length of the prefix: a
+// multiple of the hash size, but not of the block size (vllm/v1/RULES.md §10, "Partial entry rules"). ok is false
 // for the null block.
 func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
 	if block == Null {
@@ -67,7 +67,7 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	return Key{*h, group}, true
 }
 
-// Extend adds the hashes of complete blocks that have none yet (vllm/v1/RULES.md §3).
+// Extend adds the hashes of complete blocks that have no hash yet (vllm/v1/RULES.md §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
 	n := len(c.Hashes)
 	at := blockhash.Last

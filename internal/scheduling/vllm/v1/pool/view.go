@@ -14,7 +14,7 @@ func (v View) NumFree() int { return v.p.free }
 // NumBlocks is the number of blocks, the null block included.
 func (v View) NumBlocks() int { return v.p.config.NumGPUBlocks }
 
-// Usage is the fraction of blocks in use, the null block left out.
+// Usage returns the fraction of blocks in use, not counting the null block.
 func (v View) Usage() float64 {
 	if v.p.config.NumGPUBlocks == 1 {
 		return 0
@@ -22,11 +22,11 @@ func (v View) Usage() float64 {
 	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
 }
 
-// Version changes whenever a key is removed. The result of a lookup is valid as long as it stays
-// the same.
+// Version returns a number that changes whenever a key is removed. The result of a lookup is valid while the number
+// stays the same.
 func (v View) Version() uint64 { return v.p.version }
 
-// Primary returns the primary key of id and the length of its prefix; ok is false if id has no key.
+// Primary returns the primary key of id, and the length of the key's prefix. ok is false if id has no key.
 func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
 	rec := &v.p.recs[id]
 	if rec.tokens == 0 {
@@ -35,8 +35,8 @@ func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
 	return Key{rec.hash, rec.group}, int(rec.tokens), true
 }
 
-// InsertedSince reports whether id has keys and got the last one in the given step or later.
-// It can be wrong about keys that are older than 2^31 steps.
+// InsertedSince reports whether id has keys and got the last of them in the given step or later. For keys that are
+// older than 2^31 steps, the result can be wrong.
 func (v View) InsertedSince(id int32, step uint32) bool {
 	rec := &v.p.recs[id]
 	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
@@ -66,7 +66,7 @@ type Ring struct {
 	Blocks []int32
 }
 
-// Rings returns the keys that had several blocks at a time since they came into the map, in no
+// Rings returns the keys that have had several blocks at the same time since they were added to the map, in no
 // particular order.
 func (v View) Rings() []Ring {
 	p := v.p

@@ -39,8 +39,8 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// Ensure that tokens in flight are delivered when decodes preempt each other. The scenario comes from
-// vLLM: the pool is so small that this happens with steps in flight.
+// Ensure that tokens in flight are delivered when decodes preempt each other. As in vLLM's scenario, the pool is so
+// small that decodes are preempted while steps are in flight.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
 		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
 
-// Ensure that the token of a dropped row stays dropped if the request is preempted again before the
+// Ensure that if the token of a row was dropped, it stays dropped when the request is preempted again before the
 // step is updated (vllm/v1/RULES.md §15).
 func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	c := small(20)

@@ -34,35 +34,34 @@ type Config struct {
 	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
 	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
 
-	// With AsVLLM the scheduler does exactly what vLLM does, also where that is unsafe: requests can
-	// read blocks and encoder outputs that were never written, they can wait for each other or preempt
-	// each other for ever, and a step can be empty although a request could run. vllm/v1/RULES.md §17
-	// has the list.
+	// With AsVLLM the scheduler does exactly what vLLM does, even where that is unsafe. Then requests can read
+	// blocks and encoder outputs that were never written, and can wait for each other or preempt each other for
+	// ever. A step can be empty although a request could run. vllm/v1/RULES.md §17 lists these differences.
 	AsVLLM bool
 
-	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps; with 0 there is no
-	// encoder, and items only change the hashes of blocks. MaxNumEncoderInputTokens is how many
-	// embeddings it computes in a step; 0: EncoderCacheSize (RULES.md §20).
+	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps. With 0 there is no encoder, and
+	// items only change the hashes of blocks. MaxNumEncoderInputTokens is how many embeddings the worker computes
+	// in a step; 0 means EncoderCacheSize (RULES.md §20).
 	EncoderCacheSize         int
 	MaxNumEncoderInputTokens int
 	DisableChunkedMMInput    bool // a chunk that reaches an item contains the whole item
 
-	MaxLoRAs int // adapters (Spec.LoRAID above 0) that may run at a time; 0: no limit
+	MaxLoRAs int // number of adapters (Spec.LoRAID above 0) that may run at a time; 0: no limit
 
 	Connector Connector // transfers of keys and values (RULES.md §19)
 
-	// With ZeroNewBlocks steps list blocks to zero. That is needed if the data of one layer can be
-	// NaN when another layer reads it, as with Mamba groups and layers of different precision (vLLM's
+	// With ZeroNewBlocks, steps list blocks that the worker must zero. This is needed if the data of one layer can
+	// be NaN when another layer reads it, as with Mamba groups and with layers of different precision (vLLM's
 	// needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
-	// With AsyncScheduling the next step of a request is scheduled before the tokens of the last one
-	// are known. Placeholders stand for them (RULES.md §15).
+	// With AsyncScheduling, the next step of a request is scheduled before the tokens of its last step are known.
+	// Placeholders stand for these tokens (RULES.md §15).
 	AsyncScheduling bool
 
 	PipelineParallelSize int // stages that compute a step one after the other; 0: one
 
-	// MaxConcurrentBatches is how many steps may be in flight; 0: PipelineParallelSize, plus one with
+	// MaxConcurrentBatches is how many steps may be in flight. 0 means PipelineParallelSize, or one more with
 	// AsyncScheduling.
 	MaxConcurrentBatches int
 }

@@ -8,17 +8,16 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A Connector configures transfers of keys and values between this cache and other machines or
-// memory (vLLM's KVTransferConfig). The host tells the scheduler what can be loaded (Spec.External,
-// SetMatch), steps list what to load (Row.NumExternalTokens, Step.Loads), and the host reports the
-// results (Received, LoadFailed, Sent).
+// A Connector configures transfers of keys and values between this cache and other machines or memory (vLLM's
+// KVTransferConfig). The host says what can be loaded (Spec.External, SetMatch), steps list what to load
+// (Row.NumExternalTokens, Step.Loads), and the host reports the results (Received, LoadFailed, Sent).
 type Connector struct {
-	Consumer bool // requests can load; with several steps in flight blocks are freed late (RULES.md §19)
+	Consumer bool // requests can load; if several steps are in flight, blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// With BestEffort a producer sends to a cache, which can miss. Without it a consumer waits for the
-	// blocks. So tokens that steps in flight sample for a preempted request are discarded: it must have
-	// blocks to send when it finishes (vLLM: requires_kv_delivery).
+	// With BestEffort a producer sends to a cache, which can lack blocks. Without BestEffort a consumer waits for
+	// the blocks, so a request must have blocks to send when it finishes. Therefore tokens that steps in flight
+	// sample for a preempted request are discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -28,12 +27,12 @@ func (c *Connector) used() bool { return c.Consumer || c.Producer }
 
 // A Match is a prefix of a request that can be loaded from elsewhere.
 type Match struct {
-	NumTokens int  // length of the prefix; what is hit in the cache is not loaded
-	Async     bool // the request waits while it is loaded; otherwise its first row loads
+	NumTokens int  // length of the prefix; tokens that are hit in the cache are not loaded
+	Async     bool // the request waits during the load; if false, its first row loads
 }
 
-// A Loading is a request that waits while keys and values are loaded into the blocks of its table.
-// It runs after Received.
+// A Loading is a request that waits while keys and values are loaded into the blocks of its table. The request can
+// run after Received.
 type Loading struct {
 	ID                ID
 	UserData          uint64
@@ -70,7 +69,7 @@ type transfers struct {
 	loading    bool   // it has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
 	received   bool   // loading, and Received was called
 	failed     bool   // loading, and LoadFailed was called
-	hitIn      uint64 // step of its last admission or load if that had a hit, else 0; steps in flight then may compute the hit
+	hitIn      uint64 // step of the last admission or load with a hit, else 0; a step in flight may compute the hit
 	reserving  bool   // it is in connector.prefills
 }
 
@@ -92,7 +91,7 @@ type connector struct {
 	local, external int  // tokens of its hit, and those that its row loads
 }
 
-// counts returns the fields loading and parked of a connector that can be nil.
+// counts returns the fields loading and parked of a connector, which may be nil.
 func (c *connector) counts() (loading, parked int) {
 	if c == nil {
 		return 0, 0
@@ -152,8 +151,8 @@ func (c *connector) lost(r *request, why kvcache.Release) {
 	}
 }
 
-// aborted also removes the keys of tokens that a row in flight loads. Steps in flight may compute
-// what r has hit, so no token of r counts as computed or loaded.
+// aborted also removes the keys of tokens that a row in flight loads. Steps in flight may compute the tokens that r
+// has hit, so no token of r counts as computed or loaded.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {
@@ -180,7 +179,7 @@ func (c *connector) keeps(r *request) bool {
 	return true
 }
 
-// settled drops a parked request unless its blocks are being loaded or sent.
+// settled drops a parked request unless its blocks are still being loaded or sent.
 func (c *connector) settled(r *request) {
 	if t := &r.transfers; t.send || t.loading && !t.received {
 		return

@@ -19,7 +19,7 @@ func transferConfig(blocks int) Config {
 
 const eos = 9999
 
-// remote returns a request whose n tokens of prompt can be loaded while other requests run.
+// remote returns a request whose prompt has n tokens that can be loaded while other requests run.
 func remote(n int) Spec {
 	return Spec{External: Match{n, true}, Stop: []int32{eos}, MaxTokens: 16}
 }
@@ -43,8 +43,8 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that a request is counted once in the statistics if it loses its loaded blocks before its
-// first row and loads again.
+// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and loads
+// again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
@@ -214,8 +214,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that the connector's answer for a request stays valid until the request has used it. A failed
-// step does not change it. If a load brings no tokens, the request asks again.
+// Ensure that the connector's answer for a request stays valid until the request has used the answer. A failed step
+// does not change the answer. If a load brings no tokens, the request asks again.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -239,9 +239,8 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is aborted during a load is kept until two reports have arrived, in
-// either order: that the load has ended, and that its blocks are sent. The second report is needed
-// although there is nothing to send.
+// Ensure that a request that is aborted during a load is kept until two reports have arrived, in either order: the
+// load has ended, and the blocks are sent. The second report is needed although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -271,9 +270,8 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// Ensure that if a hit ends inside a block, a load replaces the hit part of that block only if it
-// brings more tokens (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second
-// block.
+// Ensure that if a hit ends inside a block, a load replaces this part of the block only if the load brings more
+// tokens (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
@@ -287,8 +285,8 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	}
 }
 
-// Ensure that nothing is sent for a request that is aborted with a step in flight: neither the blocks
-// that the step loads nor the blocks that it hit.
+// Ensure that if a request is aborted with a step in flight, nothing is sent for it: neither the blocks that the
+// step loads nor the blocks that the request has hit.
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
@@ -304,7 +302,7 @@ func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that loaded blocks are sent, too, once the step that loaded them is over.
+// Ensure that loaded blocks are sent, too, when the step that loads them is over.
 func TestWhatWasLoadedIsSent(t *testing.T) {
 	c := small(10)
 	c.Connector = Connector{Consumer: true, Producer: true}
@@ -318,8 +316,8 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that blocks that the row of an aborted request was to load cannot be hit, because the load
-// may never happen.
+// Ensure that if the row of an aborted request was to load blocks, these blocks cannot be hit, because the load may
+// never happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)
 	c.Connector.Consumer = true

@@ -10,9 +10,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that no hit ends inside a block that is loaded in the same step, because copies are made
-// before loads. Such a request is admitted later. If the block is computed in the same step, its state
-// is, too, and such a state is not hit.
+// Ensure that no hit ends inside a block that is loaded in the same step, because copies are made before loads. The
+// request with such a hit is admitted later. If the block is computed in the same step, so is its state, and
+// requests do not hit such a state.
 func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	prompt := tokens(15, 1) // its last hash ends inside block 2, after token 12
 	for _, test := range []struct {
@@ -48,9 +48,9 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that a request that copies a shared block and is preempted in the same step has no copy in
-// that step, because other rows get its blocks immediately. With vLLM's rules the copy is in the step,
-// but names no place in a table, because a worker drops the tables of preempted requests first.
+// Ensure that if a request that copies a shared block is preempted in the same step, the step does not have the
+// copy, because other rows get the request's blocks immediately. With vLLM's rules, the step has the copy. The copy
+// then names no place in a table, because a worker drops the tables of preempted requests first.
 func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a step without rows has no copies. A pending copy keeps its two blocks allocated. The
-// request long, for which the others are preempted, would then lack a block and be preempted itself.
+// Ensure that a step without rows has no copies, although a pending copy keeps its two blocks allocated. In this
+// test the request long, for which the others are preempted, would then lack a block and be preempted itself.
 func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	}
 }
 
-// leaveState leaves in the cache the state after 12 tokens, but not the keys and values of these
-// tokens: the request is aborted before its row writes them, so their block cannot be hit.
+// leaveState leaves the state after 12 tokens in the cache, but not the keys and values of these tokens: the
+// request is aborted before its row writes them, so their block cannot be hit.
 func leaveState(t *testing.T, s *Scheduler, prompt []int32) {
 	id := add(t, s, Spec{Tokens: prompt})
 	var step Step

@@ -29,7 +29,7 @@ type encoder struct {
 	noExtension
 	s      *Scheduler
 	cache  *encodercache.Cache
-	ahead  int // tokens after the computed ones that the draft model reads: 1 for EAGLE
+	ahead  int // tokens that the draft model reads after the computed ones: 1 for EAGLE
 	budget int // embeddings that this step may still compute
 
 	// Of the request that is being scheduled.
@@ -38,9 +38,9 @@ type encoder struct {
 
 	blocked bool // some request of this step waits for space or budget
 
-	// gaveUp is set when a running request has preempted itself, and reset when a running request
-	// gets a row. While it is set and running requests are blocked, no request is admitted, because
-	// the same request would come back and preempt itself again.
+	// gaveUp is set to true when a running request has preempted itself, and to false when a running request gets a
+	// row. While gaveUp is true and running requests are blocked, no request is admitted, because the same request
+	// would be admitted and preempt itself again.
 	gaveUp bool
 }
 
@@ -87,8 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of the inputs can never be encoded: if it does not fit into
-// the cache or into a step, together with earlier inputs that are needed at the same time.
+// checkInput returns an error if the last of the inputs can never be encoded, because it does not fit into the
+// cache or into a step together with the earlier inputs that are needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -117,8 +117,8 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// clip plans which items of r to encode for n tokens after the computed ones. If there is no space
-// or budget for an item, the chunk ends before it (vLLM: _try_schedule_encoder_inputs).
+// clip plans which items of r to encode for n tokens after the computed ones. If there is no space or budget for an
+// item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -166,9 +166,9 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled takes the items of r out of the batch, except those that other rows of the batch
-// read, too. It reports whether an output is gone that requests without a row may need. vLLM keeps
-// the entries in its cache, so later requests read outputs that were never computed.
+// unscheduled removes the items of r from the batch, except items that other rows of the batch also read. It
+// reports whether an output is gone that requests without a row may need. vLLM keeps the entries in its cache, so
+// later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -195,8 +195,8 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// encodeForOther reports whether another request of the batch reads the output of an item of r, and
-// adds the item to moved for it, or to dropped.
+// encodeForOther reports whether another request of the batch reads the output of an item of r. If one does,
+// encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
@@ -218,23 +218,24 @@ func (e *encoder) released(r *request) {
 	}
 }
 
-// wentBack also ends them: r must not keep later outputs while it waits for space for earlier ones.
+// wentBack ends all references of r to outputs: r must not keep later outputs while it waits for space for earlier
+// ones.
 func (e *encoder) wentBack(r *request) {
 	if e.s.differs.encoder {
 		e.released(r)
 	}
 }
 
-// computed ends references to items that neither r nor its draft model reads again, even if drafts
-// are rejected.
+// computed ends references to items that neither r nor its draft model will read again, even if drafts are
+// rejected.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
 		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
 	}
 }
 
-// unblock preempts one request if nothing could be scheduled because requests keep outputs and wait
-// for space for more. In vLLM they wait for ever.
+// unblock preempts one request if nothing could be scheduled because requests keep outputs while they wait for
+// space for more outputs. In vLLM they wait for ever.
 func (e *encoder) unblock() bool {
 	s := e.s
 	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
@@ -257,8 +258,8 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed forgets outputs that were not computed, and lists the freed outputs again, because the
-// worker may not have dropped them.
+// failed forgets outputs that were not computed. It lists the freed outputs again, because the worker may not have
+// dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {
@@ -268,8 +269,8 @@ func (e *encoder) failed(batches []*batch) {
 
 func (e *encoder) check() error { return e.cache.Check() }
 
-// ResetEncoderCache forgets all outputs of the encoder, for example because its weights have
-// changed. The worker must drop them, too. No step may be in flight.
+// ResetEncoderCache forgets all outputs of the encoder, for example because its weights have changed. The worker
+// must drop all outputs, too. No step may be in flight.
 func (s *Scheduler) ResetEncoderCache() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

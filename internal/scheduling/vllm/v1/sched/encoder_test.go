@@ -82,8 +82,8 @@ func TestItemsAreNotDividedIfAskedFor(t *testing.T) {
 	}
 }
 
-// Ensure that an encoder output is computed once for all requests with the same item, and is kept as
-// long as one of them reads it.
+// Ensure that an encoder output is computed once for all requests with the same item, and is kept while any of
+// these requests reads it.
 func TestRequestsShareAnOutput(t *testing.T) {
 	c := encoderConfig(64, 40, 40)
 	c.LongPrefillTokenThreshold = 32
@@ -103,8 +103,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the
-// output of the item that begins there does not fit.
+// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the output of the
+// item that begins at the next token does not fit.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -129,9 +129,9 @@ func importance(priority int, spec Spec) Spec {
 	return spec
 }
 
-// Ensure that an encoder output is computed even if the row that was to compute it is removed from the
-// step, for the request that preempted it or for another request that reads it. vLLM assumes that the
-// output exists.
+// Ensure that an encoder output is computed even if the row that was to compute it is removed from the step. It is
+// computed for the request that preempted the row's request, or for another request that reads it. vLLM assumes
+// that the output exists.
 func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -164,7 +164,7 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests that keep encoder outputs and need space for more do not wait for each other
+// Ensure that requests that keep encoder outputs while they need space for more outputs do not wait for each other
 // for ever, even if no request is admitted. In vLLM they do.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
@@ -204,9 +204,8 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests
-// that waited for the space. The last request reads the same output as the one before it, so its
-// preemption frees nothing.
+// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited
+// for the space. The last request reads the same output as the request before it, so its preemption frees nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -226,9 +225,8 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Ensure that requests that keep encoder outputs and wait for space lose their blocks when the only
-// request that can run needs these blocks. In vLLM that request preempts itself and computes the same
-// tokens again for ever.
+// Ensure that requests that keep encoder outputs and wait for space lose their blocks if the only request that can
+// run needs these blocks. In vLLM that request preempts itself and computes the same tokens again for ever.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// An encoderWorker keeps the encoder outputs that steps told it to compute, until a step tells it to
-// drop them.
+// An encoderWorker computes the encoder outputs that steps list, and keeps each output until a step lists it as
+// freed.
 type encoderWorker struct {
 	on      bool
 	size    int // embeddings

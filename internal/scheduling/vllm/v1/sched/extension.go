@@ -2,13 +2,13 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// An extension is a feature that influences which requests run: the connector, Mamba states, the
-// encoder, adapters and zeroing. A Scheduler has the extensions that its Config requires.
+// An extension is a feature that influences which requests run: the connector, Mamba states, the encoder, adapters
+// and zeroing. A Scheduler has the extensions that its Config requires.
 type extension interface {
 	startPass()                            // a pass begins; a step can take several
-	startAdmission() bool                  // the running requests of a pass are scheduled; false: no request may be admitted
+	startAdmission() bool                  // the running requests are scheduled; returns false if no request may be admitted
 	admits(r *request) bool                // reports whether r, which waits, may run
-	match(r *request) (int, verdict)       // r waits without blocks; returns how many tokens after Scheduler.hit its row loads, and runs, or why it gets no row
+	match(r *request) (int, verdict)       // r waits without blocks; returns the number of tokens to load, and runs or why not
 	freeBlocks() bool                      // the only running request has too few blocks; reports whether more are free now
 	clip(r *request, computed, n int) int  // returns how many of n tokens after the computed ones can be in the step
 	scheduled(r *request)                  // r has a row in the batch
@@ -21,7 +21,7 @@ type extension interface {
 	computed(r *request)                   // a row of r was computed
 	unblock() bool                         // nothing could be scheduled; reports whether to try again
 	aborted(r *request)                    // r is about to finish, and its rows in flight may never be computed
-	keeps(r *request) bool                 // r has finished; true: it keeps its blocks until the extension drops it
+	keeps(r *request) bool                 // r has finished; returns true if r keeps its blocks until the extension drops it
 	holdsBlocks() bool                     // reports whether blocks stay in use if no request runs
 	failing(step uint64)                   // steps from this number on have failed and will be undone
 	write(step *Step)                      // adds the work of the worker to the step
@@ -55,8 +55,8 @@ func (noExtension) write(*Step)                    {}
 func (noExtension) failed([]*batch)                {}
 func (noExtension) check() error                   { return nil }
 
-// The order of extensions matters: a chunk is cut to Mamba's blocks before the encoder looks for
-// items in it.
+// The order of extensions matters: Mamba cuts a chunk at the ends of its blocks before the encoder looks for items
+// in the chunk.
 type extensions []extension
 
 func (x extensions) clip(r *request, computed, n int) int {

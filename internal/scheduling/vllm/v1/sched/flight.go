@@ -27,7 +27,7 @@ type batch struct {
 // An entry is a row of a batch.
 type entry struct {
 	r        *request
-	id       ID // of r when it was scheduled; differs from r.id if r has ended since
+	id       ID // ID of r when the row was scheduled; differs from r.id if r has ended since
 	kind     Kind
 	admitted bool  // r waited before
 	prefill  bool  // r.prefill before the step
@@ -49,7 +49,8 @@ func (b *batch) reset() {
 	}
 }
 
-// add returns a new row for the caller to fill. Copying an entry took most of the time of a decode.
+// add returns a new row for the caller to fill. It does so because copying entries took most of the time of a
+// decode.
 func (b *batch) add() *entry {
 	n := len(b.rows)
 	if n == cap(b.rows) {
@@ -65,7 +66,7 @@ func (b *batch) add() *entry {
 
 // A flight has the steps in flight, the oldest first.
 type flight struct {
-	batches []*batch // the first n are in flight; number n is being scheduled; the others are not used
+	batches []*batch // the first n are in flight; number n is being scheduled; the others are unused
 	n       int
 }
 

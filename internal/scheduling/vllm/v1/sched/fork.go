@@ -9,19 +9,19 @@ import (
 
 // A Child is how a fork differs from its parent.
 type Child struct {
-	// Last replaces the last generated token, for beam search. It does not stop the child. Negative:
-	// the token stays.
+	// Last replaces the last generated token, for beam search. It does not stop the child. A negative Last keeps
+	// the token.
 	Last int32
 
-	// Arrival should differ from that of other requests of the same priority: with Config.AsVLLM two
-	// equal ones can preempt each other for ever.
+	// Arrival should differ from the Arrival of other requests with the same priority. With Config.AsVLLM, two
+	// requests with equal values can preempt each other for ever.
 	Arrival float64
 }
 
-// Fork makes a request with the tokens of another one, for parallel sampling and beam search. If
-// the parent runs and one more request may run, the child runs too: it shares the blocks until one
-// of the two writes, and is a new row in the next step. Otherwise it waits, and can hit the
-// registered blocks. No step may be in flight.
+// Fork makes a request with the tokens of another request, for parallel sampling and beam search. If the parent
+// runs and one more request may run, the child runs too: it shares the parent's blocks until one of the two
+// requests writes, and is a new row in the next step. Otherwise the child waits, and can hit the registered blocks.
+// No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -50,8 +50,7 @@ func (h *host) update(token int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
-// finish runs steps until no request is left, with as many steps in flight as the configuration
-// allows.
+// finish runs steps until no request is left. As many steps are in flight as the configuration allows.
 func (h *host) finish(token int32) {
 	for {
 		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// find returns how many tokens after the hit a waiting request can load. known is false if r waits
-// for SetMatch.
+// find returns how many tokens after the hit a waiting request can load. known is false if r still waits for
+// SetMatch.
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
@@ -18,7 +18,7 @@ func (c *connector) find(r *request) (external int, known bool) {
 	}
 	most := r.kv.NumTokens()
 	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
-		most-- // the last token is computed in any case, and needs tokens that windows would have left
+		most-- // the last token is always computed, and needs tokens that windows would have freed
 	}
 	external = max(min(t.match.NumTokens, most)-(local-part), 0)
 	switch {
@@ -75,7 +75,7 @@ func (c *connector) count(r *request, local, external int, again bool) {
 	n.Hits += external
 }
 
-// reserve reserves the blocks that r still needs for its prompt. Others may not load into them,
+// reserve reserves the blocks that r still needs for its prompt. Other requests may not load into reserved blocks,
 // because a request that loads cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
@@ -99,14 +99,14 @@ func (c *connector) reservedBlocks() int {
 	return max(n, 0) // with Config.AsVLLM a group can need a negative number
 }
 
-// promote prepares a request whose load is over for admission, and registers what was loaded
-// (vLLM: _update_waiting_for_remote_kv).
+// promote prepares a request whose load is over for admission, and registers the loaded blocks (vLLM:
+// _update_waiting_for_remote_kv).
 func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
 	if t.failed && !c.keepsLoad(r, computed) {
 		if c.s.differs.loads {
-			c.unreserve(r) // vLLM keeps the reservation, so the request can wait for its own blocks
+			c.unreserve(r) // vLLM keeps the reservation, so the request can wait for blocks that it reserves itself
 		}
 		c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	} else {
@@ -138,13 +138,13 @@ func (c *connector) loadIsOver(r *request) {
 	}
 }
 
-// forgetMatch drops the answer of SetMatch. r asks again when it waits without blocks.
+// forgetMatch drops the answer of SetMatch. The next time r waits without blocks, it asks again.
 func (c *connector) forgetMatch(r *request) {
 	t := &r.transfers
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// unblock frees the blocks of a waiting request whose load is over if no request can run otherwise.
+// unblock frees the blocks of a waiting request whose load is over, if no request could run otherwise. In this case
 // vLLM waits for ever.
 func (c *connector) unblock() bool {
 	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
@@ -155,7 +155,7 @@ func (c *connector) unblock() bool {
 
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
-// unloadLast frees the blocks of the last waiting request whose load is over, if there is one.
+// unloadLast frees the blocks of the last waiting request whose load is over, if there is such a request.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

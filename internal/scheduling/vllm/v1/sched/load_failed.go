@@ -10,7 +10,7 @@ import (
 // A FailedLoad lists what a failed load affects.
 type FailedLoad struct {
 	Affected []ID      // requests that have to compute tokens again
-	Void     []VoidRow // rows in flight that read a block without its contents, or one that a void row wrote
+	Void     []VoidRow // rows in flight that read a block without its contents, or a block that a void row wrote
 }
 
 // A VoidRow is a row of a step in flight whose sampled tokens do not count.
@@ -19,10 +19,9 @@ type VoidRow struct {
 	Row  int
 }
 
-// LoadFailed reports blocks whose contents were not loaded, by a load for a waiting request or by a
-// row of the oldest step in flight. It must be called before Received and before the update of that
-// step. Affected requests compute again from their first such block on. LoadFailed skips blocks that
-// no request uses.
+// LoadFailed reports blocks whose contents were not loaded, by a load for a waiting request or by a row of the
+// oldest step in flight. It must be called before Received and before the update of this step. Affected requests
+// compute their tokens again from their first such block on. LoadFailed skips blocks that no request uses.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()
@@ -51,7 +50,7 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 // A failure is what LoadFailed has to do.
 type failure struct {
 	missing map[int32]bool // blocks that were not loaded
-	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad ones
+	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad blocks
 	order   []int32        // bad, in the order of discovery
 	void    map[ID]bool    // whether the newest row in flight of a request is void
 	taken   map[int32]bool // blocks that a request of again computes again
@@ -102,8 +101,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing sets missing, and bad for blocks that others may have read: all but those that one
-// waiting request loads and no other request has.
+// noteMissing adds the blocks to missing. It also adds them to bad, because other requests may have read them,
+// except blocks that a waiting request loads and no other request has.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -127,10 +126,9 @@ func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	return nil
 }
 
-// findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
-// bad block is void, and so are the later rows of its request. Blocks that a void row writes are
-// bad, as are copies of bad blocks. A row comes after the rows whose blocks it has hit, so one pass
-// is enough.
+// findVoidRows follows the bad blocks through the steps in flight. If a row was admitted with a bad block, this row
+// is void, and so are the later rows of its request. Blocks that a void row writes are bad, and so are copies of
+// bad blocks. A row comes after the rows whose blocks it has hit, so one pass is enough.
 func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlight)
 	for k := range c.s.flight.n {
@@ -161,8 +159,8 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning sets void for running requests that were admitted before the oldest step in
-// flight: whether their rows in it read a failed block.
+// findVoidRunning considers running requests that were admitted before the oldest step in flight. It sets void for
+// them: whether their row in this step read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -187,8 +185,8 @@ func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int
 	}
 }
 
-// take marks the failed blocks of r as computed again. It returns the slot of the first one that
-// no earlier request has marked, or -1.
+// take records that r will compute its failed blocks again. It returns the slot of the first of these blocks that
+// no earlier request computes again, or -1.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
@@ -204,7 +202,7 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed returns the slot of the first failed block with some of the first tokens of r, or -1.
+// firstFailed returns the slot of the first failed block that holds some of the first tokens of r, or -1.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
@@ -228,8 +226,8 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight returns the number of computed tokens of r without those of rows in flight. Stale
-// tokens are not among the computed ones.
+// notInFlight returns the number of computed tokens of r, without the tokens of rows in flight. The tokens of stale
+// rows are not among the computed tokens, so they are not subtracted.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
@@ -251,10 +249,9 @@ func (c *connector) fail(f *failure) {
 	}
 }
 
-// failRunning makes a running request compute tokens again. Of requests that share a failed block,
-// the first one goes back and computes it. In vLLM the others go on, because the first one computes
-// the block in the next step; if it does not, they read a block without its contents. So here they
-// are preempted.
+// failRunning makes a running request compute tokens again. If requests share a failed block, the first of them
+// goes back and computes the block. In vLLM the others continue, because the first computes the block in the next
+// step; if it does not, they read a block without its contents. So here the others are preempted.
 func (c *connector) failRunning(a *setback) {
 	r := a.r
 	if e := c.oldestEntry(r); e != nil {
@@ -274,7 +271,7 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad makes a waiting request compute again the tokens of the blocks from slot at on.
+// cutLoad makes a waiting request compute the tokens of the blocks from slot at on again.
 func (c *connector) cutLoad(r *request, at int) {
 	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
@@ -290,14 +287,14 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. It
-// then writes to the other blocks, so they must not be shared.
+// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. r will write to
+// the other blocks, so these must not be shared.
 func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// cutAt returns how many tokens before slot at can be kept: none, which is -1, with several groups
-// or windows, which may have freed blocks that are needed again.
+// cutAt returns how many tokens before slot at can be kept. With several groups, or with windows, which may have
+// freed blocks that are needed again, none can be kept, and at is -1.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
@@ -314,7 +311,7 @@ func (s *Scheduler) void(e *entry) {
 	e.id = voided
 }
 
-// restart makes a running request go on from its computed tokens. Its rows in flight do not count.
+// restart makes a running request continue from its computed tokens. Its rows in flight do not count.
 func (s *Scheduler) restart(r *request) {
 	r.drafts = r.drafts[:0]
 	r.prefill = true

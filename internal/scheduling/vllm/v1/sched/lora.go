@@ -10,9 +10,8 @@ type loras struct {
 	ids  []int64
 }
 
-// startAdmission collects the adapters of running requests. vLLM collects only those of the step,
-// so it can admit one adapter too many while a decode is in flight; it fails in the step that has
-// all of them.
+// startAdmission collects the adapters of running requests. vLLM collects only the adapters of the step. So it can
+// admit one adapter too many while a decode is in flight, and then fails in the step that has all of them.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]
 	if l.s.differs.adapters {

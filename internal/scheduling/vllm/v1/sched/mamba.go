@@ -6,9 +6,9 @@ import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 // (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	noExtension
-	block  int   // largest block size of Mamba groups in align mode; 0: there are none
+	block  int   // largest block size of Mamba groups in align mode; 0: there are no such groups
 	sizes  []int // all their block sizes
-	hash   int   // tokens of a hash if a chunk ends at the last hash of the prompt; otherwise 0
+	hash   int   // tokens of a hash if a chunk ends at the last hash of the prompt, else 0
 	eagle  bool
 	budget int // most tokens of a chunk
 }
@@ -32,8 +32,8 @@ func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	return m
 }
 
-// clipsDecodes reports whether a prompt can be hit up to its last token, so that its first chunk is
-// as short as a decode.
+// clipsDecodes reports whether a prompt can be hit up to its last token. The first chunk of such a prompt is as
+// short as a decode.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 func (m *mambaSplit) clip(q *request, start, n int) int {
@@ -57,9 +57,9 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns the places at which a chunk that begins at start must end if it would go further: the
-// end of the block in which it begins, the last block boundary of the sequence, the last hash of the
-// prompt, and the junction with another request's prefix. A place of 0 does not apply.
+// stops returns the places at which a chunk that begins at start must end if it would go further: the end of the
+// block in which it begins, the last block boundary of the sequence, the last hash of the prompt, and the junction
+// with another request's prefix. A place of 0 means that there is none.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

@@ -84,8 +84,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	return true
 }
 
-// process takes the oldest step in flight, lets the worker run it, and gives the results to the
-// scheduler.
+// process takes the oldest step in flight, makes the worker run it, and gives the results to the scheduler.
 func (e *engine) process(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
@@ -177,7 +176,7 @@ func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 	return counts, tokens
 }
 
-// beginEmpty gives the worker the steps without rows that were scheduled after f.
+// beginEmpty makes the worker begin the steps without rows that were scheduled after f.
 func (e *engine) beginEmpty(f *flying) {
 	for _, empty := range f.after {
 		e.worker.begin(&empty.step, nil)
@@ -272,8 +271,8 @@ func (e *engine) any(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
-	// The worker does not compute a row of the aborted request if no request can have hit its blocks
-	// yet. The blocks of a preempted request keep their keys, because its rows in flight compute them.
+	// The worker does not compute a row of the aborted request if no request can have hit the request's blocks yet.
+	// The blocks of a preempted request keep their keys, because its rows in flight compute the blocks.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

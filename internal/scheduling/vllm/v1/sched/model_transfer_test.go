@@ -81,8 +81,8 @@ func (e *engine) drawMatch(t *rapid.T, most int) Match {
 	return Match{rapid.IntRange(0, most).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
 }
 
-// noteTransfers records the queries and loads of a step. At random, it completes some loads
-// immediately, before the steps in flight have run.
+// noteTransfers records the queries and loads of a step. At random, it completes some loads immediately, before the
+// steps in flight have run.
 func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	x := &e.transfers
 	x.asking = x.asking[:0]
@@ -102,8 +102,8 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 }
 
-// checkZeroBlocks requires that a step zeroes the new blocks of running requests, and no blocks
-// outside its rows. The test that reads a block checks that other blocks keep their contents.
+// checkZeroBlocks requires that a step zeroes the new blocks of running requests, and no blocks outside its rows.
+// Other tests check, when they read a block, that no other block was zeroed.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	var tables []int32
 	for i, row := range step.Rows {
@@ -202,7 +202,7 @@ func (e *engine) receive(t *rapid.T) {
 	require.NoError(t, e.Check())
 }
 
-// loadRows executes the loads of rows before they are computed. A row whose load fails is void.
+// loadRows carries out the loads of rows before the rows are computed. A row whose load fails is void.
 func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -217,7 +217,7 @@ func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	}
 }
 
-// spoilRows writes wrong values into all blocks that a failed step was to load.
+// spoilRows writes wrong values into all blocks that a failed step should have loaded.
 func (e *engine) spoilRows(jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -240,7 +240,7 @@ func (e *engine) loadOf(j *job) load {
 	return l
 }
 
-// answer gives the scheduler the number of tokens that can be loaded for a request that asked.
+// answer says to the scheduler how many tokens can be loaded for a request that asked.
 func (e *engine) answer(t *rapid.T) {
 	x := &e.transfers
 	if len(x.asking) == 0 {

@@ -52,12 +52,12 @@ type Counters struct {
 	Admitted               int           // admissions of requests
 	QueueTime              time.Duration // the time that these requests had waited, summed
 
-	// Lookups by a connector (RULES.md §19), for first and for later admissions of a request.
+	// These count lookups by a connector (RULES.md §19), for first and for later admissions of a request.
 	External, ExternalPreempted ExternalCounters
 }
 
-// ExternalCounters count lookups by a connector. Queries are tokens that were not hit in the cache,
-// Hits are those of them that are loaded.
+// ExternalCounters count lookups by a connector. Queries are tokens that were not hit in the cache; Hits are the
+// tokens among these that are loaded.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.
@@ -123,8 +123,8 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	return r.kv.NumComputedTokens, r.kv.NumTokens(), nil
 }
 
-// Table appends the block table of a request in a group to dst. If the request has finished and
-// its blocks are still in transfer, Table appends only those with computed tokens.
+// Table appends the block table of a request in a group to dst. If the request has finished and its blocks are
+// still in transfer, Table appends only blocks with computed tokens.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s := m.lock()
 	defer s.mu.Unlock()

@@ -2,14 +2,14 @@ package sched
 
 import "cmp"
 
-// An order is the meaning of a Policy: which of two waiting requests runs first, and which running
-// request is preempted first. A new policy is a row of orders.
+// An order says what a Policy means: which of two waiting requests runs first, and which running request is
+// preempted first. To add a policy, add a row to orders.
 type order struct {
-	// less reports whether r runs before o. If neither runs before the other, the one that was queued
-	// first does; nil: that is so for all requests.
+	// less reports whether r runs before o. If neither r nor o runs before the other, the request that was queued
+	// first runs first. A nil less means that this holds for all requests.
 	less func(r, o *request) bool
 
-	// victim returns the index of the running request to preempt if blocks run out.
+	// victim returns the index of the running request that is preempted if no blocks are left.
 	victim func(s *Scheduler) int
 }
 
@@ -41,9 +41,8 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// leastImportant returns the request that would be admitted last, so that the most important
-// request is never preempted. Of requests with equal priority and arrival, vLLM takes the first one
-// of the list.
+// leastImportant returns the request that would be admitted last, so that the most important request is never
+// preempted. If several requests have equal priority and arrival, vLLM takes the first of them in the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

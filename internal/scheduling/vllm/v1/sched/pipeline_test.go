@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pipeline drives a scheduler as vLLM's engine core does: it schedules until enough steps are in
-// flight, and then updates the oldest. Each sampled token is a different number, and the runner
-// records its position.
+// A pipeline drives a scheduler as vLLM's engine core does: it schedules until enough steps are in flight, and then
+// updates the oldest step. Each sampled token is a different number, and the pipeline records its position.
 type pipeline struct {
 	t       *testing.T
 	s       *Scheduler

@@ -5,9 +5,9 @@ import (
 	"sort"
 )
 
-// A queue has waiting requests in the order of their admission. The places before first are free,
-// so that requests leave and return at the front without moving the others. If order.less is nil,
-// a request that leaves from the middle leaves its place free, too.
+// A queue has waiting requests in the order of their admission. The places before first are free, so that requests
+// leave and return at the front without moving other requests. If order.less is nil, the place of a request that
+// leaves from the middle stays free, too.
 type queue struct {
 	order *order
 	list  []*request // nil: a free place
@@ -30,12 +30,12 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r after the requests that do not run after it.
+// push adds r. It puts r behind all requests that do not run after r.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped, before the requests that do not run before it.
+// pushFront adds r, which was preempted or skipped. It puts r before all requests that do not run before r.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }

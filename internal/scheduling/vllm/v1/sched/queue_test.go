@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the memory of a queue depends on the requests that are in it now, not on requests that
-// have left.
+// Ensure that the memory of a queue depends on the requests that are in the queue now, not on requests that have
+// left.
 func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -24,7 +24,7 @@ func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	}
 }
 
-// Ensure that a request that returns to the front takes its old place, so that no other request moves.
+// Ensure that a request that returns to the front takes the free place there, so that no other request moves.
 func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -41,7 +41,7 @@ func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	}
 }
 
-// Ensure that putting many requests at the front, one after the other, seldom moves the others.
+// Ensure that when many requests are put at the front, one after the other, the other requests seldom move.
 func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	q := queue{order: &orders[FCFS]}
 	last := &request{}
@@ -79,8 +79,8 @@ func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	require.Same(t, all[999], q.head())
 }
 
-// Ensure that the order is correct after requests enter and leave at random places, also among
-// requests of equal priority.
+// Ensure that the order is correct after requests enter and leave at random places, even among requests of equal
+// priority.
 func TestAQueueKeepsItsOrder(t *testing.T) {
 	byPriorityOnly := order{less: func(r, o *request) bool { return r.priority < o.priority }}
 	for _, o := range append(orders[:], byPriorityOnly) {

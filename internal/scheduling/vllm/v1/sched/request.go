@@ -10,13 +10,13 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrRequest is wrapped by errors about a request, or about an ID that names none.
+// ErrRequest is wrapped by errors about a request, or about an ID that names no request.
 var ErrRequest = kvcache.ErrRequest
 
-// ErrOrder is wrapped by errors of methods that must not be called in the present state.
+// ErrOrder is wrapped by errors of methods that must not be called in the scheduler's present state.
 var ErrOrder = errors.New("out of order")
 
-// An ID names a request until it has finished. It is not used again and never 0.
+// An ID names a request until the request has finished. No ID is used twice, and no ID is 0.
 type ID uint64
 
 // A Spec describes a request.
@@ -53,8 +53,8 @@ const (
 	parked // finished, with blocks in transfer
 )
 
-// A request is the state of a request. The fields that a decode reads come first, so that they are
-// in one or two lines of the processor's cache.
+// A request has the state of a request. The fields that a decode reads come first, so that they are in one or two
+// lines of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
@@ -63,15 +63,15 @@ type request struct {
 	// See vllm/v1/RULES.md §15. All but eligible count tokens.
 	inFlight     int    // in rows of steps in flight
 	placeholders int    // for tokens that steps in flight will sample
-	stale        int    // those of inFlight that were scheduled before the request lost its blocks
+	stale        int    // number of inFlight tokens that were scheduled before the request lost its blocks
 	eligible     uint64 // number of the first step that may schedule it
 
 	status    status
 	prefill   bool // the last step left tokens to compute
-	resend    Kind // Kind of its next row; KindRunning if the worker has its block table
+	resend    Kind // Kind of the next row; KindRunning if the worker has the request's block table
 	dropStale bool // tokens that stale rows sample do not count
 	held      bool // it is skipped until Release
-	encodes   bool // inputs is not nil; a copy of that for each step to read
+	encodes   bool // inputs is not nil; a step reads this flag without reading inputs
 
 	maxTokens int
 	minTokens int
@@ -198,15 +198,14 @@ func (s *Scheduler) discard(r *request) {
 
 const mostSpare = 256
 
-// reserveTokens allocates memory for the next tokens of r, which begins to run, so that few steps
-// have to.
+// reserveTokens allocates memory for the next tokens of r, which begins to run, so that few steps must allocate.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
 	most := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	r.kv.Reserve(min(most, s.longest, r.kv.NumTokens()+next))
 }
 
-// Abort ends requests and returns how many. It skips IDs of requests that have finished.
+// Abort ends requests and returns their number. It skips IDs of requests that have finished.
 func (s *Scheduler) Abort(ids ...ID) int {
 	s.mu.Lock()
 	defer s.unlock()
@@ -274,7 +273,7 @@ func (s *Scheduler) drop(r *request) {
 	s.discard(r)
 }
 
-// stopped reports whether r ends with its last token, and why (vllm/v1/RULES.md §14).
+// stopped reports whether r ends with its last token, and why it ends (vllm/v1/RULES.md §14).
 func (s *Scheduler) stopped(r *request) (Reason, bool) {
 	tokens := r.kv.Tokens()
 	output := len(tokens) - r.kv.NumPromptTokens

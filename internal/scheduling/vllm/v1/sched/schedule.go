@@ -8,10 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if
-// Config.MaxConcurrentBatches steps are in flight. A step without rows is not in flight and has no
-// Update. Unless Config.AsVLLM is set, it means that no request can run before another call, such
-// as Update, Add or Release.
+// Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if Config.MaxConcurrentBatches
+// steps are in flight. A step without rows is not in flight and needs no Update. Unless Config.AsVLLM is true, such
+// a step means that no request can run before another call, such as Update, Add or Release.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -37,8 +36,8 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules both passes. If a request has preempted itself and the batch is empty, it tries
-// again, because blocks are free now. vLLM returns an empty step, and its engine schedules again.
+// fill schedules both passes. If a request has preempted itself and the batch is empty, fill tries again, because
+// blocks are free now. vLLM returns an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
@@ -62,15 +61,15 @@ func (s *Scheduler) fill(b *batch) {
 			return
 		case b.starved:
 		case slices.ContainsFunc(s.extensions, extension.unblock):
-			admits = admits && len(s.running) == 0 // otherwise the preempted request could come back before those that waited for it
+			admits = admits && len(s.running) == 0 // else the preempted request could be admitted before those that waited
 		default:
 			return
 		}
 	}
 }
 
-// advance counts the tokens of a row as computed. With asynchronous scheduling a row that samples
-// leaves placeholders for its tokens, which the next step computes (RULES.md §15).
+// advance counts the tokens of a row as computed. With asynchronous scheduling, a row that samples adds
+// placeholders for its tokens, which the next step computes (RULES.md §15).
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
@@ -90,7 +89,7 @@ func (s *Scheduler) advance(e *entry) {
 	r.eligible = s.steps + uint64(s.config.PipelineParallelSize)
 }
 
-// scheduleRunning is the first pass: running requests go on. If blocks run out, others are
+// scheduleRunning is the first pass, in which running requests continue. If no blocks are left, other requests are
 // preempted.
 func (s *Scheduler) scheduleRunning() {
 	b := s.batch
@@ -101,7 +100,7 @@ func (s *Scheduler) scheduleRunning() {
 			continue
 		}
 		var got outcome
-		if at, got = s.makeRoom(r, n, at); got == noRoom {
+		if at, got = s.allocateOrPreempt(r, n, at); got == outOfBlocks {
 			return
 		} else if got == again {
 			at--
@@ -123,7 +122,7 @@ func (s *Scheduler) scheduleRunning() {
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens
 	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens+r.maxTokens {
-		return 0 // it ends with a step in flight, even if all drafts of that are rejected
+		return 0 // it ends with a step in flight, even if all drafts of that step are rejected
 	}
 	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
 		return 0 // its last row is still in the pipeline
@@ -136,30 +135,30 @@ func (s *Scheduler) runningTokens(r *request) int {
 	return max(s.extensions.clip(r, computed, n), 0)
 }
 
-// An outcome is the result of makeRoom.
+// An outcome is the result of allocateOrPreempt.
 type outcome uint8
 
 const (
-	noRoom  outcome = iota
-	hasRoom         // r has its blocks
-	again           // an output of the encoder is gone, so r may have to compute fewer tokens
+	outOfBlocks outcome = iota
+	allocated           // r has its blocks
+	again               // an output of the encoder is gone, so r may have to compute fewer tokens
 )
 
-// makeRoom allocates blocks for n tokens of r, which is running[at]. It preempts requests until
-// that succeeds, in the end r itself, unless an update will free blocks. It returns the new index
-// of r.
-func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
+// allocateOrPreempt allocates blocks for n tokens of r, which is running[at]. If there are too few, it preempts
+// other requests and, if that is not enough, r itself. It does not preempt if an update will free blocks. It
+// returns the new index of r.
+func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
 		from := s.lengths(r)
 		if s.allocate(r, &a) {
-			return at, hasRoom
+			return at, allocated
 		}
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
 		if s.differs.deferred && s.cache.NumDeferred() > 0 {
 			s.batch.waits = true // vLLM preempts requests
-			return at, noRoom
+			return at, outOfBlocks
 		}
 		victim := s.order.victim(s)
 		v := s.running[victim]
@@ -177,7 +176,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, outcome) {
 			for _, x := range s.extensions {
 				x.yielded()
 			}
-			return at, noRoom
+			return at, outOfBlocks
 		case gone && r.inputs != nil:
 			return at, again
 		}
@@ -193,7 +192,7 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	return ok
 }
 
-// lengths adds the lengths of r's tables to batch.from, and returns the index of the first.
+// lengths adds the lengths of r's tables to batch.from, and returns the index of the first length.
 func (s *Scheduler) lengths(r *request) int {
 	from := len(s.batch.from)
 	for g := range s.groups {
@@ -202,8 +201,9 @@ func (s *Scheduler) lengths(r *request) int {
 	return from
 }
 
-// unschedule takes the row of a victim out of the batch, if it has one, with the keys that its
-// blocks got in this step and its copies. It reports whether an output of the encoder is gone, too.
+// unschedule removes the row of a victim from the batch, if the victim has a row. It also removes the keys that the
+// victim's blocks got in this step, and the victim's copies. It reports whether an output of the encoder is gone,
+// too.
 func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
@@ -222,14 +222,14 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 	return gone
 }
 
-// evictFrom removes the keys of blocks of r that hold tokens from computed on. vLLM keeps them.
+// evictFrom removes the keys of blocks of r that hold tokens from computed on. vLLM keeps these keys.
 func (s *Scheduler) evictFrom(r *request, computed int) {
 	if s.differs.keys {
 		r.kv.EvictFrom(computed)
 	}
 }
 
-// takeDrafts moves the drafts that e computes from r to the batch, and drops the others.
+// takeDrafts moves the drafts of r that e computes to the batch, and drops the other drafts.
 func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return

@@ -119,7 +119,7 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
-// unlock is called at the end of exported methods that change something.
+// unlock must be called at the end of exported methods that change something.
 func (s *Scheduler) unlock() {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -127,16 +127,16 @@ func (s *Scheduler) unlock() {
 	s.mu.Unlock()
 }
 
-// SetPause sets what the next steps do not do (vLLM's PauseState; vllm/v1/RULES.md §14.3).
+// SetPause sets which work the next steps leave out (vLLM's PauseState; vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = p
 }
 
-// Reset forgets all cached prefixes if no request has blocks, and reports whether it did. With
-// preempt it first preempts all running requests; they wait in the same order. If blocks are in
-// transfer or kept for a step in flight, Reset changes nothing.
+// Reset forgets all cached prefixes if no request has blocks, and reports whether it did. If preempt is true, Reset
+// first preempts all running requests; they wait in the same order. If blocks are in transfer or are kept for a
+// step in flight, Reset changes nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -148,7 +148,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 		r := s.running[last]
 		s.running = s.running[:last]
 		s.preempt(r)
-		r.dropStale = true // so that it may run before the steps in flight are updated
+		r.dropStale = true // so that the request may run before the steps in flight are updated
 	}
 	ok := s.cache.Reset()
 	if preempt && !ok {
@@ -157,8 +157,8 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// preempt frees the blocks of r, which was removed from running, and puts it at the front of the
-// queue (vllm/v1/RULES.md §7).
+// preempt frees the blocks of r, which is no longer in running, and puts r at the front of the queue
+// (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)
@@ -173,8 +173,8 @@ func (s *Scheduler) preempt(r *request) {
 	r.queued = now()
 }
 
-// release frees the blocks of r. If a step in flight may write to them and a load could get them,
-// they are freed when the last step is over.
+// release frees the blocks of r. If a step in flight may write to these blocks while a load could get them, release
+// frees them when the last step is over.
 func (s *Scheduler) release(r *request, why kvcache.Release) {
 	s.extensions.lost(r, why)
 	after := uint64(0)

@@ -184,7 +184,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
 }
 
-// Ensure that a preempted request that already has a row in the step returns its tokens to the budget.
+// Ensure that if a preempted request already has a row in the step, the row's tokens return to the budget.
 func TestAVictimReturnsItsTokens(t *testing.T) {
 	s := newSmall(t, small(10))
 	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
@@ -198,8 +198,8 @@ func TestAVictimReturnsItsTokens(t *testing.T) {
 	require.Equal(t, 16, s.batch.budget, "it is not in the batch any more")
 }
 
-// Ensure that the drafts of a row are verified, that rejected drafts are computed again, and that
-// their blocks are kept or taken back.
+// Ensure that the drafts of a row are verified, that rejected drafts are computed again, and that the blocks of
+// rejected drafts are kept or taken back.
 func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
@@ -250,8 +250,8 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
 }
 
-// Ensure that a decode that joins other decodes is padded to their number of tokens if the longest
-// sequence allows it, and otherwise waits (vllm/v1/RULES.md §14.3).
+// Ensure that a decode that joins other decodes is padded to their number of tokens if the longest sequence allows
+// this, and waits otherwise (vllm/v1/RULES.md §14.3).
 func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 	for longest, rows := range map[int]int{20: 2, 19: 1} {
 		c := small(20)
@@ -293,9 +293,9 @@ func TestTheOrderOfPriorities(t *testing.T) {
 	require.Equal(t, want[:4], s.Monitor.Running(nil), "as many as may run")
 }
 
-// Ensure that a prompt is admitted only if the whole prompt fits into the free blocks, or its first
-// chunk with AdmitChunks. Without chunks, the whole prompt must also fit into the step. The first
-// prompt that does not fit ends the admission (vllm/v1/RULES.md §14.3).
+// Ensure that a prompt is admitted only if the whole prompt or, with AdmitChunks, its first chunk fits into the
+// free blocks. Without chunks, the whole prompt must also fit into the step. The first prompt that does not fit
+// ends the admission (vllm/v1/RULES.md §14.3).
 func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -324,8 +324,8 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
-// Ensure that with EAGLE a chunk ends one block earlier, so that the state there is kept: a hit loses
-// its last block (vllm/v1/RULES.md §13).
+// Ensure that with EAGLE a chunk ends one block earlier, so that the state at that place is kept: a hit loses its
+// last block (vllm/v1/RULES.md §13).
 func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
 		c := small(40)
@@ -340,9 +340,9 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk of a prompt ends where a Mamba state is kept: at the end of a prefix that
-// another request shares and only full attention has in the cache, and at the last block boundary of
-// the prompt (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends where a Mamba state is kept. One such place is the end of a prefix that
+// another request shares and that only full attention has in the cache. Another is the last block boundary of the
+// prompt (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64
@@ -361,8 +361,8 @@ func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk that begins inside a block of a Mamba group ends where that block ends, for each
-// Mamba group, because the block gets its key there.
+// Ensure that a chunk that begins inside a block of a Mamba group ends where this block ends. This holds for each
+// Mamba group, because the block gets its key at its end.
 func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	c := small(100)
 	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll
@@ -382,8 +382,8 @@ func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	require.Equal(t, 8, h.schedule()[0].NumComputedTokens)
 }
 
-// Ensure that a decode that is padded with draft positions reserves no blocks, so that another request
-// can be loaded in the same step.
+// Ensure that a decode that is padded with draft positions reserves no blocks for them, so that another request can
+// be loaded in the same step.
 func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		c := small(60)
@@ -403,7 +403,7 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that the output of a step is void for a request that lost its blocks while the step ran.
+// Ensure that the output of a step does not count for a request that lost its blocks while the step ran.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))
 	var step Step

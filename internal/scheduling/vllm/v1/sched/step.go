@@ -9,20 +9,20 @@ const (
 	KindResumed             // the request has new blocks; the row has the whole table
 )
 
-// A Step is what a worker needs to run the model once. The next Schedule with the same Step uses
-// its arrays again.
+// A Step is what a worker needs to run the model once. The next Schedule with the same Step reuses the Step's
+// arrays.
 type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
-	// Blocks has the block ids of each row in each group, row by row. For each of these parts,
-	// BlockEnds has its end, and BlockStarts the slot of the request's table where it goes.
+	// Blocks has the block ids of each row in each group, row by row. BlockEnds has the end of each row and group
+	// in Blocks, and BlockStarts the slot of the request's table from which the blocks go there.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int
 
-	// Slots says, for each group, where the keys and values of the scheduled tokens go, row by row:
-	// block × size + place in the block. With -1 nothing may be written.
+	// Slots says, for each group, where the keys and values of the scheduled tokens are written, row by row: block
+	// × size + place in the block. -1 means that nothing may be written.
 	Slots [][]int64
 
 	Copies                []Copy  // to make before rows are computed
@@ -34,7 +34,7 @@ type Step struct {
 	EncoderInputs       []EncoderInput // to encode before rows are computed
 	FreedEncoderOutputs []string       // identifiers of items whose outputs are to be dropped before that
 
-	ZeroBlocks []int32 // with Config.ZeroNewBlocks: blocks to zero before copies and rows; an id can come twice
+	ZeroBlocks []int32 // with Config.ZeroNewBlocks: blocks to zero before copies and rows; a block can be listed twice
 	Tails      []Tail  // to send, after the copies
 
 	Loads   []Loading // to begin, for requests that wait
@@ -46,23 +46,23 @@ type Row struct {
 	ID                 ID
 	UserData           uint64
 	Kind               Kind
-	Samples            bool // the row computes the last known token, so Update takes at least one sampled token for it
+	Samples            bool // the row computes the last known token, so Update needs a sampled token for it
 	NumComputedTokens  int  // tokens before this step
 	NumScheduledTokens int  // to compute now, drafts included
 	NumDraftTokens     int
-	NumExternalTokens  int // the last of NumComputedTokens, to be loaded before the row is computed
+	NumExternalTokens  int // the last tokens of NumComputedTokens, to be loaded before the row is computed
 }
 
-// A Copy is a pair of blocks whose bytes must be copied. Its request has a row in the step, except
-// with Config.AsVLLM.
+// A Copy is a pair of blocks whose bytes must be copied. The request of a Copy has a row in the step, except with
+// Config.AsVLLM.
 type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the worker's table where Dst goes; -1: none does, the step has the whole table, or ID is preempted
+	Index    int // slot of the worker's table where Dst goes; -1: none, whole table in the step, or ID preempted
 }
 
-// A Tail is a kvcache.Tail. Its block is kept until the blocks of the request are freed.
+// A Tail is a kvcache.Tail. Its block is kept until the blocks of the Tail's request are freed.
 type Tail struct {
 	ID        ID
 	UserData  uint64
@@ -71,8 +71,8 @@ type Tail struct {
 	NumTokens int
 }
 
-// RowBlocks returns the block ids of a row in a group: all of the request for KindNew and
-// KindResumed, otherwise those added in this step.
+// RowBlocks returns the block ids of a row in a group. For KindNew and KindResumed these are all blocks of the
+// request, otherwise the blocks added in this step.
 func (t *Step) RowBlocks(row, group int) []int32 {
 	at := row*len(t.Slots) + group
 	start := 0

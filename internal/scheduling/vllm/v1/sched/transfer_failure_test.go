@@ -85,9 +85,8 @@ func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
 	}
 }
 
-// Ensure that blocks that were computed from a failed load cannot be hit. Request b computes on a
-// shared block whose load failed, and loses its own blocks in the next step. The failure is reported
-// only afterwards.
+// Ensure that blocks that were computed from a failed load cannot be hit. Request b computes on a shared block
+// whose load failed, and loses its own blocks in the next step. Only then the failure is reported.
 func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -158,8 +157,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that
-// was to write them fails.
+// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that should have
+// written these tokens fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -193,8 +192,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose load failed completely can load again: it does not wait for the blocks
-// that it reserved itself. In vLLM it waits for ever.
+// Ensure that a request whose load failed completely can load again: it does not wait for blocks that it reserved
+// itself. In vLLM it waits for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -214,8 +213,8 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a request gives up a hit that was computed from a failed load. Its own window group does
-// not contain the failed block, because the window is already past it.
+// Ensure that a request gives up a hit that was computed from a failed load. The request's own window group does
+// not contain the failed block, because the window is already past this block.
 func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
@@ -235,8 +234,8 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// Ensure that a failed load is handled when a request that is computed again has a row in flight that
-// no longer counts. The tokens of that row are not among the computed tokens.
+// Ensure that a failed load is handled when a request that is computed again has a row in flight that no longer
+// counts. The tokens of that row are not among the computed tokens.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -275,9 +274,8 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that a row that reads blocks that a void row writes is void, in the same step and in later
-// steps, whatever happened to the request of the void row. Only the first table has the block whose
-// load failed.
+// Ensure that a row that reads blocks that a void row writes is void, in the same step and in later steps, whatever
+// happened to the request of the void row. Only the first table contains the block whose load failed.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -327,8 +325,8 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row that read a block that was not loaded is void even if its request has been
-// preempted since and waits. In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
+// Ensure that if a row read a block that was not loaded, the row is void, even if its request was preempted since
+// then and waits. In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -375,9 +373,9 @@ func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	require.ElementsMatch(t, []ID{first, second}, out.Affected)
 }
 
-// Ensure that after a load that failed in part, the tokens before the first missing block are kept
-// only if the cache has one group of full attention. A window may not contain these blocks any more,
-// and groups differ (vllm/v1/RULES.md §19).
+// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the
+// cache has one group of full attention. A window may have lost these blocks, and groups differ (vllm/v1/RULES.md
+// §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -404,8 +402,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a loaded request that waits loses its blocks if another request shares a block that it
-// would compute again. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
+// Ensure that a loaded request that waits loses its blocks if it would compute a block again that another request
+// shares. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -451,8 +449,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Ensure that a request whose load failed in part neither zeroes nor writes a block that another
-// request shares and has computed again.
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request shares and
+// has computed again.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

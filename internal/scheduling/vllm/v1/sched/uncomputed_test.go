@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hits returns how many tokens a new request with this prompt hits.
+// hits returns how many tokens of this prompt a new request hits.
 func hits(t *testing.T, s *Scheduler, prompt []int32) int {
 	id := add(t, s, Spec{Tokens: prompt, Priority: -100})
 	var step Step
@@ -153,9 +153,9 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	require.Equal(t, []ID{other, held, late}, s.Monitor.Running(nil), "it is first in the queue")
 }
 
-// Ensure that the instructions of a failed step are in the next step again, because the worker may not
-// have seen them.
-func TestWhatAFailedStepToldComesAgain(t *testing.T) {
+// Ensure that the instructions of a failed step are in the next step again, because the worker may not have carried
+// them out.
+func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 	c := encoderConfig(64, 8, 8)
 	h := newHost(t, c)
 	gone := h.add(20, 1, item("a", 0, 8))
@@ -216,8 +216,8 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 	}
 }
 
-// Ensure that when a row gave no token, later rows of the request do not count, also if the request
-// has been preempted since.
+// Ensure that when a row gave no token, the later rows of its request do not count, even if the request was
+// preempted since then.
 func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 	for _, preempts := range []bool{false, true} {
 		c := small(20)

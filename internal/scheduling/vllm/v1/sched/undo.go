@@ -6,12 +6,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// StepFailed reports that a step in flight, or a row of one, was not computed. It undoes all steps
-// in flight, because each step depends on the one before. Running requests keep their blocks and go
-// back to where they were; admitted ones wait again, before the others. Requests that were preempted
-// since stay so, and requests with blocks to copy or with a Mamba state, which the step has
-// overwritten, are preempted. Blocks that the steps should have written cannot be hit. The next row
-// of each request has its whole table.
+// StepFailed reports that a step in flight, or a row of such a step, was not computed. It undoes all steps in
+// flight, because each step depends on the step before. Running requests keep their blocks and go back to where
+// they were. Requests that the steps admitted wait again, before the others. Requests that were preempted since
+// then stay preempted. Requests with blocks to copy, or with a Mamba state, which the step has overwritten, are
+// preempted. Blocks that the steps should have written cannot be hit. The next row of each request has the
+// request's whole table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -48,8 +48,8 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// undo undoes the newest row of a request. Stale rows are the oldest ones; their tokens are no
-// longer among the computed ones.
+// undo undoes the newest row of a request. Stale rows are the oldest rows; their tokens are no longer among the
+// computed tokens.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)
@@ -86,7 +86,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
 }
 
-// undoAdmit makes a request wait again, before the others, as if it had not been admitted.
+// undoAdmit makes a request wait again, before the other requests, as if it had not been admitted.
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.extensions.lost(r, kvcache.UndoAdmit)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An Outcome is the result of an Update, which uses its arrays again.
+// An Outcome is the result of an Update. The next Update with the same Outcome reuses its arrays.
 type Outcome struct {
-	Kept []int32 // by row: how many sampled tokens count; those after a stop do not
+	Kept []int32 // by row: number of sampled tokens that count; tokens after a stop do not count
 	Done []Done  // requests that have finished, in the order of rows
 }
 
@@ -18,12 +18,12 @@ type Done struct {
 	Reason   Reason
 }
 
-// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for
-// row i, one after the other in tokens. A row that does not sample has none; a row with drafts has
-// the accepted ones and one more. If a row that samples has none, its request goes back to where it
-// was before the step, and its later rows in flight do not count. Update skips rows of requests
-// that were aborted since; vllm/v1/RULES.md §15 has the rule for preempted ones. If the numbers do
-// not fit the step, Update returns an error and changes nothing.
+// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for row i, one
+// after the other in tokens. A row that does not sample has no tokens. A row with drafts has the accepted drafts
+// and one more token. If a row that samples has no tokens, its request goes back to where it was before the step,
+// and the request's later rows in flight do not count. Update skips rows of requests that were aborted since then;
+// vllm/v1/RULES.md §15 has the rule for preempted requests. If the numbers do not fit the step, Update returns an
+// error and changes nothing.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -82,7 +82,7 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	return nil
 }
 
-// updateRow appends the sampled tokens of a row to its request and returns how many count.
+// updateRow appends the sampled tokens of a row to its request. It returns how many of these tokens count.
 func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int) {
 	r := e.r
 	if r.id != e.id {
@@ -131,8 +131,8 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// land takes a row out of the counts of its request. It reports whether the row is stale: its
-// request has lost its blocks since.
+// land removes a row from the counts of its request. It reports whether the row is stale, that is, whether the
+// request has lost its blocks since the row was scheduled.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
@@ -166,10 +166,10 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.kv.NumComputedTokens = computed
 }
 
-// SetDrafts gives requests draft tokens to verify in their next step: counts[i] for ids[i], one
-// after the other in tokens. It skips requests that have finished, wait, compute their prompt or
-// have a row in flight (vllm/v1/RULES.md §14). With asynchronous scheduling only the counts matter,
-// and rows in flight do not: drafts are placeholders that the worker replaces.
+// SetDrafts gives requests draft tokens to verify in their next step: counts[i] drafts for ids[i], one after the
+// other in tokens. It skips requests that have finished, wait, compute their prompt or have a row in flight
+// (vllm/v1/RULES.md §14). With asynchronous scheduling, only the counts matter, and requests with rows in flight
+// are not skipped: drafts are placeholders that the worker replaces.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -199,8 +199,7 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	return nil
 }
 
-// takesDrafts reports whether the next row of r can verify drafts. vLLM also takes drafts for
-// waiting requests.
+// takesDrafts reports whether the next row of r can verify drafts. vLLM also gives drafts to waiting requests.
 func (s *Scheduler) takesDrafts(r *request) bool {
 	if !s.differs.drafts {
 		return !r.prefill

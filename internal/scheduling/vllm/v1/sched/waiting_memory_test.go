@@ -19,7 +19,7 @@ func longContext(t *testing.T) *Scheduler {
 	return newSmall(t, c)
 }
 
-// held returns how many bytes the heap has grown since it had the size before.
+// held returns by how many bytes the heap has grown since its size was before.
 func held(before uint64) int64 { return int64(heap() - before) }
 
 func heap() uint64 {
@@ -76,8 +76,7 @@ func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Ensure that waiting forks take almost no memory for tokens, and running forks take memory for their
-// prompts.
+// Ensure that waiting forks take almost no memory for tokens, and that running forks take memory for their prompts.
 func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 	for _, test := range []struct {
 		name   string

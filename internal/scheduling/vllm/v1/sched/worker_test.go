@@ -8,13 +8,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A worker knows only its steps and the tokens that it sampled, not the scheduler's state. Each place
-// of its memory holds a number that depends on all tokens up to that place. A place that was never
-// written holds 0.
+// A worker knows only its steps and the tokens that it sampled, not the scheduler's state. Each place of its memory
+// holds a number that depends on all tokens up to the place. A place that was never written holds 0.
 type worker struct {
 	groups   []kvcache.Group
 	drafts   bool
-	computes bool // it computes its own positions, because with drafts in flight the positions of a step are upper limits
+	computes bool // it computes its positions itself, because with drafts in flight a step has only upper limits
 	seed     maphash.Seed
 	tables   map[ID][][]int32
 	tokens   map[ID][]int32
@@ -40,16 +39,16 @@ func newWorker(c *Config) *worker {
 // A job is a row at work.
 type job struct {
 	row     Row
-	void    bool // what it computes does not count: its request is gone, or has lost its blocks
+	void    bool // the row does not count, because its request is gone or has lost its blocks
 	gone    bool // aborted or finished; it is computed all the same
 	spoiled bool // computed from keys and values that did not come
 	start   int
-	writes  int // tokens whose keys and values are written: fewer if the step fails
+	writes  int // number of tokens whose keys and values are written; smaller if the step fails
 	drafts  []int32
 }
 
-// begin applies a step to the worker's state. The parameter known has the tokens that each request had
-// when the step was scheduled.
+// begin applies a step to the worker's state. known has the tokens that each request had when the step was
+// scheduled.
 func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
@@ -138,8 +137,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// advance updates the state of a Mamba group with the tokens of a job. The state is kept in the first
-// place of its block. The separate states of drafts are not modelled.
+// advance updates the state of a Mamba group with the tokens of a job. The state is stored in the first place of
+// its block. The separate states of drafts are not modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens

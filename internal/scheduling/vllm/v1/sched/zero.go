@@ -12,12 +12,12 @@ type zeroing struct {
 	s     *Scheduler
 	skip  []int32        // blocks that loads of this step write
 	open  []int32        // new blocks that no step has listed yet
-	loose bool           // a request without a row may have new blocks, or a request may have lost some
+	loose bool           // a request without a row may have new blocks, or a request may have lost new blocks
 	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
 }
 
-// write lists the new blocks of rows, except those that a load of this step writes, because the load
-// can come before the zeros. A later load can get a block of a row only after this step has run.
+// write lists the new blocks of rows, except blocks that a load of this step writes, because such a load can come
+// before the zeros. A later load can get a block of a row only after this step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)
@@ -36,8 +36,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and
-// drops all other open blocks: these count as new again when a request gets them.
+// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and drops all other
+// open blocks; these count as new again when a request gets them.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -66,9 +66,9 @@ func (z *zeroing) note(r *request, row bool) {
 	}
 }
 
-// loading adds the blocks that a load of r writes to skip: those of tokens from start to end, and
-// states. Blocks of states are never new, but a failed step, which vLLM does not have, can have
-// listed one as a block of keys and values.
+// loading adds the blocks that a load of r writes to skip: the blocks of tokens from start to end, and states.
+// Blocks of states are never new. But a failed step, which vLLM does not have, can have listed such a block as a
+// block of keys and values.
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
@@ -86,7 +86,7 @@ func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
-// failed lists again the blocks that failed steps had listed, except blocks loaded since then.
+// failed lists the blocks that failed steps had listed again, except blocks that were loaded since then.
 func (z *zeroing) failed(batches []*batch) {
 	s := z.s
 	var loaded []int32
@@ -106,8 +106,7 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten makes the blocks of r that hold tokens from computed on new, because they were not
-// loaded.
+// noteUnwritten makes the blocks of r that hold tokens from computed on new, because these blocks were not loaded.
 func (c *connector) noteUnwritten(r *request, computed int) {
 	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {

@@ -143,7 +143,7 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.Contains(t, []ID{h.step.Rows[0].ID, h.step.Rows[len(h.step.Rows)-1].ID}, loads)
 }
 
-// Ensure that blocks are zeroed if a load is over and its failure is reported only afterwards.
+// Ensure that blocks are zeroed if the failure of their load is reported only after the load is over.
 func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.AdmitChunks = false, true
@@ -167,8 +167,8 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.Len(t, h.step.ZeroBlocks, 5)
 }
 
-// Ensure that a block that a request got and lost in the same step is not zeroed, because a load can
-// get the block while the step is in flight.
+// Ensure that a block that a request got and lost in the same step is not zeroed, because a load can get this block
+// while the step is in flight.
 func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
 	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8
@@ -183,9 +183,9 @@ func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
-// Ensure that a producer learns the block of the state at the end of a prompt once the state is copied
-// there.
-func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
+// Ensure that a producer gets the number of the block with the state at the end of a prompt, after the state was
+// copied to this block.
+func TestAProducerGetsTheBlockOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	c := transferConfig(24)
 	c.Connector = Connector{Producer: true}
 	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 2}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
@@ -221,9 +221,9 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	}
 }
 
-// Ensure that a step does not zero a block after its Mamba state was loaded. A step that asks the
-// worker to zero the new block fails. Then another request gets this block and loads its state into
-// it. Zeroing the block in the next step would destroy the state.
+// Ensure that a step does not zero a block after a Mamba state was loaded into it. A step that asks the worker to
+// zero the new block fails. Then another request gets this block and loads its state into the block. Zeroing the
+// block in the next step would destroy the state.
 func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	c := transferConfig(7)
 	c.AsVLLM, c.ZeroNewBlocks = false, true

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// bound reports whether the socket is bound to the endpoint, as in vLLM. Others are connected.
+// bound reports whether the socket is bound to the endpoint, as in vLLM. If not, the socket is connected.
 func bound(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
 }
 
-// wildcards replaces libzmq's wildcards with those of package net: all interfaces, any free port.
+// wildcards replaces the wildcards of libzmq by those of package net: all interfaces, any free port.
 var wildcards = strings.NewReplacer("//*", "//0.0.0.0", ":*", ":0")
 
-// split returns the network and the address of an endpoint, as in package net.
+// split returns the network and the address of an endpoint, as package net needs them.
 func split(endpoint string) (network, address string, err error) {
 	switch scheme, address, _ := strings.Cut(endpoint, "://"); {
 	case scheme == "tcp" && address != "":
@@ -79,8 +79,7 @@ const (
 	dialTimeout  = 30 * time.Second
 )
 
-// connect connects to the endpoint and serves the connection. When the connection ends, it connects
-// again.
+// connect connects to the endpoint and serves the connection. When the connection ends, connect makes a new one.
 func (p *Publisher) connect(endpoint string, serve service) error {
 	network, address, err := split(endpoint)
 	if err != nil {
@@ -136,8 +135,7 @@ func (p *Publisher) run(c net.Conn, serve service) {
 	}
 }
 
-// wait sets whether Close waits until c has ended. It returns false if the publisher is
-// closed.
+// wait says whether Close must wait until c has ended. It returns false if the publisher is closed.
 func (p *Publisher) wait(c net.Conn, busy bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// large returns events whose batch takes about 5 bytes for each of n tokens.
+// large returns events whose batch takes about 5·n bytes.
 func large(t *testing.T, n int) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 2, EnableCaching: true, HashBlockSize: n, EnableEvents: true})
 	require.NoError(t, err)

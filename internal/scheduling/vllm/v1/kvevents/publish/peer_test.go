@@ -21,7 +21,7 @@ const (
 	command = 4
 )
 
-// A peer is the other end of a connection. It sends and reads only when a test asks it to.
+// A peer is the other end of a connection. It sends and reads only when the test asks for it.
 type peer struct {
 	t    *testing.T
 	conn net.Conn
@@ -100,9 +100,8 @@ func (p *peer) receive() (frames [][]byte, err error) {
 	}
 }
 
-// subscribed returns a peer that receives every further batch. It publishes batches until the peer
-// receives one. The parameter seq is the number of the first batch, and next the number after the
-// last.
+// subscribed returns a peer that will receive every further batch. It publishes batches until the peer receives
+// one. The parameter seq is the number of the first batch, and next is the number after that of the last batch.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
 	pub, _ := p.Addr()
 	s = join(t, pub, "SUB")

@@ -2,10 +2,9 @@
 // ZmqEventPublisher does: a PUB socket with messages of topic, sequence number
 // and batch, and a ROUTER socket that sends past batches again.
 //
-// All connections share one buffer of the last batches. Each connection has a goroutine that sends
-// from the buffer as fast as its peer reads. So a slow peer takes no memory and does not delay
-// others: it misses the oldest batches, as with a high-water mark, and can tell that by the sequence
-// numbers.
+// All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer
+// as fast as its peer reads. So a slow peer takes no memory and does not delay other peers. It misses the oldest
+// batches, as with a high-water mark, and recognizes this by the sequence numbers.
 package publish
 
 import (
@@ -27,7 +26,7 @@ var ErrClosed = errors.New("the publisher is closed")
 
 // Config describes a publisher.
 type Config struct {
-	Endpoint       string // PUB socket, for example "tcp://*:5557"; bound if it contains * or :: or begins with ipc://, else connected
+	Endpoint       string // PUB socket, such as "tcp://*:5557"; bound if it contains * or :: or begins with ipc://, else connected
 	ReplayEndpoint string // ROUTER socket; if "", there is none
 	Topic          string
 	BufferSteps    int           // number of batches kept for subscribers and replays; if 0, 10,000
@@ -45,7 +44,7 @@ type Publisher struct {
 	cancel      context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
-	changed *sync.Cond // signalled after a batch, a subscription, the end of a connection, Close
+	changed *sync.Cond // signalled after a batch, a subscription, the end of a connection, and Close
 	closed  bool
 	conns   map[net.Conn]bool // whether Close waits for the connection
 	past    [][]byte          // ring buffer: batch number seq is at seq mod len(past)
@@ -85,8 +84,8 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr returns the addresses of the PUB socket and of the ROUTER socket, for example with the port
-// that was chosen for port 0.
+// Addr returns the addresses of the PUB socket and of the ROUTER socket. If the configured port is 0, the address
+// has the port that the system chose.
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -100,8 +99,7 @@ func (p *Publisher) Addr() (pub, replay string) {
 // SetGroups sets Config.Encoder.Groups. It must be called before Publish.
 func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
-// Publish adds a batch of events to the buffer. It does not wait. If there are no
-// events, it does nothing.
+// Publish adds a batch of events to the buffer. It does not wait. It does nothing if there are no events.
 func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	if len(events.List) == 0 {
 		return nil
@@ -152,8 +150,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// kept returns the first batch from seq on that is in the buffer, and its number, or
-// nil if there is none. p.mu must be held.
+// kept returns the batch with number seq, or the first batch after it that is in the buffer, and this batch's
+// number. If there is no such batch, it returns nil. The caller must hold p.mu.
 func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvevents/zmtp"
 )
 
-// stalled is the maximum time of a handshake, or for sending one batch, before the connection is
+// stalled is the longest time that a handshake, or sending one batch, may take. After this time the connection is
 // closed.
 const stalled = 30 * time.Second
 
@@ -39,8 +39,8 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 			return
 		}
 	}
-	// If the peer sends anything to a closed socket, it loses the data that it has not read
-	// yet. So the peer must close first.
+	// If the peer sends anything to a closed socket, it loses the data that it has not yet read. So the peer must
+	// close first.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 	}
 }
 
-// toSend waits for the next batch for s. It returns nil if there is no further one.
+// toSend waits for the next batch for s. It returns nil if there will be no further batch.
 func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 		case name == "CANCEL":
 			p.subscribe(s, string(frames[0]), false)
 		case len(frames) == 1 && len(frames[0]) > 0 && frames[0][0] < 2:
-			// In ZMTP 3.0, subscriptions are messages that begin with 1 or 0.
+			// In ZMTP 3.0, subscribing and unsubscribing are messages that begin with 1 and 0.
 			p.subscribe(s, string(frames[0][1:]), frames[0][0] == 1)
 		}
 		p.changed.Broadcast()
@@ -107,11 +107,11 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 	}
 }
 
-// endOfReplay is the sequence number, -1, of the message after the last batch of a replay.
+// endOfReplay is the sequence number of the message after the last batch of a replay, -1.
 const endOfReplay = ^uint64(0)
 
-// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer
-// has the batches in the buffer from that number on, and a final message.
+// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer has the batches
+// in the buffer from this number on, and a final message.
 func (p *Publisher) serveReplays(conn net.Conn) {
 	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package zmtp implements ZMTP 3.1, the protocol of ZeroMQ, over one connection with the
-// security mechanism NULL (https://rfc.zeromq.org/spec/37). It accepts peers of ZMTP 3.0
-// and refuses older ones.
+// Package zmtp implements ZMTP 3.1, the protocol of ZeroMQ, over one connection with the security mechanism NULL
+// (https://rfc.zeromq.org/spec/37). It accepts peers of ZMTP 3.0 and refuses older peers.
 //
-// The caller implements the socket's behaviour, for example which messages it drops. A
-// peer cannot make this package allocate more than maxMessage, or make a write last
-// longer than the caller's timeout. (github.com/go-zeromq/zmq4 allocates what the header
-// of a frame asks for, and its sockets send to one peer after the other.)
+// The caller implements the behaviour of the socket, for example which messages the socket drops. A peer cannot
+// make this package allocate more than maxMessage, or make a write last longer than the caller's timeout.
+// (github.com/go-zeromq/zmq4 allocates what the header of a frame asks for, and its sockets send to one peer after
+// the other.)
 package zmtp
 
 import (
@@ -19,8 +18,8 @@ import (
 	"time"
 )
 
-// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The
-// connection cannot be used afterwards.
+// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The connection cannot be
+// used any more then.
 var ErrProtocol = errors.New("not as ZMTP 3.1 says")
 
 // The bits of a frame's flags.
@@ -41,15 +40,14 @@ const (
 type Conn struct {
 	net net.Conn
 	r   *bufio.Reader
-	ttl time.Duration // the peer counts as gone if nothing comes for this long; if 0, never
+	ttl time.Duration // the peer counts as gone if nothing arrives for this long; 0: never
 
 	mu      sync.Mutex // held while writing
 	timeout time.Duration
 }
 
-// Open performs the handshake as a socket of the given type, for example PUB, with a
-// socket of one of the types in peers. The handshake, and each later write, fails
-// after timeout.
+// Open performs the handshake for a socket of the given type, for example PUB. The other socket must have one of
+// the types in peers. The handshake and each later write fail after timeout.
 func Open(conn net.Conn, socketType string, peers []string, timeout time.Duration) (*Conn, error) {
 	c := &Conn{net: conn, r: bufio.NewReader(conn), timeout: timeout}
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
@@ -98,9 +96,8 @@ func header(flags byte, size int) []byte {
 	return binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(size))
 }
 
-// Receive returns the frames of the next message, with an empty name, or the next
-// SUBSCRIBE or CANCEL command: name is the command, and frames has its data. Receive
-// answers PING and drops other commands.
+// Receive returns the frames of the next message, with an empty name, or the next SUBSCRIBE or CANCEL command. For
+// a command, name is the command and frames has its data. Receive answers PING and drops other commands.
 func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	size := 0
 	for {
@@ -136,8 +133,8 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// pong answers a PING. Its data is the peer's time to live in tenths of a second, and
-// a context that the PONG returns.
+// pong answers a PING. The data of a PING is the peer's time to live in tenths of a second, and a context that the
+// PONG must return.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))

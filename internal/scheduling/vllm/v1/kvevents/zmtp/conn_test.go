@@ -48,7 +48,7 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// received is what a PUB socket makes of the bytes that a peer sends.
+// received is what a PUB socket understands from the bytes that a peer sends.
 type received struct {
 	names  []string
 	frames [][][]byte
@@ -200,7 +200,7 @@ func TestAHandshakeHasADeadline(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// FuzzPeer checks that the lengths of what is received stay within the limits, whatever a peer sends.
+// FuzzPeer checks that whatever a peer sends, the lengths of what is received stay within the limits.
 func FuzzPeer(f *testing.F) {
 	for _, seed := range []string{
 		"", hello, hello + sub, hello + sub + frame(flagCommand, "\x09SUBSCRIBEkv") + frame(0, "\x01kv"),
