@@ -56,6 +56,11 @@ def layer_norm(rows, n):
     return lambda: F.layer_norm(x, (n,), weight, bias, 1e-5)
 
 
+def add(rows, n):
+    x, bias = normal(rows, n), normal(n)
+    return lambda: x + bias
+
+
 def silu_and_mul(rows, n):
     x = normal(rows, 2 * n)
     return lambda: F.silu(x[:, :n]) * x[:, n:]

@@ -91,7 +91,18 @@ func rowwises(pick func(normal, small int) int) []benchmark {
 		}
 		return want
 	}
-	return append([]benchmark{norm.benchmark(), layer.benchmark()}, activations(pick)...)
+	sum := rowwise{kernel: "add", rows: norm.rows, n: norm.n, inputs: norm.n, extra: norm.n}
+	sum.launch = func(r rowwise, rows int, out, in, bias cuda.Pointer) kernel {
+		return kernels.Add{Out: out, In: in, Other: bias, Rows: rows, N: r.n, Scale: 1}
+	}
+	sum.want = func(r rowwise, in, bias func(int) float64) []float64 {
+		want := make([]float64, r.n)
+		for j := range want {
+			want[j] = in(j) + bias(j)
+		}
+		return want
+	}
+	return append([]benchmark{norm.benchmark(), layer.benchmark(), sum.benchmark()}, activations(pick)...)
 }
 
 // activations are all functions between the products of an MLP.

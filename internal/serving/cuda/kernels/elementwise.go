@@ -38,6 +38,29 @@ func (a Activation) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, string(a.Function)+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
 }
 
+// Add computes Out = In * Scale + Other for rows of N elements. Out may be In or Other.
+type Add struct {
+	Type           Type
+	Out, In, Other cuda.Pointer
+	Stride         int // elements from a row of Other to the next; 0 for a bias, which is added to every row
+	Rows, N        int
+	Scale          float32
+}
+
+// Launch puts the kernel into a stream.
+func (a Add) Launch(set *Set, s *cuda.Stream) error {
+	if err := a.Type.checkRow("add", a.N); err != nil || a.Rows == 0 {
+		return err
+	}
+	if a.Stride%a.Type.in16() != 0 {
+		return fmt.Errorf("add of rows that are %d elements apart: the number must be a multiple of %d", a.Stride, a.Type.in16())
+	}
+	const threads = 256
+	perBlock := threads * a.Type.in16()
+	return set.launch(s, "add_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads},
+		a.Out, a.In, a.Other, uint64(a.Stride), int32(a.N), a.Scale)
+}
+
 // RotaryEmbedding rotates queries and keys in place. For each position, Table contains float32
 // numbers: the cosines of the Rotated / 2 pairs of a head, and then their sines. The heads of a token
 // are contiguous. Strides count elements from one token to the next.

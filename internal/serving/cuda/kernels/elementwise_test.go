@@ -53,6 +53,29 @@ func TestActivationsMatchFloat64(t *testing.T) {
 	}
 }
 
+// Ensure that a sum is rounded once, that a bias is added to all rows, and that the output may be the other operand.
+func TestSumsMatchFloat64(t *testing.T) {
+	g := newGPU(t)
+	const rows, n, scale = 3, 2056, 0.22
+	for _, kind := range types {
+		in, other := random(kind, 1, rows*n), random(kind, 2, rows*n)
+		bias, residual := make([]float64, rows*n), make([]float64, rows*n)
+		for i := range in {
+			bias[i] = in[i] + other[i%n]
+			residual[i] = in[i]*float64(float32(scale)) + other[i]
+		}
+		sum := g.encoded(kind, in)
+		a := kernels.Add{Type: kind, Out: sum.Pointer(), In: sum.Pointer(), Other: g.encoded(kind, other).Pointer(), Rows: rows, N: n, Scale: 1}
+		require.NoError(t, a.Launch(g.set, g.stream))
+		require.Equal(t, encode(kind, bias), g.read(sum))
+		sum = g.encoded(kind, other)
+		a = kernels.Add{Type: kind, Out: sum.Pointer(), In: g.encoded(kind, in).Pointer(), Other: sum.Pointer(), Stride: n, Rows: rows, N: n, Scale: scale}
+		require.NoError(t, a.Launch(g.set, g.stream))
+		requireClose(t, kind, residual, decode(kind, g.read(sum)))
+	}
+	require.ErrorContains(t, kernels.Add{N: 8, Rows: 1, Stride: 4}.Launch(g.set, g.stream), "multiple of 8")
+}
+
 func TestRotaryEmbeddingMatchesFloat64(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, keyHeads, size = 3, 5, 2, 24

@@ -13,9 +13,10 @@ import (
 // on the GPU.
 type Product struct {
 	Weights
-	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type
+	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type unless Float32
 	OutStride, InStride int          // elements from row to row; 0 means without gaps
 	Rows                int
+	Float32             bool // Out is float32; only with at most MostFloat32Rows rows
 
 	Plan     ProductPlan
 	Parts    cuda.Pointer // ProductPlan.PartBytes bytes
@@ -35,6 +36,9 @@ type ProductPlan struct {
 	apart   bool // each part of a sum is computed by another block
 	chunk   int  // outputs that are unpacked at a time
 }
+
+// MostFloat32Rows is the largest number of rows of a product whose outputs are float32.
+const MostFloat32Rows = productFewRows
 
 // Sizes of products.h.
 const (
@@ -109,6 +113,7 @@ type product struct {
 	out, in, weights, parts, arrived   cuda.Pointer
 	inStride, outStride                uint64
 	rows, outputs, columns, partsOfSum int32
+	wide                               int32
 }
 
 func (a Product) check() error {
@@ -118,6 +123,8 @@ func (a Product) check() error {
 	case a.OutStride != 0 && a.OutStride < a.Outputs || a.InStride != 0 && a.InStride < a.Columns || a.InStride%8 != 0:
 		return fmt.Errorf("a product with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
 			a.InStride, a.OutStride, a.Columns, a.Outputs)
+	case a.Float32 && a.Rows > MostFloat32Rows:
+		return fmt.Errorf("a product of %d rows with float32 outputs: at most %d are possible", a.Rows, MostFloat32Rows)
 	case a.In%16 != 0 || a.Out%16 != 0:
 		return fmt.Errorf("a product of rows at %#x with outputs at %#x: addresses must be multiples of 16", a.In, a.Out)
 	}
@@ -136,6 +143,9 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	}
 	if a.OutStride == 0 {
 		arguments.outStride = uint64(a.Outputs)
+	}
+	if a.Float32 {
+		arguments.wide = 1
 	}
 	p := &a.Plan
 	if p.few {

@@ -13,6 +13,7 @@ struct Product {
   u32 *arrived;  // for each group of blocks that add their parts, 0 before and after
   u64 in_stride, out_stride; // elements from row to row
   int rows, outputs, columns, parts_of_sum;
+  int wide; // not 0: outputs are float32 (few rows only)
 };
 
 DEVICE int slabs_of(const Product &a) { return (a.columns + SLAB - 1) / SLAB; }
@@ -92,7 +93,10 @@ template <class T, class F> struct Few {
       UNROLL
       for (int i = 0; i < 4; i++) {
         int output = tile * 16 + lane() / 4 + i / 2 * 8, row = n * 8 + lane() % 4 * 2 + i % 2;
-        if (row < a.rows && output < a.outputs) from_float(((T *)a.out)[row * a.out_stride + output], sum[n][i]);
+        if (row >= a.rows || output >= a.outputs) continue;
+        const u64 at = row * a.out_stride + output;
+        if (a.wide) ((float *)a.out)[at] = sum[n][i];
+        else from_float(((T *)a.out)[at], sum[n][i]);
       }
     }
   }

@@ -231,3 +231,31 @@ func TestProductsRefuse(t *testing.T) {
 	p.InStride, p.In = 0, 8
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "addresses must be multiples of 16")
 }
+
+// Ensure that outputs that are float32 are those that are rounded otherwise.
+func TestProductsWithFloat32Outputs(t *testing.T) {
+	g := newGPU(t)
+	space := newWorkspace(g)
+	for _, columns := range []int{256, 1024} { // sums of one part and of several
+		m := newMatrix(g, kernels.F16, kernels.Plain, 20, columns)
+		const rows = 3
+		in := random(kernels.F16, 5, rows*m.Columns)
+		plan, err := m.Plan(g.context.Device(), rows)
+		require.NoError(t, err)
+		out := g.empty(4 * rows * m.Outputs)
+		p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, in).Pointer(), Rows: rows, Plan: plan, Float32: true,
+			Parts: space.parts.Pointer(), Arrived: space.arrived.Pointer(), Unpacked: space.unpacked.Pointer()}
+		require.NoError(t, p.Launch(g.set, g.stream))
+		numbers := make([]float64, rows*m.Outputs)
+		for i := range numbers {
+			numbers[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(g.read(out)[4*i:])))
+		}
+		rounded := encode(m.Type, numbers)
+		require.Equal(t, m.multiply(g, space, in, one), rounded)
+		require.NotEqual(t, decode(m.Type, rounded), numbers)
+		p.Rows = kernels.MostFloat32Rows + 1
+		p.Plan, err = m.Plan(g.context.Device(), p.Rows)
+		require.NoError(t, err)
+		require.ErrorContains(t, p.Launch(g.set, g.stream), "33 rows with float32 outputs: at most 32")
+	}
+}
