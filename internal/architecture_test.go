@@ -67,6 +67,7 @@ var packages = map[string][]string{
 	"internal/serving/kvoffload":  {},
 	"internal/serving/model":      {"assembly", "attention", "half", "kvstore", "parallel"},
 	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "model", "parallel", "structured", "toolparser"},
+	"internal/serving/gpu":        {"attention", "cuda", "engine", "half", "kvstore", "model", "parallel"},
 	"internal/serving/structured": {},
 	"internal/serving/toolparser": {},
 

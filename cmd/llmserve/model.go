@@ -14,6 +14,7 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/model/induction"
@@ -33,7 +34,9 @@ type modelOptions struct {
 	limit       time.Duration // how long a step may take
 	events      eventOptions
 	offload     offloadOptions
+	device      deviceOptions
 	kvGB        float64
+	kvFixed     bool // kvGB is the default on a GPU, too
 	kvType      string
 	activations string
 	blockSize   int
@@ -76,6 +79,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 			"answers stay the same")
 	f.BoolVar(&o.noAsync, "no-async-scheduling", false,
 		"schedule a step only after the previous one has been delivered, instead of while the model computes it")
+	o.device.flags(f)
 	f.StringVar(&o.template, "chat-template", "", "file with a chat template to use instead of the model's")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
@@ -91,14 +95,19 @@ type loaded struct {
 	templateError error // why the model's template cannot be used, or nil
 	noSplit       bool  // the file does not say how text is split
 
-	files *weights.GGUF // nil for a folder
-	part  func(*parallel.Pool, model.Part) (*model.Model, error)
+	files  *weights.GGUF // nil for a folder
+	part   func(*parallel.Pool, model.Part, ...model.Option) (*model.Model, error)
+	device *gpu.Model  // nil for the CPU
+	gpu    *gpu.Device // of device
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
 }
 
 func (l *loaded) weightBytes() int {
 	n := 0
+	if l.device != nil {
+		return l.device.Bytes()
+	}
 	for _, w := range l.workers {
 		n += w.Model.WeightBytes()
 	}
@@ -113,6 +122,9 @@ func (l *loaded) close() error {
 		}
 		w.Pool.Close()
 	}
+	if l.device != nil {
+		err = errors.Join(err, l.device.Close(), l.gpu.Close())
+	}
 	return errors.Join(err, l.closeFiles())
 }
 
@@ -126,7 +138,7 @@ func (l *loaded) closeFiles() error {
 }
 
 func prepareDemo(o *modelOptions) (*loaded, error) {
-	if o.activations != "f32" {
+	if o.activations != "f32" && o.device.gpu == nil {
 		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
 	}
 	c := induction.Config(o.workers)
@@ -166,14 +178,14 @@ func (o *modelOptions) check() error {
 	}
 	have, ok := model.AvailableMemory()
 	switch n := o.workers; {
-	case ok && o.kvGB*(1<<30) > float64(have*o.processes()):
+	case ok && o.device.name == "cpu" && o.kvGB*(1<<30) > float64(have*o.processes()):
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	case o.kvGB >= 1<<20: // the bytes would not fit in an int
 		return fmt.Errorf("--kv-cache-gb is %v; it must be below %d", o.kvGB, 1<<20)
 	case n != 1 && n != 2 && n != 4:
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
 	}
-	if _, ok := activationTypes[o.activations]; !ok {
+	if _, ok := activationTypes[o.activations]; !ok && o.device.name == "cpu" {
 		return fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible", o.activations)
 	}
 	return nil
@@ -186,7 +198,20 @@ var activationTypes = map[string][]model.Option{
 
 // check checks the flags against a model's shape.
 func (l *loaded) check(o *modelOptions) error {
+	err := l.checkEngine(o, 0)
+	if errors.Is(err, gpu.ErrUnsupported) && o.device.name == "auto" {
+		l.device = nil
+		err = errors.Join(o.device.orCPU(err), l.checkEngine(o, 0))
+	}
+	return err
+}
+
+// checkEngine finds the longest sequence of an engine. weightBytes are the bytes of weights that are not on the GPU yet.
+func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
 	c, err := o.engine()
+	if err == nil {
+		err = l.plan(o, &c, weightBytes)
+	}
 	if err == nil {
 		l.longest, err = c.Check(l.config, o.workers)
 	}
@@ -194,7 +219,10 @@ func (l *loaded) check(o *modelOptions) error {
 }
 
 // checkMemory compares the memory for weights, keys and values with what is available.
-func (o *modelOptions) checkMemory(files *weights.Tensors) error {
+func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
+	if err := l.fitsOnGPU(o, files); err != nil || l.device != nil {
+		return err
+	}
 	need, kv := model.PackedBytes(files)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := model.AvailableMemory(); ok && need+kv > have {
 		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
@@ -218,6 +246,9 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 // prepare reads a model without its weights. path is demo, a folder or a GGUF file.
 func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := o.device.open(o); err != nil {
 		return nil, err
 	}
 	if path == "demo" {
@@ -279,7 +310,11 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 	for i := range l.workers {
 		var err error
 		w, part := &l.workers[i], model.Part{Rank: first + i, Size: o.workers}
-		if w.Model, err = l.part(w.Pool, part); errors.Is(err, model.ErrNotQuantized) ||
+		var options []model.Option
+		if l.device != nil {
+			options = append(options, l.loadOn(o, w.Pool))
+		}
+		if w.Model, err = l.part(w.Pool, part, options...); errors.Is(err, model.ErrNotQuantized) ||
 			errors.Is(err, model.ErrNotHalves) {
 			return fmt.Errorf("--activation-dtype %s: %w", o.activations, err)
 		} else if err != nil {
@@ -317,8 +352,8 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
-	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
-		return model.OpenFolder(dir, pool, part, activationTypes[o.activations]...)
+	l.part = func(pool *parallel.Pool, part model.Part, more ...model.Option) (*model.Model, error) {
+		return model.OpenFolder(dir, pool, part, append(more, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) {
 		files, err := weights.OpenSafetensors(dir)
@@ -327,7 +362,7 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 		}
 		return files.Fingerprint(), files.Close()
 	}
-	return errors.Join(o.checkMemory(files), files.Close())
+	return errors.Join(l.checkMemory(o, files), files.Close())
 }
 
 func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
@@ -356,11 +391,11 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if err := l.readTemplate(g.Meta["tokenizer.chat_template"].String(), tokens, o); err != nil {
 		return err
 	}
-	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
-		return model.OpenGGUF(g, pool, part, activationTypes[o.activations]...)
+	l.part = func(pool *parallel.Pool, part model.Part, more ...model.Option) (*model.Model, error) {
+		return model.OpenGGUF(g, pool, part, append(more, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
-	return o.checkMemory(g.Tensors)
+	return l.checkMemory(o, g.Tensors)
 }
 
 // kvTypes are the values of --kv-cache-dtype. Types of 8 bits have vLLM's names.
@@ -387,6 +422,9 @@ func (o *modelOptions) engine() (engine.Config, error) {
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
 	c, err := o.engine()
 	if err != nil {
+		return nil, err
+	}
+	if err := l.plan(o, &c, 0); err != nil {
 		return nil, err
 	}
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer

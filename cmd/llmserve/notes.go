@@ -5,11 +5,28 @@ import (
 	"io"
 	"strings"
 
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 
+// computes says what computes the model.
+func (l *loaded) computes(o *modelOptions) string {
+	if l.device != nil {
+		return fmt.Sprintf("device: %v; activations: %s", o.device.gpu, l.device.Type())
+	}
+	return fmt.Sprintf("kernels: %s; activations: %s", matrix.Kernels(), o.activations)
+}
+
 // notes prints which parts of the model's files are not used or missing.
-func (l *loaded) notes(to io.Writer) {
+func (l *loaded) notes(to io.Writer, o *modelOptions) {
+	if o.device.why != "" {
+		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)
+	}
+	if l.device != nil {
+		for _, note := range l.device.Notes() {
+			fmt.Fprintf(to, "  %s\n", note)
+		}
+	}
 	if n := l.config.UnusedWindow; n > 0 {
 		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
 	}

@@ -39,7 +39,7 @@ func runCommand() *cobra.Command {
 				}
 				return r.Check(l.longest, l.config.VocabSize)
 			}, func(l *loaded) error {
-				l.notes(c.ErrOrStderr())
+				l.notes(c.ErrOrStderr(), &o)
 				return l.run(c, &o, r)
 			})
 		},

@@ -23,7 +23,6 @@ import (
 	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/openai/responses"
-	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 
@@ -94,7 +93,7 @@ func demoCommand() *cobra.Command {
 	o.flags(c.Flags())
 	memory := c.Flags().Lookup("kv-cache-gb") // a few hundred blocks are easy to see at /memory
 	memory.DefValue = "0.03"
-	o.model.kvGB = 0.03
+	o.model.kvGB, o.model.kvFixed = 0.03, true
 	return c
 }
 
@@ -125,11 +124,10 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	}
 	loaded()
 	if path != "demo" {
-		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s; activations: %s\n",
-			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(),
-			o.model.activations)
+		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; %s\n",
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), l.computes(&o.model))
 	}
-	l.notes(out)
+	l.notes(out, &o.model)
 	return serve(ctx, out, o, l)
 }
 

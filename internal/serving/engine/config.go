@@ -31,6 +31,7 @@ type Config struct {
 	Pool      *parallel.Pool
 	Peers     []Peer // workers with the other parts of the model, by rank
 	Remote    Remote // processes with the other parts of the model; nil if there are none
+	Device    Device // computes the model instead of this process; nil if none does
 
 	BlockSize           int   // tokens; 0 means 16
 	KVCacheBytes        int64 // memory for keys and values
@@ -138,6 +139,12 @@ func (c *Config) setEnd() {
 // store returns the configuration of each worker's store. One of its blocks is the scheduler's null block.
 func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
+	if c.Device != nil {
+		var err error
+		if k.Shape, err = c.Device.KVShape(c.BlockSize); err != nil {
+			return k, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
 	if err := k.Shape.Check(); err != nil {
 		return k, fmt.Errorf("%w: %w", ErrConfig, err)
 	}

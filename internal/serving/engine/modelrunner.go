@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 )
@@ -35,6 +36,36 @@ type ModelRunner interface {
 
 	// Close frees the memory of the blocks.
 	Close() error
+}
+
+// A Device computes the steps of a whole model elsewhere than on the CPU.
+type Device interface {
+	// KVShape returns the shape of the keys and values of a layer.
+	KVShape(blockSize int) (attention.Shape, error)
+
+	NewRunner(c RunnerConfig) (ModelRunner, error)
+}
+
+// A RunnerConfig describes the batches of a ModelRunner.
+type RunnerConfig struct {
+	Store               kvstore.Config
+	Places              []model.Place // of each layer
+	MaxModelLen         int
+	AskedModelLen       int // MaxModelLen before it was limited by the memory
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	MaxLogits           int // of a call of ComputeLogits
+}
+
+// newRunner makes the runner of a worker.
+func newRunner(p Peer, store kvstore.Config, group model.Group, c *Config) (ModelRunner, error) {
+	if c.Device == nil {
+		return newCPURunner(p, store, group, c)
+	}
+	return c.Device.NewRunner(RunnerConfig{
+		Store: store, Places: c.places, MaxModelLen: c.MaxModelLen, AskedModelLen: c.asked, MaxNumSeqs: c.MaxNumSeqs,
+		MaxNumBatchedTokens: c.MaxNumBatchedTokens, MaxLogits: MaxLogits,
+	})
 }
 
 // A cpuRunner is the ModelRunner of a part of a model that a CPU computes.

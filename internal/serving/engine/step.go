@@ -124,15 +124,15 @@ type draw struct {
 	err      error // why nothing could be taken
 }
 
-// maxLogits is the largest number of rows of logits that are held at a time. A draw needs at most maxSpeculative+1.
+// MaxLogits is the largest number of rows of logits that are held at a time. A draw needs at most maxSpeculative+1.
 // With 64 rows, arithmetic and not reading the matrix limits how fast logits are computed.
-const maxLogits = 64
+const MaxLogits = 64
 
 // nextLogits selects the next logits to compute, and reports whether there are any.
 func (s *step) nextLogits() bool {
 	m := &s.input
 	m.from, s.first = m.to, s.last
-	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= maxLogits {
+	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= MaxLogits {
 		m.to = s.draws[s.last].to
 		s.last++
 	}
@@ -162,7 +162,7 @@ func (e *Engine) advance(s *step) (next *step) {
 	return next
 }
 
-// sampleAll waits for the logits of s and samples from them, at most maxLogits at a time.
+// sampleAll waits for the logits of s and samples from them, at most MaxLogits at a time.
 func (e *Engine) sampleAll(s *step) error {
 	for asked := s.launched; ; {
 		output, computedAt, err := e.workers.wait()

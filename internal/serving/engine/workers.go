@@ -17,7 +17,7 @@ type Peer struct {
 }
 
 // A modelInput is what a step hands to each worker (vLLM's SchedulerOutput). It does not change until all workers have
-// returned a result. A step with more than maxLogits logits is sent several times, each time with other logits to
+// returned a result. A step with more than MaxLogits logits is sent several times, each time with other logits to
 // compute.
 type modelInput struct {
 	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
@@ -64,7 +64,7 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		group = model.NewWorkers(c.workers())
 	}
 	for i, p := range append([]Peer{{c.Model, c.Pool}}, c.Peers...) {
-		runner, err := newCPURunner(p, store, group, c)
+		runner, err := newRunner(p, store, group, c)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%w: worker %d: %w", ErrConfig, i, err), all.close())
 		}

@@ -96,7 +96,8 @@ type Experts struct {
 	Dense            []bool // layers with an MLP; if nil, all have experts
 }
 
-func (c *Config) gated() bool { return c.Activation != GELU && c.Activation != ReLU }
+// Gated reports whether the activation multiplies two halves of a row.
+func (c *Config) Gated() bool { return c.Activation != GELU && c.Activation != ReLU }
 
 func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
@@ -110,7 +111,8 @@ func (c *Config) Window(layer int) int {
 	return c.SlidingWindow
 }
 
-func (c *Config) rope(layer int) *Rope {
+// RopeOf returns the rotation of a layer, or nil if it has none.
+func (c *Config) RopeOf(layer int) *Rope {
 	switch {
 	case c.NoRope != nil && c.NoRope[layer]:
 		return nil
@@ -120,7 +122,8 @@ func (c *Config) rope(layer int) *Rope {
 	return c.Rope
 }
 
-func (c *Config) scale() float32 {
+// AttentionFactor returns the factor of products of queries and keys.
+func (c *Config) AttentionFactor() float32 {
 	if c.AttentionScale != 0 {
 		return float32(c.AttentionScale)
 	}
@@ -197,7 +200,7 @@ func (c *Config) checkLayers() error {
 		return refused("%d of %d experts for each token", e.PerToken, e.Count)
 	case e.IntermediateSize < 1 || e.IntermediateSize > 1<<24 || e.SharedSize < 0 || e.SharedSize > 1<<24:
 		return refused("experts of %d and %d columns", e.IntermediateSize, e.SharedSize)
-	case c.Experts != nil && !c.gated():
+	case c.Experts != nil && !c.Gated():
 		return refused("experts without a gate")
 	}
 	return nil

@@ -303,7 +303,7 @@ func (p *published) checkActivation(c *Config) error {
 	if c.Activation == GatedGELU {
 		want = "gelu_pytorch_tanh"
 	}
-	if act := cmp.Or(p.GemmaAct, p.Activation); act != "" && act != want && c.gated() {
+	if act := cmp.Or(p.GemmaAct, p.Activation); act != "" && act != want && c.Gated() {
 		return refused("hidden_act is %q; %s is supported", act, want)
 	}
 	return nil

@@ -130,7 +130,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 
 // dynamic reads dynamic scaling. As in vLLM, sequences of all lengths get the scaling of the longest.
 func (s *scaling) dynamic(c *Config, r *Rope) error {
-	size := float64(r.size(c.HeadDim))
+	size := float64(r.Rotated(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {
 		return refused("dynamic rope scaling by %v", s.Factor)
 	}

@@ -114,7 +114,7 @@ func (j *productJob) Do(worker, i int) {
 		j.panels(worker, from, end)
 		first, last := j.lin.columns(from, end)
 		for r := range j.rows {
-			j.config.finishLogits(j.dst[r*j.lin.out:][first:last])
+			j.config.FinishLogits(j.dst[r*j.lin.out:][first:last])
 			j.largest.compare(i, r, j.dst[r*j.lin.out:][first:last], first)
 		}
 	}
@@ -219,7 +219,7 @@ func (j *rowJob) Do(_, i int) {
 		case opAdd:
 			r.addRow(j, row)
 		case opLogits:
-			r.model.finishLogits(r.logits[row*r.model.VocabSize:][:r.model.VocabSize])
+			r.model.FinishLogits(r.logits[row*r.model.VocabSize:][:r.model.VocabSize])
 		}
 	}
 }

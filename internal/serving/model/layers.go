@@ -117,9 +117,9 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	outs, first := m.experts*m.inter, m.expert*m.inter
 	tensors, s := []string{up}, shape{in: c.HiddenSize, outs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias}
 	switch {
-	case c.gated() && gate != "":
+	case c.Gated() && gate != "":
 		tensors, s.outs, s.rows = []string{gate, up}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
-	case c.gated():
+	case c.Gated():
 		s.outs, s.rows = []int{2 * outs}, [][]span{{rows(2 * first), rows(2*first + m.inter)}}
 		if l.names.paired {
 			s.paired = m.inter
@@ -153,6 +153,8 @@ func (l *loader) table(name string, rows int) *table {
 		return nil
 	case l.shapes:
 		return nil
+	case l.device != nil:
+		return &table{tensor: t}
 	}
 	memory, err := matrix.Allocate(t.Bytes())
 	if err != nil {
@@ -163,14 +165,14 @@ func (l *loader) table(name string, rows int) *table {
 }
 
 func (t *table) bytes() int {
-	if t == nil {
+	if t == nil || t.memory == nil {
 		return 0
 	}
 	return len(t.memory.Bytes())
 }
 
 func (t *table) close() error {
-	if t == nil {
+	if t == nil || t.memory == nil {
 		return nil
 	}
 	return t.memory.Close()

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
@@ -61,15 +62,17 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	return t.Packed()
 }
 
-// A transposed is a matrix whose rows are the columns of the matrix in the file.
+// A transposed is a matrix whose rows are the columns of the matrix in the file. It is read when it is first used.
 type transposed struct {
-	values     []float32
-	rows, cols int // of the matrix in the file
+	tensor *weights.Tensor
+	once   sync.Once
+	values []float32
 }
 
-func (t transposed) Row(i int, dst []float32) {
-	for k := range t.rows {
-		dst[k] = t.values[k*t.cols+i]
+func (t *transposed) Row(i int, dst []float32) {
+	t.once.Do(func() { t.values = t.tensor.Vector() })
+	for k := range t.tensor.Rows {
+		dst[k] = t.values[k*t.tensor.Cols+i]
 	}
 }
 
@@ -99,8 +102,8 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	}
 	first, c, out := src.tensors[0], src.cuts[0], src.rows()
 	kind, in, block := l.packedType(first, c.width), c.cols.len(), c.block
-	if l.shapes {
-		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}
+	if l.shapes || l.device != nil {
+		return l.outline(kind, src)
 	}
 	m, err := l.weights.New(kind, out, in, block)
 	if err == nil {
@@ -169,9 +172,7 @@ func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
 		if l.names.transposed {
 			c.block = 0
-			if !l.shapes {
-				c.source = transposed{t.Vector(), t.Rows, t.Cols}
-			}
+			c.source = &transposed{tensor: t}
 		}
 		if s.paired > 0 {
 			c.source = paired{t, s.paired}

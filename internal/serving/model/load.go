@@ -126,6 +126,8 @@ type loader struct {
 
 	shapes  bool // only compare names and shapes with the configuration
 	weights *matrix.Arena
+	device  func(*Config, *Sources) error // see LoadOn; nil if weights are packed
+	kept    map[*matrix.Matrix]*stack     // of matrices whose weights stay in the file
 	err     error
 }
 
@@ -164,8 +166,10 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	} else if !gguf {
 		l.prefix = prefixes[0]
 	}
-	if err := l.enoughMemory(); err != nil {
-		return nil, err
+	if l.device == nil {
+		if err := l.enoughMemory(); err != nil {
+			return nil, err
+		}
 	}
 	// Report missing tensors and wrong shapes before anything is packed.
 	l.shapes = true
@@ -192,10 +196,17 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	l.shapes = false
 	m := &Model{Config: *c, part: part, unused: unused}
 	l.weights = &m.weights
+	l.kept = map[*matrix.Matrix]*stack{}
 	if err := l.load(m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	return m, nil
+	if l.device == nil {
+		return m, nil
+	}
+	if err := l.device(&m.Config, l.sources(m)); err != nil {
+		return nil, err
+	}
+	return &Model{Config: *c, part: part, unused: unused}, nil
 }
 
 // An Option changes how a model is loaded.

@@ -87,9 +87,11 @@ func relu(dst, x []float32) {
 	}
 }
 
-func (c *Config) changesLogits() bool { return c.LogitScale != 0 || c.LogitCap != 0 }
+// ChangesLogits reports whether FinishLogits changes anything.
+func (c *Config) ChangesLogits() bool { return c.LogitScale != 0 || c.LogitCap != 0 }
 
-func (c *Config) finishLogits(x []float32) {
+// FinishLogits scales and caps logits.
+func (c *Config) FinishLogits(x []float32) {
 	if c.LogitScale != 0 {
 		for i := range x {
 			x[i] *= float32(c.LogitScale)
@@ -113,7 +115,7 @@ func (c *Config) finishLogits(x []float32) {
 }
 
 func (m *Model) rotate(heads []float32, position int32, r *Rope, t *tables) {
-	half := r.size(m.HeadDim) / 2
+	half := r.Rotated(m.HeadDim) / 2
 	cos := t.cos[int(position)*half:][:half]
 	sin := t.sin[int(position)*half:][:half]
 	for h := 0; h < len(heads); h += m.HeadDim {

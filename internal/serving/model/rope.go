@@ -34,8 +34,8 @@ type LongRope struct {
 	OriginalLength int
 }
 
-// size returns the number of rotated elements of a head.
-func (r *Rope) size(headDim int) int {
+// Rotated returns the number of rotated elements of a head.
+func (r *Rope) Rotated(headDim int) int {
 	if r.Dim != 0 {
 		return r.Dim
 	}
@@ -52,7 +52,7 @@ type Llama3 struct {
 
 func (r *Rope) check(headDim int) error {
 	l, y, long := r.Llama3, r.Yarn, r.Long
-	size := r.size(headDim)
+	size := r.Rotated(headDim)
 	switch {
 	case size < 2 || size%2 != 0 || size > headDim:
 		return refused("%d of %d elements of a head are rotated", size, headDim)
@@ -107,9 +107,17 @@ func (r *Rope) forLength(n int) *Rope {
 	return &chosen
 }
 
+// Angles returns the cosines and sines of positions 0 to n-1, [position][pair], for sequences of up to maxModelLen
+// tokens.
+func (r *Rope) Angles(n, maxModelLen, headDim int) (cos, sin []float32) {
+	var t tables
+	t.extend(r.forLength(maxModelLen), n, n, headDim)
+	return t.cos, t.sin
+}
+
 // frequencies returns the angle per position of each pair of a head.
 func (r *Rope) frequencies(headDim int) []float64 {
-	size := r.size(headDim)
+	size := r.Rotated(headDim)
 	f := make([]float64, size/2)
 	for i := range f {
 		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(size))
@@ -172,7 +180,7 @@ type tables struct{ cos, sin []float32 }
 // extend extends the tables to at least n positions. It makes them at least half as long again, but not longer than
 // limit positions.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
-	half := r.size(headDim) / 2
+	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half
 	if n <= have {
 		return

@@ -147,9 +147,9 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 func (r *Runner) Limit(maxModelLen int) {
 	r.angles = map[*Rope]*rotary{}
 	for i := range r.model.layers {
-		if rope := r.model.rope(i); rope != nil && r.angles[rope] == nil {
+		if rope := r.model.RopeOf(i); rope != nil && r.angles[rope] == nil {
 			chosen := rope.forLength(maxModelLen)
-			r.angles[rope] = &rotary{rope: chosen, rotation: kvstore.Rotation{Size: rope.size(r.model.HeadDim),
+			r.angles[rope] = &rotary{rope: chosen, rotation: kvstore.Rotation{Size: rope.Rotated(r.model.HeadDim),
 				Interleaved: rope.Interleaved}}
 		}
 	}
@@ -158,7 +158,7 @@ func (r *Runner) Limit(maxModelLen int) {
 // Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may follow. An
 // error wraps ErrBatch or an error of attention or kvstore; Forward may then have written to the slots of the batch.
 func (r *Runner) Forward(b *Batch) error {
-	if err := r.check(b); err != nil {
+	if err := b.Check(&r.model.Config, r.groups); err != nil {
 		return err
 	}
 	m, n := r.model, len(b.Tokens)
@@ -177,13 +177,14 @@ func (r *Runner) Forward(b *Batch) error {
 	return nil
 }
 
-func (r *Runner) check(b *Batch) error {
-	m, n := r.model, len(b.Tokens)
+// Check returns an error unless the batch can be computed with a model whose layers are in the given number of groups.
+func (b *Batch) Check(m *Config, groups int) error {
+	n := len(b.Tokens)
 	switch {
 	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
 		return badBatch("%d tokens with %d positions and %d slots", n, len(b.Positions), len(b.Slots))
-	case len(b.Others) != r.groups-1:
-		return badBatch("the blocks of %d groups of layers; there are %d", 1+len(b.Others), r.groups)
+	case len(b.Others) != groups-1:
+		return badBatch("the blocks of %d groups of layers; there are %d", 1+len(b.Others), groups)
 	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
 		return badBatch("%d sequences with %d starts for %d tokens", len(b.SeqLens), len(b.QueryStart), n)
 	}
@@ -217,7 +218,7 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 	}
 	r.batch = attention.Batch{
 		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
-		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.scale(), SoftCap: float32(m.AttentionCap),
+		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.AttentionFactor(), SoftCap: float32(m.AttentionCap),
 	}
 }
 
@@ -254,7 +255,7 @@ func (r *Runner) layer(i int, b *Batch) error {
 			return err
 		}
 	}
-	angles := r.angles[m.rope(i)]
+	angles := r.angles[m.RopeOf(i)]
 	r.tokens.Rotation = nil
 	if angles != nil {
 		r.tokens.Rotation = &angles.rotation
@@ -369,7 +370,7 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 		r.logits = grow(r.logits, n*m.VocabSize)
 	}
 	err := r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab)
-	if err == nil && rank == 0 && m.changesLogits() {
+	if err == nil && rank == 0 && m.ChangesLogits() {
 		r.each(n, rowJob{op: opLogits})
 	}
 	return r.logits, err

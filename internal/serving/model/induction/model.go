@@ -40,9 +40,9 @@ const (
 const MaxModelLen = 4096
 
 // New builds the model, or one worker's part of it.
-func New(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+func New(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.Model, error) {
 	c := Config(part.Size)
-	return model.Build(c, tensors(c.NumHeads), pool, part)
+	return model.Build(c, tensors(c.NumHeads), pool, part, options...)
 }
 
 // Config returns the model's configuration. With several workers, it has a fourth head, which does nothing.

@@ -130,6 +130,9 @@ func (t *Tensor) row(i int) []byte {
 	return t.data[i*size : (i+1)*size]
 }
 
+// Raw returns row i as it is in the file. The tensor must not be Combined.
+func (t *Tensor) Raw(i int) []byte { return t.row(i) }
+
 // Row writes row i to dst as float32. It implements matrix.Source.
 func (t *Tensor) Row(i int, dst []float32) {
 	dst = dst[:t.Cols]

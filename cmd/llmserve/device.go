@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+// deviceOptions are the flags for computing on a GPU.
+type deviceOptions struct {
+	name        string
+	utilization float64
+
+	given *pflag.FlagSet
+	gpu   *gpu.Device // nil for the CPU
+	why   string      // why --device auto takes the CPU
+}
+
+func (o *deviceOptions) flags(f *pflag.FlagSet) {
+	o.given = f
+	f.StringVar(&o.name, "device", "cpu",
+		"what computes the model: cpu, cuda (an NVIDIA GPU; cuda:1 is the second one), or auto: a GPU if the model can run there")
+	f.Float64Var(&o.utilization, "gpu-memory-utilization", 0.9,
+		"part of the GPU's memory that may be in use; what weights and batches leave of it holds keys and values, unless --kv-cache-gb says how much")
+}
+
+// open begins to use the GPU, if the flags name one.
+func (o *deviceOptions) open(m *modelOptions) error {
+	if o.name == "cpu" {
+		if o.given.Changed("gpu-memory-utilization") {
+			return errors.New("--gpu-memory-utilization needs --device cuda")
+		}
+		return nil
+	}
+	kind, number, numbered := strings.Cut(o.name, ":")
+	ordinal, err := strconv.Atoi(number)
+	if kind != "cuda" && o.name != "auto" || numbered && (err != nil || ordinal < 0) {
+		return fmt.Errorf("--device is %q; cpu, cuda, cuda:N and auto are possible", o.name)
+	}
+	if !(o.utilization > 0 && o.utilization <= 1) {
+		return fmt.Errorf("--gpu-memory-utilization is %v; it must be above 0 and at most 1", o.utilization)
+	}
+	if err = o.conflict(m); err == nil {
+		o.gpu, err = gpu.Open(cuda.Library, ordinal)
+	}
+	return o.orCPU(err)
+}
+
+// orCPU returns an error of the GPU, unless --device is auto. Then the CPU is taken.
+func (o *deviceOptions) orCPU(err error) error {
+	if err == nil || o.name != "auto" {
+		if err != nil {
+			err = fmt.Errorf("--device %s: %w", o.name, err)
+		}
+		return err
+	}
+	o.why = err.Error()
+	return o.close()
+}
+
+// conflict returns an error for flags that a GPU contradicts.
+func (o *deviceOptions) conflict(m *modelOptions) error {
+	switch {
+	case ranks != nil:
+		return errors.New("a GPU computes the whole model; start one process")
+	case m.workers != 1:
+		return errors.New("a GPU computes the whole model; leave --tensor-parallel-size out")
+	case o.given.Changed("activation-dtype") && m.activations != "f16" && m.activations != "bf16" && m.activations != "auto":
+		return fmt.Errorf("--activation-dtype is %q; f16, bf16 and auto are possible on a GPU", m.activations)
+	case m.kvType != "auto":
+		return fmt.Errorf("--kv-cache-dtype is %q; on a GPU keys and values have the type of activations, so only auto is possible", m.kvType)
+	}
+	return nil
+}
+
+// activationType returns the type of activations on the GPU.
+func (o *deviceOptions) activationType(m *modelOptions) string {
+	if o.given.Changed("activation-dtype") {
+		return m.activations
+	}
+	return "auto"
+}
+
+func (o *deviceOptions) close() error {
+	if o.gpu == nil {
+		return nil
+	}
+	err := o.gpu.Close()
+	o.gpu = nil
+	return err
+}
+
+// plan makes c describe an engine on the GPU. weightBytes are the bytes of weights that are not there yet.
+func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err error) {
+	if o.device.gpu == nil {
+		return nil
+	}
+	if l.device == nil {
+		l.gpu = o.device.gpu
+		if l.device, err = l.gpu.NewModel(l.config); err != nil {
+			return err
+		}
+	}
+	c.Device = l.device
+	if o.kvGiven() {
+		return nil
+	}
+	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxLogits: engine.MaxLogits, MaxModelLen: l.config.MaxModelLen}
+	if o.maxModelLen > 0 {
+		limits.MaxModelLen = min(limits.MaxModelLen, o.maxModelLen)
+	}
+	bytes, err := l.device.KVCacheBytes(gpu.Room{Utilization: o.device.utilization, Weights: weightBytes}, limits)
+	c.KVCacheBytes = int64(bytes)
+	return err
+}
+
+// kvGiven reports whether the memory for keys and values is given, and does not follow from --gpu-memory-utilization.
+func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
+
+// fitsOnGPU checks that a model with the weights of files can run on the GPU, if there is one.
+func (l *loaded) fitsOnGPU(o *modelOptions, files *weights.Tensors) error {
+	if o.device.gpu == nil {
+		return nil
+	}
+	err := l.checkEngine(o, l.device.WeightBytes(files))
+	if err != nil && o.device.name == "auto" {
+		l.device = nil
+		return errors.Join(o.device.orCPU(err), l.checkEngine(o, 0))
+	}
+	return err
+}
+
+// loadOn makes a model's weights go to the GPU.
+func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
+	return model.LoadOn(func(_ *model.Config, s *model.Sources) error {
+		return l.device.Load(s, o.device.activationType(o), pool)
+	})
+}

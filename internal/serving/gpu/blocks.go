@@ -1,0 +1,183 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/kvstore"
+)
+
+// blocks holds the keys and values of all layers: for each layer of the store an array of keys, then one of values.
+type blocks struct {
+	gpu    *Device
+	store  kvstore.Config
+	caches []*cuda.Memory
+	arrays *cuda.Memory // the addresses of all arrays
+	pairs  *cuda.Pinned // of the copies of a step
+
+	mu     sync.Mutex   // protects the fields below
+	moves  *cuda.Stream // of ReadBlock and WriteBlock
+	host   *cuda.Pinned // a block, then a pair
+	failed error        // of ReadBlock or WriteBlock
+}
+
+func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
+	b := &blocks{gpu: d, store: c}
+	var addresses []byte
+	for range c.Layers {
+		m, err := d.context.Alloc(c.NumBlocks * c.Shape.BlockBytes())
+		if err != nil {
+			return b, err
+		}
+		b.caches = append(b.caches, m)
+		for _, p := range b.addresses(m) {
+			addresses = binary.LittleEndian.AppendUint64(addresses, uint64(p))
+		}
+	}
+	var errs [4]error
+	b.arrays, errs[0] = d.context.Alloc(len(addresses))
+	b.host, errs[1] = d.context.AllocPinned(c.BlockBytes() + 16)
+	b.moves, errs[2] = d.context.NewStream()
+	if errs[0] == nil {
+		errs[3] = b.arrays.Write(0, addresses)
+	}
+	return b, errors.Join(errs[:]...)
+}
+
+// addresses returns where the keys and the values of a layer begin.
+func (b *blocks) addresses(m *cuda.Memory) [2]cuda.Pointer {
+	return [2]cuda.Pointer{m.Pointer(), m.Pointer() + cuda.Pointer(m.Size()/2)}
+}
+
+func (b *blocks) cache(i int) (keys, values cuda.Pointer) {
+	a := b.addresses(b.caches[i])
+	return a[0], a[1]
+}
+
+// all describes the arrays for the kernels that move blocks.
+func (b *blocks) all() kernels.Blocks {
+	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
+}
+
+// CopyBlocks implements engine.ModelRunner. No step is in flight. A kernel copies pairs in any order, so a pair that
+// needs the result of an earlier one begins another kernel.
+func (b *blocks) CopyBlocks(pairs []kvstore.Pair) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	return b.gpu.context.Do(func() error {
+		if size := 8 * len(pairs); b.pairs == nil || len(b.pairs.Bytes()) < size {
+			if err := closePinned(b.pairs); err != nil {
+				return err
+			}
+			var err error
+			if b.pairs, err = b.gpu.context.AllocPinned(2 * size); err != nil {
+				return err
+			}
+		}
+		read, written, first := map[int32]bool{}, map[int32]bool{}, 0
+		flush := func(to int) error {
+			mapping := b.pairs.Pointer() + cuda.Pointer(8*first)
+			err := kernels.CopyBlocks{Blocks: b.all(), Mapping: mapping, Pairs: to - first}.Launch(b.gpu.set, b.gpu.stream)
+			clear(read)
+			clear(written)
+			first = to
+			return err
+		}
+		for i, p := range pairs {
+			if most := int32(b.store.NumBlocks); p.Src < 0 || p.Dst < 0 || p.Src >= most || p.Dst >= most {
+				return fmt.Errorf("copying block %d to block %d of %d", p.Src, p.Dst, most)
+			}
+			if written[p.Src] || written[p.Dst] || read[p.Dst] {
+				if err := flush(i); err != nil {
+					return err
+				}
+			}
+			putPair(b.pairs.Bytes()[8*i:], p.Src, p.Dst)
+			read[p.Src], written[p.Dst] = true, true
+		}
+		return flush(len(pairs))
+	})
+}
+
+func putPair(to []byte, from, into int32) {
+	binary.LittleEndian.PutUint32(to, uint32(from))
+	binary.LittleEndian.PutUint32(to[4:], uint32(into))
+}
+
+// Poison implements engine.ModelRunner.
+func (b *blocks) Poison(ids []int32) {
+	if !invariants.Enabled {
+		return
+	}
+	half := b.store.Shape.BlockBytes() / 2
+	for _, m := range b.caches {
+		for _, id := range ids {
+			b.note(errors.Join(b.gpu.stream.Fill(m, int(id)*half, half, 0xff), b.gpu.stream.Fill(m, m.Size()/2+int(id)*half, half, 0xff)))
+		}
+	}
+}
+
+// ReadBlock implements engine.ModelRunner. An error is that of the next Forward.
+func (b *blocks) ReadBlock(id int32, to []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.swap(id, 0, false)
+	copy(to, b.host.Bytes()[:b.store.BlockBytes()])
+}
+
+// WriteBlock implements engine.ModelRunner. An error is that of the next Forward.
+func (b *blocks) WriteBlock(id int32, from []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	copy(b.host.Bytes()[:b.store.BlockBytes()], from)
+	b.swap(0, id, true)
+}
+
+// swap moves a block between the GPU and the pinned memory, and waits for that. b.mu is held.
+func (b *blocks) swap(from, to int32, in bool) {
+	at := b.store.BlockBytes()
+	putPair(b.host.Bytes()[at:], from, to)
+	k := kernels.SwapBlocks{Blocks: b.all(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(at), Pairs: 1, In: in}
+	b.failed = errors.Join(b.failed, b.gpu.context.Do(func() error {
+		return errors.Join(k.Launch(b.gpu.set, b.moves), b.moves.Synchronize())
+	}))
+}
+
+func (b *blocks) note(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = errors.Join(b.failed, err)
+}
+
+// failure returns the error of an earlier ReadBlock or WriteBlock.
+func (b *blocks) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+func closePinned(p *cuda.Pinned) error {
+	if p == nil {
+		return nil
+	}
+	return p.Close()
+}
+
+func (b *blocks) close() error {
+	errs := []error{closePinned(b.pairs), closePinned(b.host)}
+	if b.moves != nil {
+		errs = append(errs, b.moves.Close())
+	}
+	for _, m := range append(b.caches, b.arrays) {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,97 @@
+package gpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model"
+)
+
+// ErrUnsupported is wrapped when the kernels cannot compute a model.
+var ErrUnsupported = errors.New("the model cannot run on a GPU")
+
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrUnsupported, fmt.Errorf(format, args...))
+}
+
+// Limits of the kernels.
+const (
+	mostHeads = 16 // query heads that a key head serves
+	unit      = 8  // sizes of rows are multiples of it
+)
+
+// headSizes are those of the attention kernels.
+var headSizes = []int{64, 80, 96, 128, 256}
+
+// functions are the kernels of activations.
+var functions = map[model.Activation]kernels.Function{
+	model.SiLU: kernels.SiLUAndMul, model.GELU: kernels.GELUNew, model.ReLU: kernels.ReLU, model.GatedGELU: kernels.GELUTanhAndMul,
+}
+
+// Check returns an error if the kernels cannot compute a model.
+func Check(c *model.Config) error {
+	_, known := functions[c.Activation]
+	switch {
+	case c.Experts != nil:
+		return unsupported("models with experts, such as %s, run on the CPU only", c.Family)
+	case !known:
+		return unsupported("the activation of %s has no kernel", c.Family)
+	case c.NumHeads/c.NumKVHeads > mostHeads:
+		return unsupported("each key head serves %d query heads; at most %d are possible", c.NumHeads/c.NumKVHeads, mostHeads)
+	case c.HiddenSize%unit != 0 || c.IntermediateSize%unit != 0:
+		return unsupported("hidden_size is %d and intermediate_size %d; both must be multiples of %d", c.HiddenSize, c.IntermediateSize, unit)
+	}
+	return nil
+}
+
+// A shape has the sizes of a model on the GPU.
+type shape struct {
+	*model.Config
+	kind             kernels.Type // of activations, keys and values
+	size             int          // elements of a head, with padding
+	query, kv, width int          // elements of the queries, of the keys, and of queries, keys and values of a token
+	residual         float32      // factor of what attention and the MLP add
+}
+
+func shapeOf(c *model.Config, kind kernels.Type) shape {
+	s := shape{Config: c, kind: kind, residual: float32(cmp.Or(c.ResidualScale, 1))}
+	s.size = headSizes[slices.IndexFunc(headSizes, func(n int) bool { return c.HeadDim <= n })]
+	s.query, s.kv = s.NumHeads*s.size, s.NumKVHeads*s.size
+	s.width = s.query + 2*s.kv
+	return s
+}
+
+// ropes returns the rotations of the layers.
+func (s *shape) ropes() map[*model.Rope]bool {
+	all := map[*model.Rope]bool{}
+	for i := range s.NumLayers {
+		if rope := s.RopeOf(i); rope != nil {
+			all[rope] = true
+		}
+	}
+	return all
+}
+
+// The mean of squares over padded heads is smaller than that over the heads. Norms of heads compensate for it by
+// their epsilon and their weights.
+func (s *shape) headEpsilon() float32 {
+	return float32(s.NormEps * float64(s.HeadDim) / float64(s.size))
+}
+
+func (s *shape) headWeight() float32 { return float32(math.Sqrt(float64(s.HeadDim) / float64(s.size))) }
+
+// padHeads returns values with each head padded with zeros.
+func (s *shape) padHeads(values []float32) []float32 {
+	if s.size == s.HeadDim || values == nil {
+		return values
+	}
+	padded := make([]float32, len(values)/s.HeadDim*s.size)
+	for h := range len(values) / s.HeadDim {
+		copy(padded[h*s.size:], values[h*s.HeadDim:(h+1)*s.HeadDim])
+	}
+	return padded
+}

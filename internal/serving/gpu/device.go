@@ -1,0 +1,73 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+)
+
+// A Device is a GPU that this process uses.
+type Device struct {
+	context *cuda.Context
+	set     *kernels.Set
+	stream  *cuda.Stream // of weights and of steps
+}
+
+// Open begins to use a GPU through the driver in a library, usually cuda.Library.
+func Open(library string, ordinal int) (*Device, error) {
+	driver, err := cuda.Open(library)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{}
+	if d.context, err = driver.NewContext(ordinal); err != nil {
+		return nil, err
+	}
+	if d.set, err = kernels.Load(d.context); err == nil {
+		d.stream, err = d.context.NewStream()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close ends the use of the GPU. Weights and runners must be closed before.
+func (d *Device) Close() error {
+	var errs []error
+	if d.stream != nil {
+		errs = append(errs, d.stream.Close())
+	}
+	if d.set != nil {
+		errs = append(errs, d.set.Close())
+	}
+	return errors.Join(append(errs, d.context.Close())...)
+}
+
+// String names the GPU.
+func (d *Device) String() string {
+	g := d.context.Device()
+	return fmt.Sprintf("GPU %d (%s)", g.Ordinal, g.Name)
+}
+
+// Memory returns the free bytes of the GPU's memory, and all.
+func (d *Device) Memory() (free, total int, err error) { return d.context.MemoryLeft() }
+
+// A launcher launches kernels until one fails.
+type launcher struct {
+	set    *kernels.Set
+	stream *cuda.Stream
+	err    error
+}
+
+type kernel interface {
+	Launch(*kernels.Set, *cuda.Stream) error
+}
+
+func (l *launcher) launch(k kernel) {
+	if l.err == nil {
+		l.err = k.Launch(l.set, l.stream)
+	}
+}

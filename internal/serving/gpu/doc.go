@@ -1,0 +1,11 @@
+// Package gpu computes models on an NVIDIA GPU, with the kernels of package cuda/kernels. A Device is a
+// GPU. A Model has its weights there; its NewRunner makes an engine.ModelRunner.
+//
+// Activations, keys and values are F16 or BF16. Weights are stored as in the file if a kernel reads their
+// type, else in the activations' type. Sums are float32, and logits too.
+//
+// The bits of a token's logits depend on its sequence alone, because those of every kernel do.
+//
+// Check refuses models that cannot be computed, such as those with experts. Heads of a size that the kernels do
+// not have are padded with zeros.
+package gpu

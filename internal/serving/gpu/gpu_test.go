@@ -1,0 +1,145 @@
+package gpu_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/cudatest"
+)
+
+const (
+	blockSize = 16
+	numBlocks = 24
+	most      = 64 // tokens of a batch, and rows of logits
+)
+
+func newPool(t *testing.T) *parallel.Pool {
+	t.Helper()
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func openDevice(t *testing.T) *gpu.Device {
+	t.Helper()
+	d, err := gpu.Open(cudatest.Open(t).Path, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// An opener loads a model.
+type opener func(pool *parallel.Pool, options ...model.Option) (*model.Model, error)
+
+func gguf(t *testing.T, file []byte) opener {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	return func(pool *parallel.Pool, options ...model.Option) (*model.Model, error) {
+		g, err := weights.OpenGGUF(path)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close()) }()
+		return model.OpenGGUF(g, pool, model.Part{}, options...)
+	}
+}
+
+// load puts a model on a GPU.
+func load(t *testing.T, d *gpu.Device, open opener) (*model.Model, *gpu.Model) {
+	t.Helper()
+	pool := newPool(t)
+	var w *gpu.Model
+	m, err := open(pool, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
+		if w, err = d.NewModel(c); err != nil {
+			return err
+		}
+		return w.Load(s, "auto", pool)
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	return m, w
+}
+
+// A chunk is consecutive tokens of a sequence, with its block table.
+type chunk struct {
+	tokens []int32
+	from   int
+	table  []int32
+}
+
+// step computes chunks, and returns the logits of all tokens.
+func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float32) {
+	t.Helper()
+	var b model.Batch
+	b.QueryStart, b.TableStride = []int32{0}, 8
+	for _, c := range chunks {
+		for i, token := range c.tokens {
+			p := c.from + i
+			b.Logits = append(b.Logits, int32(len(b.Tokens)))
+			b.Tokens, b.Positions = append(b.Tokens, token), append(b.Positions, int32(p))
+			b.Slots = append(b.Slots, int64(c.table[p/blockSize])*blockSize+int64(p%blockSize))
+		}
+		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(c.from+len(c.tokens)))
+		b.BlockTables = append(append(b.BlockTables, c.table...), make([]int32, b.TableStride-len(c.table))...)
+	}
+	require.NoError(t, r.Forward(&b))
+	all, err := r.ComputeLogits(&b, 0, len(b.Logits))
+	require.NoError(t, err)
+	for n := len(all) / len(b.Logits); len(all) > 0; all = all[n:] {
+		logits = append(logits, append([]float32(nil), all[:n]...))
+	}
+	return logits
+}
+
+// onCPU returns a runner of the CPU.
+func onCPU(t *testing.T, open opener) engine.ModelRunner {
+	t.Helper()
+	pool := newPool(t)
+	m, err := open(pool)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, 0), Layers: m.NumLayers, NumBlocks: numBlocks}, pool)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	r, err := model.NewRunner(m, store, pool, nil)
+	require.NoError(t, err)
+	return struct {
+		*model.Runner
+		*kvstore.Store
+	}{r, store}
+}
+
+// onGPU returns a runner of the GPU.
+func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.ModelRunner {
+	t.Helper()
+	s, err := w.KVShape(blockSize)
+	require.NoError(t, err)
+	c := engine.RunnerConfig{Store: kvstore.Config{Shape: s, Layers: m.NumLayers, NumBlocks: numBlocks}, MaxModelLen: 128, AskedModelLen: m.MaxModelLen,
+		MaxNumSeqs: 4, MaxNumBatchedTokens: most, MaxLogits: most}
+	for i := range m.NumLayers {
+		c.Places = append(c.Places, model.Place{Layer: i})
+	}
+	r, err := w.NewRunner(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+func randomTokens(seed uint64, n, vocab int) []int32 {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(rnd.IntN(vocab))
+	}
+	return tokens
+}

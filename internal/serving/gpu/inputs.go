@@ -1,0 +1,116 @@
+package gpu
+
+import (
+	"errors"
+	"unsafe"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model"
+)
+
+// inputs are the numbers of a batch. They go to the GPU in one copy.
+type inputs struct {
+	host   *cuda.Pinned
+	device *cuda.Memory
+
+	tokens, positions, queryStart, seqLens, logits cuda.Pointer
+	groups                                         []groupInputs
+	plans                                          map[int]*plan // by the window of a layer
+}
+
+// groupInputs locate the keys and values of a group of layers.
+type groupInputs struct {
+	slots, tables cuda.Pointer
+	stride        int // of tables
+}
+
+type plan struct {
+	kernels.AttentionPlan
+	entries cuda.Pointer
+}
+
+// A field is an array of inputs.
+type field struct {
+	to   *cuda.Pointer
+	data []byte
+}
+
+func fieldOf[T int32 | int64](to *cuda.Pointer, values []T) field {
+	return field{to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))}
+}
+
+// fill sends the inputs of a batch. No step is in flight.
+func (in *inputs) fill(r *Runner, b *model.Batch) error {
+	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
+		fieldOf(&in.seqLens, b.SeqLens), fieldOf(&in.logits, b.Logits)}
+	in.groups = append(in.groups[:0], make([]groupInputs, r.groups)...)
+	for g := range in.groups {
+		from, to := &b.Blocks, &in.groups[g]
+		if g > 0 {
+			from = &b.Others[g-1]
+		}
+		to.stride = from.TableStride
+		fields = append(fields, fieldOf(&to.slots, from.Slots), fieldOf(&to.tables, from.BlockTables))
+	}
+	in.plans = map[int]*plan{}
+	parts := 0
+	for i := range r.NumLayers {
+		window := r.Window(i)
+		if in.plans[window] != nil {
+			continue
+		}
+		p, err := r.attentionShape().Plan(r.device.context.Device(), b.QueryStart, b.SeqLens, window)
+		if err != nil {
+			return err
+		}
+		planned := &plan{AttentionPlan: p}
+		in.plans[window] = planned
+		fields = append(fields, fieldOf(&planned.entries, p.Entries))
+		parts = max(parts, p.PartBytes)
+	}
+	if err := r.scratch.growAttention(r.device.context, parts); err != nil {
+		return err
+	}
+	return in.send(r, fields)
+}
+
+// aligned returns a size rounded up to a multiple of 16, as kernels need addresses.
+func aligned(size int) int { return (size + 15) / 16 * 16 }
+
+func (in *inputs) send(r *Runner, fields []field) error {
+	size := 0
+	for _, f := range fields {
+		size += aligned(len(f.data))
+	}
+	if in.host == nil || len(in.host.Bytes()) < size {
+		if err := in.close(); err != nil {
+			return err
+		}
+		var errs [2]error
+		in.host, errs[0] = r.device.context.AllocPinned(2 * size)
+		in.device, errs[1] = r.device.context.Alloc(2 * size)
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+	}
+	at := 0
+	for _, f := range fields {
+		copy(in.host.Bytes()[at:], f.data)
+		*f.to = in.device.Pointer() + cuda.Pointer(at)
+		at += aligned(len(f.data))
+	}
+	return r.stream.Upload(in.device, 0, in.host, 0, size)
+}
+
+func (in *inputs) close() error {
+	var errs []error
+	if in.host != nil {
+		errs = append(errs, in.host.Close())
+	}
+	if in.device != nil {
+		errs = append(errs, in.device.Close())
+	}
+	in.host, in.device = nil, nil
+	return errors.Join(errs...)
+}

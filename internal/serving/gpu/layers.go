@@ -1,0 +1,127 @@
+package gpu
+
+import (
+	"cmp"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model"
+)
+
+// embedTokens sets x to the embeddings of n tokens.
+func (r *Runner) embedTokens(n int) {
+	r.pending = false
+	r.launch(kernels.Embedding{Type: r.kind, Out: r.x, Table: r.embed, Tokens: r.inputs.tokens, PositionTable: r.positions, Positions: r.inputs.positions,
+		Rows: n, N: r.HiddenSize, Scale: float32(cmp.Or(r.EmbeddingScale, 1))})
+}
+
+// layer computes a layer of n tokens.
+func (r *Runner) layer(i, n int) {
+	l := &r.layers[i]
+	r.multiply(&l.qkv, r.qkv, r.normalized(l.attnNorm, n), n)
+	r.attention(i, n)
+	r.multiply(&l.out, r.sums, r.attended, n)
+	r.addSums(l.attnPost, n)
+	r.multiply(&l.up, r.up, r.normalized(l.mlpNorm, n), n)
+	r.launch(kernels.Activation{Type: r.kind, Function: functions[r.Activation], Out: r.act, In: r.up, Rows: n, N: l.down.parts[0].Columns})
+	r.multiply(&l.down, r.sums, r.act, n)
+	r.addSums(l.mlpPost, n)
+}
+
+// normalized returns the residual stream, normalized if the norm has weights. It first adds pending sums.
+func (r *Runner) normalized(n norm, rows int) cuda.Pointer {
+	if n.weight == 0 {
+		r.addPending(rows)
+		return r.x
+	}
+	if r.pending {
+		r.pending = false
+		r.normalize(n, r.normed, r.sums, r.x, rows)
+	} else {
+		r.normalize(n, r.normed, r.x, 0, rows)
+	}
+	return r.normed
+}
+
+// normalize normalizes rows of hidden size. If there is a residual, it first adds in to it, and normalizes that.
+func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
+	if r.Norm == model.LayerNorm {
+		r.launch(kernels.LayerNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Bias: n.bias, Rows: rows, N: r.HiddenSize,
+			Epsilon: float32(r.NormEps)})
+		return
+	}
+	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
+}
+
+// addSums normalizes sums if the norm has weights, and adds them to the residual stream, now or with the next norm.
+func (r *Runner) addSums(post norm, rows int) {
+	if post.weight != 0 {
+		r.normalize(post, r.sums, r.sums, 0, rows)
+	}
+	if r.pending = true; r.residual != 1 {
+		r.addPending(rows)
+	}
+}
+
+// addPending adds pending sums to the residual stream.
+func (r *Runner) addPending(rows int) {
+	if r.pending {
+		r.pending = false
+		r.launch(kernels.Add{Type: r.kind, Out: r.x, In: r.sums, Other: r.x, Stride: r.HiddenSize, Rows: rows, N: r.HiddenSize, Scale: r.residual})
+	}
+}
+
+// multiply computes a product with its bias.
+func (r *Runner) multiply(l *linear, out, in cuda.Pointer, rows int) {
+	r.multiplyTo(l, out, in, rows, false)
+	if l.bias != 0 {
+		r.launch(kernels.Add{Type: r.kind, Out: out, In: out, Other: l.bias, Rows: rows, N: l.out, Scale: 1})
+	}
+}
+
+// multiplyTo computes a product without its bias, in float32 if wide.
+func (r *Runner) multiplyTo(l *linear, out, in cuda.Pointer, rows int, wide bool) {
+	for _, p := range l.parts {
+		plan, err := p.Plan(r.device.context.Device(), rows)
+		if r.err == nil {
+			r.err = err
+		}
+		r.launch(kernels.Product{Weights: p.Weights, Out: out + cuda.Pointer(p.first*r.kind.Bytes()), OutStride: l.out, In: in, Rows: rows, Float32: wide,
+			Plan: plan, Parts: r.scratch.parts, Arrived: r.scratch.arrived, Unpacked: r.scratch.unpacked})
+	}
+}
+
+// attention normalizes and rotates queries and keys, writes keys and values to their blocks, and attends.
+func (r *Runner) attention(i, n int) {
+	l, bytes, in := &r.layers[i], r.kind.Bytes(), &r.inputs
+	key := r.qkv + cuda.Pointer(r.query*bytes)
+	value := key + cuda.Pointer(r.kv*bytes)
+	switch r.QKNorm {
+	case model.HeadNorm:
+		r.normalizeHeads(r.qkv, l.qNorm, r.NumHeads, r.size, n)
+		r.normalizeHeads(key, l.kNorm, r.NumKVHeads, r.size, n)
+	case model.WidthNorm:
+		r.normalizeHeads(r.qkv, l.qNorm, 1, r.query, n)
+		r.normalizeHeads(key, l.kNorm, 1, r.kv, n)
+	}
+	if rope := r.RopeOf(i); rope != nil {
+		r.launch(kernels.RotaryEmbedding{Type: r.kind, Query: r.qkv, Key: key, Positions: in.positions, Table: r.angles[rope], Tokens: n, Heads: r.NumHeads,
+			KeyHeads: r.NumKVHeads, HeadSize: r.size, Rotated: rope.Rotated(r.HeadDim), QueryStride: r.width, KeyStride: r.width, Interleaved: rope.Interleaved})
+	}
+	place := r.config.Places[i]
+	group, plan := &in.groups[place.Group], in.plans[r.Window(i)]
+	keys, values := r.cache(place.Layer)
+	r.launch(kernels.ReshapeAndCache{KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
+		HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width})
+	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape(), Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
+		Tables: group.tables, TableStride: group.stride, SeqLens: in.seqLens, QueryStart: in.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
+		Parts: r.scratch.attention.Pointer(), Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
+}
+
+func (r *Runner) normalizeHeads(x, weight cuda.Pointer, heads, size, tokens int) {
+	r.launch(kernels.RMSNorm{Type: r.kind, Out: x, In: x, Weight: weight, Tokens: tokens, Heads: heads, N: size, Stride: r.width, Epsilon: r.headEpsilon()})
+}
+
+func (r *Runner) attentionShape() kernels.AttentionShape {
+	return kernels.AttentionShape{Type: r.kind, HeadSize: r.size, Heads: r.NumHeads, KVHeads: r.NumKVHeads, BlockSize: r.config.Store.BlockSize}
+}

@@ -1,0 +1,249 @@
+package gpu_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// requireClose compares logits with those of the CPU, whose activations are float32.
+//
+// On the GPU some 14 values in a row are rounded in each layer: weights, products, keys, sums and outputs of norms. Let
+// u be the error of a rounding. The errors are independent and are not amplified, so that the standard deviation of a
+// logit's error is near u times the square root of the number of roundings, times the size of the logits. The
+// largest of some thousand errors is below 6 times this.
+func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float32) {
+	t.Helper()
+	u := map[string]float64{"f16": 0x1p-11, "bf16": 0x1p-8}[kind]
+	squares, n, worst := 0.0, 0, 0.0
+	for i := range want {
+		for k, x := range want[i] {
+			squares += float64(x) * float64(x)
+			worst = max(worst, math.Abs(float64(got[i][k]-x)))
+			n++
+		}
+	}
+	size := math.Sqrt(squares / float64(n))
+	require.Greater(t, size, 0.2)
+	require.Less(t, worst, 6*math.Sqrt(2*14*float64(m.NumLayers))*u*size, "logits of size %v", size)
+}
+
+// Ensure that models of all families without experts have the logits of the CPU, and that models with experts are
+// refused. Their heads are padded.
+func TestLogitsAreThoseOfTheCPU(t *testing.T) {
+	d := openDevice(t)
+	computed := 0
+	for _, tiny := range weightfile.Tinies() {
+		t.Run(tiny.Name, func(t *testing.T) {
+			open := gguf(t, tiny.GGUF())
+			var config *model.Config
+			_, err := open(newPool(t), model.LoadOn(func(c *model.Config, _ *model.Sources) error {
+				config = c
+				return gpu.Check(c)
+			}))
+			if err != nil {
+				require.NotNil(t, config.Experts)
+				require.ErrorIs(t, err, gpu.ErrUnsupported)
+				require.ErrorContains(t, err, "models with experts, such as "+config.Family)
+				return
+			}
+			computed++
+			requireLogitsOfCPU(t, d, open)
+		})
+	}
+	require.Equal(t, 12, computed) // families and kinds of rotations
+}
+
+func requireLogitsOfCPU(t *testing.T, d *gpu.Device, open opener) {
+	t.Helper()
+	m, w := load(t, d, open)
+	one, two := onCPU(t, open), onGPU(t, m, w)
+	long, short := chunk{randomTokens(1, 18, m.VocabSize), 0, []int32{5, 3}}, chunk{randomTokens(2, 3, m.VocabSize), 0, []int32{4}}
+	requireClose(t, m, w.Type(), step(t, one, long, short), step(t, two, long, short))
+	next := []chunk{{randomTokens(3, 1, m.VocabSize), 18, long.table}, {randomTokens(4, 1, m.VocabSize), 3, short.table}}
+	requireClose(t, m, w.Type(), step(t, one, next...), step(t, two, next...))
+}
+
+// built returns a model with random weights in F32.
+func built(c model.Config, tensors *weights.Tensors) opener {
+	return func(pool *parallel.Pool, options ...model.Option) (*model.Model, error) {
+		return model.Build(c, tensors, pool, model.Part{}, options...)
+	}
+}
+
+// randomWeights returns tensors by their names and shapes, as "name rows cols". Vectors are norms and biases.
+func randomWeights(layers int, each, others string) *weights.Tensors {
+	rnd := rand.New(rand.NewPCG(8, 1))
+	var all []*weights.Tensor
+	add := func(lines string, layer int) {
+		for line := range strings.Lines(strings.TrimSpace(lines)) {
+			var name string
+			var rows, cols int
+			_, err := fmt.Sscan(line, &name, &rows, &cols)
+			if err != nil {
+				panic(err)
+			}
+			values := make([]float32, rows*cols)
+			for i := range values {
+				values[i] = float32(0.15 * rnd.NormFloat64())
+				if rows == 1 && strings.HasSuffix(name, "weight") {
+					values[i]++
+				}
+			}
+			all = append(all, weights.FromFloats(strings.ReplaceAll(name, "%", fmt.Sprint(layer)), rows, cols, values))
+		}
+	}
+	for i := range layers {
+		add(each, i)
+	}
+	add(others, 0)
+	return weights.Collect(all...)
+}
+
+// Ensure the same for models with LayerNorm, biases and learned positions, with matrices that are transposed in the
+// file, and without gates.
+func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
+	d := openDevice(t)
+	c := model.Config{VocabSize: 100, HiddenSize: 64, NumLayers: 2, NumHeads: 4, NumKVHeads: 4, HeadDim: 16, IntermediateSize: 96, MaxModelLen: 64,
+		Norm: model.LayerNorm, NormEps: 1e-5, TieEmbeddings: true, QKVBias: true, OutBias: true, MLPBias: true}
+	gpt2, opt := c, c
+	gpt2.Family, gpt2.Activation = "gpt2", model.GELU
+	opt.Family, opt.Activation, opt.PositionOffset = "opt", model.ReLU, 2
+	requireLogitsOfCPU(t, d, built(gpt2, randomWeights(2, `
+		transformer.h.%.ln_1.weight 1 64
+		transformer.h.%.ln_1.bias 1 64
+		transformer.h.%.attn.c_attn.weight 64 192
+		transformer.h.%.attn.c_attn.bias 1 192
+		transformer.h.%.attn.c_proj.weight 64 64
+		transformer.h.%.attn.c_proj.bias 1 64
+		transformer.h.%.ln_2.weight 1 64
+		transformer.h.%.ln_2.bias 1 64
+		transformer.h.%.mlp.c_fc.weight 64 96
+		transformer.h.%.mlp.c_fc.bias 1 96
+		transformer.h.%.mlp.c_proj.weight 96 64
+		transformer.h.%.mlp.c_proj.bias 1 64`, `
+		transformer.wte.weight 100 64
+		transformer.wpe.weight 64 64
+		transformer.ln_f.weight 1 64
+		transformer.ln_f.bias 1 64`)))
+	requireLogitsOfCPU(t, d, built(opt, randomWeights(2, `
+		model.decoder.layers.%.self_attn_layer_norm.weight 1 64
+		model.decoder.layers.%.self_attn_layer_norm.bias 1 64
+		model.decoder.layers.%.self_attn.q_proj.weight 64 64
+		model.decoder.layers.%.self_attn.q_proj.bias 1 64
+		model.decoder.layers.%.self_attn.k_proj.weight 64 64
+		model.decoder.layers.%.self_attn.k_proj.bias 1 64
+		model.decoder.layers.%.self_attn.v_proj.weight 64 64
+		model.decoder.layers.%.self_attn.v_proj.bias 1 64
+		model.decoder.layers.%.self_attn.out_proj.weight 64 64
+		model.decoder.layers.%.self_attn.out_proj.bias 1 64
+		model.decoder.layers.%.final_layer_norm.weight 1 64
+		model.decoder.layers.%.final_layer_norm.bias 1 64
+		model.decoder.layers.%.fc1.weight 96 64
+		model.decoder.layers.%.fc1.bias 1 96
+		model.decoder.layers.%.fc2.weight 64 96
+		model.decoder.layers.%.fc2.bias 1 64`, `
+		model.decoder.embed_tokens.weight 100 64
+		model.decoder.embed_positions.weight 66 64
+		model.decoder.final_layer_norm.weight 1 64
+		model.decoder.final_layer_norm.bias 1 64`)))
+}
+
+// typesOfGGUF has the numbers of types, the elements and bytes of a block, where it has scales, and their size. Queries
+// and keys, of Q8_0 and Q4_0, are small: a softmax of large logits amplifies errors.
+var typesOfGGUF = map[string]struct {
+	number          uint32
+	elements, bytes int
+	scales          []int
+	size            float64
+}{
+	"F16": {1, 1, 2, []int{0}, 0.1}, "Q4_0": {2, 32, 18, []int{0}, 0.004}, "Q5_0": {6, 32, 22, []int{0}, 0.01}, "Q8_0": {8, 32, 34, []int{0}, 0.0005},
+	"Q4_K": {12, 256, 144, []int{0, 2}, 0.0004}, "Q5_K": {13, 256, 176, []int{0, 2}, 0.0002}, "Q6_K": {14, 256, 210, []int{208}, 0.00005},
+	"MXFP4": {39, 32, 17, nil, 0},
+}
+
+// quantized returns a tensor with random weights of a type.
+func quantized(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Tensor {
+	k := typesOfGGUF[kind]
+	data := make([]byte, rows*cols/k.elements*k.bytes)
+	for b := 0; b < len(data); b += k.bytes {
+		block := data[b : b+k.bytes]
+		for i := range block {
+			block[i] = byte(rnd.Uint32())
+		}
+		if kind == "MXFP4" {
+			block[0] = byte(121 + rnd.IntN(3))
+		}
+		for _, at := range k.scales {
+			size := k.size * (0.5 + rnd.Float64())
+			if kind == "F16" {
+				size = k.size * rnd.NormFloat64()
+			}
+			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(size)))
+		}
+	}
+	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
+}
+
+// Ensure that weights of the types of GGUF stay as they are in the file if kernels read them, and are rounded
+// otherwise.
+func TestQuantizedWeights(t *testing.T) {
+	d := openDevice(t)
+	const hidden, kv, vocab = 256, 64, 90
+	rnd := rand.New(rand.NewPCG(3, 9))
+	ones := func(name string) weightfile.Tensor {
+		v := make([]float32, hidden)
+		for i := range v {
+			v[i] = 1 + float32(rnd.NormFloat64()*0.1)
+		}
+		return weightfile.F32(name, v, hidden)
+	}
+	file := weightfile.GGUF(map[string]any{"general.architecture": "llama", "llama.embedding_length": uint32(hidden), "llama.block_count": uint32(1),
+		"llama.attention.head_count": uint32(4), "llama.attention.head_count_kv": uint32(1), "llama.feed_forward_length": uint32(hidden),
+		"llama.context_length": uint32(64), "llama.rope.freq_base": float32(1000), "llama.attention.layer_norm_rms_epsilon": float32(1e-5)},
+		quantized(rnd, "token_embd.weight", "Q8_0", vocab, hidden), quantized(rnd, "output.weight", "Q6_K", vocab, hidden), ones("output_norm.weight"),
+		ones("blk.0.attn_norm.weight"), ones("blk.0.ffn_norm.weight"), quantized(rnd, "blk.0.attn_q.weight", "Q8_0", hidden, hidden),
+		quantized(rnd, "blk.0.attn_k.weight", "Q4_0", kv, hidden), quantized(rnd, "blk.0.attn_v.weight", "Q5_0", kv, hidden),
+		quantized(rnd, "blk.0.attn_output.weight", "Q4_K", hidden, hidden), quantized(rnd, "blk.0.ffn_gate.weight", "Q5_K", hidden, hidden),
+		quantized(rnd, "blk.0.ffn_up.weight", "MXFP4", hidden, hidden), quantized(rnd, "blk.0.ffn_down.weight", "F16", hidden, hidden))
+	open := gguf(t, file)
+	requireLogitsOfCPU(t, d, open)
+	_, w := load(t, d, open)
+	require.Equal(t, []string{"weights of the types Q5_0, Q8_0 (embeddings) are kept as F16"}, w.Notes())
+}
+
+// Ensure that a token's logits have the same bits alone and beside others, in one piece and in chunks, and in any
+// blocks.
+func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
+	d := openDevice(t)
+	for _, tiny := range weightfile.Tinies() {
+		if tiny.Name != "llama" && tiny.Name != "gemma3" {
+			continue
+		}
+		m, w := load(t, d, gguf(t, tiny.GGUF()))
+		r := onGPU(t, m, w)
+		tokens, other := randomTokens(1, 35, m.VocabSize), randomTokens(2, 9, m.VocabSize)
+		table := []int32{5, 3, 9}
+		alone := step(t, r, chunk{tokens, 0, table})
+		var chunks [][]float32
+		table = []int32{7, 2, 11}
+		beside := chunk{other, 0, []int32{8}}
+		for _, ends := range [][2]int{{0, 17}, {17, 33}, {33, 34}, {34, 35}} {
+			logits := step(t, r, beside, chunk{tokens[ends[0]:ends[1]], ends[0], table})
+			chunks = append(chunks, logits[len(other):]...)
+		}
+		require.Equal(t, alone, chunks, tiny.Name)
+	}
+}

@@ -1,0 +1,146 @@
+package gpu
+
+import (
+	"encoding/binary"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+)
+
+// packedOutputs is the number of outputs from which on a packed matrix can be cut.
+const packedOutputs = 128
+
+// padding says which dimension of a matrix consists of heads that are padded.
+type padding struct{ outputs, columns bool }
+
+// rows writes the rows of a matrix as the GPU gets them: as in the file, or rounded to the activations' type.
+type rows struct {
+	matrix *model.MatrixSource
+	kind   kernels.Type
+	raw    bool
+	bytes  int // of a row
+	padding
+	head, size int // elements of a head in the file, and with padding
+}
+
+// write writes rows from first on.
+func (r *rows) write(first int, data []byte) {
+	values := make([]float32, r.matrix.In)
+	for i := range len(data) / r.bytes {
+		at, to := first+i, data[i*r.bytes:(i+1)*r.bytes]
+		if r.outputs {
+			if at%r.size >= r.head {
+				clear(to)
+				continue
+			}
+			at = at/r.size*r.head + at%r.size
+		}
+		if r.raw {
+			row, _ := r.matrix.Raw(at)
+			copy(to, row)
+			continue
+		}
+		r.matrix.Row(at, values)
+		if !r.columns {
+			encode(r.kind, values, to)
+			continue
+		}
+		clear(to)
+		for h := range len(values) / r.head {
+			encode(r.kind, values[h*r.head:(h+1)*r.head], to[h*r.size*r.kind.Bytes():])
+		}
+	}
+}
+
+func encode(kind kernels.Type, values []float32, to []byte) {
+	for i, v := range values {
+		binary.LittleEndian.PutUint16(to[2*i:], round(kind, v))
+	}
+}
+
+// linear sends the matrices and the bias of a linear.
+func (u *upload) linear(l *model.LinearSource, p padding) (lin linear) {
+	if u.size == u.HeadDim {
+		p = padding{}
+	}
+	for i := range l.Parts {
+		if lin.out%unit != 0 && u.err == nil {
+			u.err = unsupported("a matrix of %d outputs is followed by another one; the number must be a multiple of %d", lin.out, unit)
+		}
+		m := u.matrix(&l.Parts[i], p)
+		lin.parts = append(lin.parts, part{m, lin.out})
+		lin.out += m.Outputs
+	}
+	bias := l.Bias
+	if p.outputs {
+		bias = u.padHeads(bias)
+	}
+	lin.bias = u.vector(bias)
+	return lin
+}
+
+// matrix sends and packs a matrix.
+func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
+	if u.err != nil {
+		return kernels.Weights{}
+	}
+	w := kernels.Weights{Type: u.kind, Outputs: m.Out, Columns: m.In}
+	if p.outputs {
+		w.Outputs = m.Out / u.HeadDim * u.size
+	}
+	if p.columns {
+		w.Columns = m.In / u.HeadDim * u.size
+	}
+	r := rows{matrix: m, kind: u.kind, bytes: w.Columns * u.kind.Bytes(), padding: p, head: u.HeadDim, size: u.size}
+	if raw, ok := m.Raw(0); ok && !p.columns {
+		format, quantized := formats[m.DType]
+		if quantized {
+			w.Format, r.bytes = format, len(raw)
+		}
+		r.raw = quantized || m.DType.String() == typeName(u.kind)
+	}
+	if !r.raw && m.DType.String() != typeName(u.kind) {
+		u.converted[m.DType.String()] = true
+	}
+	memory := u.alloc(w.PackedBytes())
+	if u.err != nil {
+		return w
+	}
+	w.Packed = memory.Pointer()
+	tile := w
+	tile.Outputs = packedOutputs
+	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, first, n int) error {
+		piece := w
+		piece.Outputs, piece.Packed = n, w.Packed+cuda.Pointer(first/packedOutputs*tile.PackedBytes())
+		return kernels.PackWeights{Weights: piece, Rows: s.rows.Pointer()}.Launch(u.device.set, u.device.stream)
+	})
+	m.Release(0, m.Out)
+	return w
+}
+
+// table sends a matrix whose rows are looked up.
+func (u *upload) table(t *weights.Tensor) cuda.Pointer {
+	size := t.Cols * u.kind.Bytes()
+	m := u.alloc(t.Rows * size)
+	raw := !t.Combined() && t.DType.String() == typeName(u.kind)
+	if !raw {
+		u.converted[t.DType.String()+" (embeddings)"] = true
+	}
+	u.pieces(t.Rows, size, 1, func(first int, data []byte) {
+		values := make([]float32, t.Cols)
+		for i := range len(data) / size {
+			if raw {
+				copy(data[i*size:], t.Raw(first+i))
+				continue
+			}
+			t.Row(first+i, values)
+			encode(u.kind, values, data[i*size:])
+		}
+	}, func(s *slot, first, n int) error { return u.device.stream.Copy(m, first*size, s.rows, 0, n*size) })
+	if u.err != nil {
+		return 0
+	}
+	return m.Pointer()
+}

@@ -1,0 +1,147 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model/weights"
+)
+
+// A buffer is memory of a Runner whose size does not change.
+type buffer struct {
+	to   func(r *Runner) *cuda.Pointer
+	size int
+	zero bool // its contents begin as zeros
+}
+
+// buffers lists the memory for the largest batch, without that for results and for attention.
+func (m *Model) buffers(c *engine.RunnerConfig) ([]buffer, error) {
+	n, size := c.MaxNumBatchedTokens, m.kind.Bytes()
+	row := func(elements int) int { return n * elements * size }
+	products, err := m.products(c)
+	if err != nil {
+		return nil, err
+	}
+	l := &m.layers[0]
+	return []buffer{
+		{to: func(r *Runner) *cuda.Pointer { return &r.x }, size: row(m.HiddenSize)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.normed }, size: row(m.HiddenSize)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.sums }, size: row(m.HiddenSize)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.qkv }, size: row(m.width)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.attended }, size: row(m.query)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.up }, size: row(l.up.out)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.act }, size: row(l.down.parts[0].Columns)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits * m.HiddenSize * size},
+		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.parts }, size: max(products.PartBytes, 16)},
+		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.arrived }, size: max(4*products.Counters, 16), zero: true},
+		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.unpacked }, size: max(products.UnpackedBytes, 16)},
+	}, nil
+}
+
+// products returns the most memory that a product needs besides its operands.
+func (m *Model) products(c *engine.RunnerConfig) (most kernels.ProductPlan, err error) {
+	linears := []*linear{&m.head}
+	for i := range m.layers {
+		l := &m.layers[i]
+		linears = append(linears, &l.qkv, &l.out, &l.up, &l.down)
+	}
+	seen := map[kernels.Weights]bool{}
+	for _, l := range linears {
+		for _, p := range l.parts {
+			w := p.Weights
+			if w.Packed = 0; seen[w] {
+				continue
+			}
+			seen[w] = true
+			for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits); rows++ {
+				plan, err := w.Plan(m.device.context.Device(), rows)
+				if err != nil {
+					return most, err
+				}
+				most.PartBytes, most.Counters = max(most.PartBytes, plan.PartBytes), max(most.Counters, plan.Counters)
+				most.UnpackedBytes = max(most.UnpackedBytes, plan.UnpackedBytes)
+			}
+		}
+	}
+	return most, nil
+}
+
+// Sizes of the attention kernels.
+const (
+	partition     = 256 // keys
+	partitionRows = 16
+)
+
+// partitionBytes returns the memory for the results of a partition.
+func (m *Model) partitionBytes() int { return m.NumKVHeads * partitionRows * (m.size + 2) * 4 }
+
+// attentionBytes returns the memory for the attention of a decoding step in which the sequences have all blocks.
+func (r *Runner) attentionBytes() int {
+	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/partition + 2*r.config.MaxNumSeqs) * r.partitionBytes()
+}
+
+// ErrMemory is wrapped when a model does not fit on a GPU.
+var ErrMemory = errors.New("not enough GPU memory")
+
+// A Room is the memory that a model may use on a GPU.
+type Room struct {
+	Utilization float64 // the part of all memory that may be in use (vLLM's gpu_memory_utilization)
+	Weights     int     // bytes of weights that are not on the GPU yet
+}
+
+// KVCacheBytes returns how much memory is left for keys and values (vLLM's determine_available_memory). The error, which
+// wraps ErrMemory, says how much is missing.
+func (m *Model) KVCacheBytes(room Room, c engine.RunnerConfig) (int, error) {
+	free, total, err := m.device.context.MemoryLeft()
+	if err != nil {
+		return 0, err
+	}
+	batch := 4*c.MaxLogits*(m.VocabSize+2) + 2*c.MaxNumSeqs*m.partitionBytes()
+	if len(m.layers) > 0 {
+		buffers, err := m.buffers(&c)
+		if err != nil {
+			return 0, err
+		}
+		for _, b := range buffers {
+			batch += b.size
+		}
+	}
+	for rope := range m.ropes() {
+		batch += 4 * c.MaxModelLen * rope.Rotated(m.HeadDim)
+	}
+	reserved := int(float64(total) * (1 - room.Utilization))
+	left := free - reserved - room.Weights - batch
+	if left > 0 {
+		block := 4 * m.NumLayers * m.kv // bytes of a token
+		return int(float64(left) / (1 + float64(m.partitionBytes())/float64(partition*block))), nil
+	}
+	advice := "give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len"
+	if enough := room.Utilization + float64(1-left)/float64(total); enough < 0.99 {
+		advice = fmt.Sprintf("give --gpu-memory-utilization %.2f", math.Ceil(enough*100+1)/100)
+	}
+	return 0, fmt.Errorf("%w: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
+		ErrMemory, m.device, gib(room.Weights+m.Bytes()), gib(batch), gib(-left), gib(free+m.Bytes()), gib(total), room.Utilization, gib(reserved), advice)
+}
+
+func gib(n int) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+
+// WeightBytes estimates the memory for a model's weights from its files.
+func (m *Model) WeightBytes(files *weights.Tensors) int {
+	bytes := m.VocabSize * m.HiddenSize * m.kind.Bytes() // embeddings, which are not quantized
+	for _, name := range files.Names() {
+		t := files.Get(name)
+		w := kernels.Weights{Type: m.kind, Outputs: t.Rows, Columns: t.Cols}
+		if format, ok := formats[t.DType]; ok && !t.Combined() {
+			w.Format = format
+		}
+		bytes += w.PackedBytes()
+	}
+	if !m.TieEmbeddings { // the table is among the files, too
+		bytes -= m.VocabSize * m.HiddenSize * m.kind.Bytes()
+	}
+	return bytes
+}

@@ -1,0 +1,149 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+)
+
+// A Model is a model on a GPU. It implements engine.Device.
+type Model struct {
+	shape
+	device *Device
+	memory []*cuda.Memory // of the weights
+
+	embed, positions cuda.Pointer // positions is 0 if there are rotations
+	layers           []layer
+	norm             norm
+	head             linear
+
+	converted map[string]bool // types of weights that are not kept
+}
+
+type layer struct {
+	attnNorm, attnPost, mlpNorm, mlpPost norm
+	qNorm, kNorm                         cuda.Pointer
+	sinks                                cuda.Pointer
+	qkv, out, up, down                   linear
+}
+
+// A norm has pointers to its weights and its bias, each 0 if there is none.
+type norm struct{ weight, bias cuda.Pointer }
+
+// A linear is matrices with the same inputs, whose outputs are concatenated.
+type linear struct {
+	parts []part
+	out   int
+	bias  cuda.Pointer // or 0
+}
+
+type part struct {
+	kernels.Weights
+	first int // of the linear's outputs
+}
+
+// formats are the types of weights that kernels read as they are in files.
+var formats = map[weights.DType]kernels.WeightFormat{
+	weights.Q8_0: kernels.Q8_0, weights.Q4_0: kernels.Q4_0, weights.MXFP4: kernels.MXFP4,
+	weights.Q4_K: kernels.Q4_K, weights.Q5_K: kernels.Q5_K, weights.Q6_K: kernels.Q6_K,
+}
+
+// NewModel returns a model without weights. Load puts them on the GPU.
+func (d *Device) NewModel(c *model.Config) (*Model, error) {
+	if err := Check(c); err != nil {
+		return nil, err
+	}
+	return &Model{shape: shapeOf(c, kernels.F16), device: d, converted: map[string]bool{}}, nil
+}
+
+// types are the types of activations, by their names.
+var types = map[string]kernels.Type{"f16": kernels.F16, "bf16": kernels.BF16}
+
+// Load puts the weights on the GPU, layer by layer as they are read, on pool. dtype is the type of activations: f16,
+// bf16, or auto, which is bf16 if the weights are BF16, or if the model has norms around attention and MLP (Gemma),
+// because its activations exceed the range of F16.
+func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool) error {
+	kind, ok := types[dtype]
+	switch {
+	case dtype == "auto" && (m.NormPlace == model.NormAround || s.Layers[0].QKV.Parts[0].DType == weights.BF16):
+		m.kind = kernels.BF16
+	case dtype == "auto":
+		m.kind = kernels.F16
+	case !ok:
+		return unsupported("activations of the type %s; f16, bf16 and auto are possible", dtype)
+	default:
+		m.kind = kind
+	}
+	u := &upload{Model: m, pool: pool}
+	err := m.device.context.Do(func() error {
+		u.load(s)
+		return errors.Join(u.err, m.device.stream.Synchronize(), u.close())
+	})
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	return nil
+}
+
+// load sends all weights.
+func (u *upload) load(s *model.Sources) {
+	u.embed = u.table(s.Embed)
+	if s.Positions != nil {
+		u.positions = u.table(s.Positions) + cuda.Pointer(u.PositionOffset*u.HiddenSize*u.kind.Bytes())
+	}
+	for i := range s.Layers {
+		if u.err != nil {
+			return
+		}
+		y := &s.Layers[i]
+		u.layers = append(u.layers, layer{
+			attnNorm: u.normOf(y.AttnNorm), attnPost: u.normOf(y.AttnPost), mlpNorm: u.normOf(y.MLPNorm), mlpPost: u.normOf(y.MLPPost),
+			qNorm: u.headNorm(y.QNorm), kNorm: u.headNorm(y.KNorm), sinks: u.floats(y.Sinks),
+			qkv: u.linear(&y.QKV, padding{outputs: true}), out: u.linear(&y.Out, padding{columns: true}),
+			up: u.linear(&y.Up, padding{}), down: u.linear(&y.Down, padding{}),
+		})
+	}
+	u.Model.norm = u.normOf(s.Norm)
+	u.head = u.linear(&s.Head, padding{})
+}
+
+// Type names the type of activations, keys and values.
+func (m *Model) Type() string { return m.kind.String() }
+
+// Bytes returns the GPU memory of the weights.
+func (m *Model) Bytes() int {
+	n := 0
+	for _, w := range m.memory {
+		n += w.Size()
+	}
+	return n
+}
+
+// Notes describe how the weights differ from those in the files.
+func (m *Model) Notes() (notes []string) {
+	if all := slices.Sorted(maps.Keys(m.converted)); len(all) > 0 {
+		notes = append(notes, fmt.Sprintf("weights of the types %s are kept as %s", strings.Join(all, ", "), typeName(m.kind)))
+	}
+	if m.size != m.HeadDim {
+		notes = append(notes, fmt.Sprintf("heads of %d elements are padded to %d", m.HeadDim, m.size))
+	}
+	return notes
+}
+
+// Close frees the memory.
+func (m *Model) Close() error {
+	var errs []error
+	for _, w := range m.memory {
+		errs = append(errs, w.Close())
+	}
+	m.memory = nil
+	return errors.Join(errs...)
+}

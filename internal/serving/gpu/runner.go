@@ -1,0 +1,155 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model"
+)
+
+// blockUnit is the number of tokens of which blocks have a multiple, for the attention kernels.
+const blockUnit = 16
+
+// KVShape returns the shape of the keys and values of one layer. It implements engine.Device.
+func (m *Model) KVShape(blockSize int) (attention.Shape, error) {
+	if blockSize%blockUnit != 0 {
+		return attention.Shape{}, unsupported("blocks have %d tokens; the number must be a multiple of %d", blockSize, blockUnit)
+	}
+	s := attention.Shape{BlockSize: blockSize, NumKVHeads: m.NumKVHeads, HeadSize: m.size, DType: attention.F16}
+	if m.kind == kernels.BF16 {
+		s.DType = attention.BF16
+	}
+	return s, nil
+}
+
+// A Runner is the engine.ModelRunner of a GPU.
+type Runner struct {
+	*Model
+	config engine.RunnerConfig
+	*blocks
+	memory []*cuda.Memory
+
+	x, normed, qkv, attended, sums, up, act cuda.Pointer // [tokens][...], in the activations' type
+	picked                                  cuda.Pointer // the rows of x whose logits are computed
+	results                                 results
+	scratch                                 scratch
+	angles                                  map[*model.Rope]cuda.Pointer
+	inputs                                  inputs
+	largest                                 []int32
+
+	launcher
+	groups  int  // of layers that share block tables
+	pending bool // sums are not yet added to x
+}
+
+// NewRunner allocates the blocks and the memory for the largest batch. It implements engine.Device.
+func (m *Model) NewRunner(c engine.RunnerConfig) (engine.ModelRunner, error) {
+	r := &Runner{Model: m, config: c, angles: map[*model.Rope]cuda.Pointer{}}
+	r.launcher = launcher{set: m.device.set, stream: m.device.stream}
+	for _, p := range c.Places {
+		r.groups = max(r.groups, p.Group+1)
+	}
+	err := m.device.context.Do(r.allocate)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Runner) allocate() (err error) {
+	if r.blocks, err = newBlocks(r.device, r.config.Store); err != nil {
+		return err
+	}
+	buffers, err := r.buffers(&r.config)
+	if err != nil {
+		return err
+	}
+	for _, b := range buffers {
+		m, err := r.device.context.Alloc(b.size)
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, m)
+		*b.to(r) = m.Pointer()
+		if b.zero {
+			if err := r.stream.Fill(m, 0, b.size, 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.allocateAngles(); err != nil {
+		return err
+	}
+	if err := r.scratch.growAttention(r.device.context, r.attentionBytes()); err != nil {
+		return err
+	}
+	return r.results.allocate(r.device.context, r.config.MaxLogits, r.VocabSize)
+}
+
+// allocateAngles computes the tables of rotations.
+func (r *Runner) allocateAngles() error {
+	for rope := range r.ropes() {
+		pairs := rope.Rotated(r.HeadDim) / 2
+		cos, sin := rope.Angles(r.config.MaxModelLen, r.config.AskedModelLen, r.HeadDim)
+		table := make([]float32, 0, 2*len(cos))
+		for p := 0; p < len(cos); p += pairs {
+			table = append(append(table, cos[p:p+pairs]...), sin[p:p+pairs]...)
+		}
+		m, err := r.device.context.Alloc(4 * len(table))
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, m)
+		if err := m.Write(0, unsafe.Slice((*byte)(unsafe.Pointer(&table[0])), 4*len(table))); err != nil {
+			return err
+		}
+		r.angles[rope] = m.Pointer()
+	}
+	return nil
+}
+
+// Forward implements engine.ModelRunner. It returns when all kernels are launched.
+func (r *Runner) Forward(b *model.Batch) error {
+	if err := b.Check(r.Config, r.groups); err != nil {
+		return err
+	}
+	if n := len(b.Tokens); n > r.config.MaxNumBatchedTokens || int(slices.Max(b.Positions)) >= r.config.MaxModelLen {
+		return fmt.Errorf("%w: %d tokens up to position %d, for at most %d and %d", model.ErrBatch, n, slices.Max(b.Positions),
+			r.config.MaxNumBatchedTokens, r.config.MaxModelLen)
+	}
+	return r.device.context.Do(func() error {
+		if r.err = r.failure(); r.err != nil {
+			return r.err
+		}
+		if r.err = r.inputs.fill(r, b); r.err != nil {
+			return r.err
+		}
+		r.embedTokens(len(b.Tokens))
+		for i := range r.layers {
+			r.layer(i, len(b.Tokens))
+		}
+		r.addPending(len(b.Tokens))
+		if r.err != nil {
+			return errors.Join(r.err, r.stream.Synchronize())
+		}
+		return nil
+	})
+}
+
+// Close implements engine.ModelRunner.
+func (r *Runner) Close() error {
+	errs := []error{r.inputs.close(), r.scratch.close(), r.results.close()}
+	for _, m := range r.memory {
+		errs = append(errs, m.Close())
+	}
+	if r.blocks != nil {
+		errs = append(errs, r.blocks.close())
+	}
+	return errors.Join(errs...)
+}

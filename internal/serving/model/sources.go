@@ -1,0 +1,102 @@
+package model
+
+import (
+	"llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/serving/model/weights"
+)
+
+// Sources are the weights of a model in its files, for a device that packs them in its own way.
+type Sources struct {
+	Embed     *weights.Tensor // [tokens][hidden]
+	Positions *weights.Tensor // nil if positions are rotations
+	Layers    []LayerSources
+	Norm      NormSource
+	Head      LinearSource
+}
+
+// LayerSources are the weights of a layer without experts.
+type LayerSources struct {
+	AttnNorm, AttnPost, MLPNorm, MLPPost NormSource // without weights if the layer has no such norm
+	QNorm, KNorm                         []float32
+	Sinks                                []float32
+	QKV, Out, Up, Down                   LinearSource // Up is preceded by the gate if there is one
+}
+
+// A NormSource has the weights and the bias of a norm, each nil if there is none. Config.NormOffset is added already.
+type NormSource struct{ Weight, Bias []float32 }
+
+// A LinearSource is matrices with the same inputs, whose outputs are concatenated, and the bias of all outputs, or nil.
+type LinearSource struct {
+	Parts []MatrixSource
+	Bias  []float32
+}
+
+// A MatrixSource is a matrix of [Out][In] weights of the same type.
+type MatrixSource struct {
+	DType   weights.DType
+	Out, In int
+	rows    *stack
+}
+
+// Row writes the weights of an output to dst.
+func (m *MatrixSource) Row(i int, dst []float32) { m.rows.Row(i, dst) }
+
+// Raw returns the weights of an output as they are in the file. ok is false if they are not contiguous there.
+func (m *MatrixSource) Raw(i int) (row []byte, ok bool) {
+	c, at := m.rows.at(i)
+	t, ok := c.source.(*weights.Tensor)
+	if !ok || t.Combined() {
+		return nil, false
+	}
+	return t.Raw(at), true
+}
+
+// Release lets the system drop the memory of outputs from to to-1, which are not read again.
+func (m *MatrixSource) Release(from, to int) { m.rows.release(from, to) }
+
+// LoadOn makes a model without weights in this process. load gets the weights while the files are open, and puts them on
+// a device.
+func LoadOn(load func(c *Config, s *Sources) error) Option {
+	return func(l *loader) { l.device = load }
+}
+
+// outline returns the matrix for a source that stays in the file, and remembers the source.
+func (l *loader) outline(kind matrix.Type, src *stack) *matrix.Matrix {
+	m := &matrix.Matrix{Type: kind, Out: src.rows(), In: src.cuts[0].cols.len(), Block: src.cuts[0].block}
+	if !l.shapes {
+		kept := *src
+		l.kept[m] = &kept
+	}
+	return m
+}
+
+// sources returns the weights of a model whose matrices are outlines.
+func (l *loader) sources(m *Model) *Sources {
+	linear := func(lin *linear) (s LinearSource) {
+		s.Bias = lin.bias
+		for _, p := range lin.parts {
+			rows := l.kept[p]
+			s.Parts = append(s.Parts, MatrixSource{rows.tensors[0].DType, p.Out, p.In, rows})
+		}
+		return s
+	}
+	norm := func(n norm) NormSource { return NormSource{n.weight, n.bias} }
+	s := &Sources{Norm: norm(m.norm), Head: linear(&m.head)}
+	if m.embed != nil {
+		s.Embed = m.embed.tensor
+	} else {
+		s.Embed = l.kept[m.head.parts[0]].tensors[0]
+	}
+	if m.positions != nil {
+		s.Positions = m.positions.tensor
+	}
+	for i := range m.layers {
+		y := &m.layers[i]
+		s.Layers = append(s.Layers, LayerSources{
+			AttnNorm: norm(y.attnNorm), AttnPost: norm(y.attnPost), MLPNorm: norm(y.mlpNorm), MLPPost: norm(y.mlpPost),
+			QNorm: y.qNorm, KNorm: y.kNorm, Sinks: y.sinks,
+			QKV: linear(&y.qkv), Out: linear(&y.out), Up: linear(&y.mlp.up), Down: linear(&y.mlp.down),
+		})
+	}
+	return s
+}
