@@ -16,7 +16,7 @@ type managerPlayer struct {
 	hit      kvcache.Hit
 }
 
-func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
+func cacheConfig(c *Config, hash blockhash.Function) kvcache.Config {
 	out := kvcache.Config{
 		NumGPUBlocks: c.NumBlocks, EnablePrefixCaching: c.Caching, EnableEvents: c.Events,
 		MaxModelLen: c.MaxModelLen, Watermark: c.Watermark,
@@ -33,66 +33,49 @@ func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
 		out.MaxInFlightTokens = *c.MaxInFlight
 	}
 	for i, g := range c.Groups {
-		kind, ok := map[string]kvcache.Kind{
+		kind := oneOf(fmt.Sprintf("group %d is", i), g.Kind, "full, swa, chunk or mamba", map[string]kvcache.Kind{
 			"full": kvcache.Full, "swa": kvcache.SlidingWindow, "chunk": kvcache.ChunkedLocal, "mamba": kvcache.Mamba,
-		}[g.Kind]
-		if !ok {
-			return out, fmt.Errorf("group %d is %q: want full, swa, chunk or mamba", i, g.Kind)
-		}
+		})
 		out.Groups = append(out.Groups, kvcache.Group{
 			Kind: kind, BlockSize: g.Block, Window: g.Window, Chunk: g.Chunk, Align: g.Mode == "align",
 		})
 	}
-	return out, nil
+	return out
 }
 
-func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error) {
-	config, err := cacheConfig(c, hash)
-	if err != nil {
-		return nil, err
-	}
-	cache, err := kvcache.New(config)
-	if err != nil {
-		return nil, err
-	}
-	return &managerPlayer{
-		watcher: watcher{pool: cache.Pool, config: c}, cache: cache, requests: map[name]*kvcache.Request{},
-	}, nil
+func newManagerPlayer(c *Config, hash blockhash.Function) *managerPlayer {
+	cache := the(kvcache.New(cacheConfig(c, hash)))
+	return &managerPlayer{watcher{pool: cache.Pool, config: c}, cache, map[name]*kvcache.Request{}, kvcache.Hit{}}
 }
 
-func (p *managerPlayer) apply(op *Op, r result) error {
+func (p *managerPlayer) play(op *Op, r result) {
 	switch op.Name {
 	case "new":
-		return p.add(op, r)
+		p.add(op, r)
 	case "evict":
-		return p.cache.Evict(op.Block)
+		must(p.cache.Evict(op.Block))
 	case "reset":
 		r["ok"] = p.cache.Reset()
-		return nil
 	case "stats":
 		s := p.cache.Stats
 		p.cache.Stats = kvcache.Stats{}
 		r["s"] = row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits}
-		return nil
+	default:
+		p.playRequest(p.requests[op.ID], op, r)
 	}
-	return p.applyTo(p.requests[op.ID], op, r)
 }
 
-func (p *managerPlayer) add(op *Op, r result) error {
+func (p *managerPlayer) add(op *Op, r result) {
 	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
 	if op.LoRA != nil {
 		spec.LoRAID = op.LoRA.ID
 	}
-	q, err := p.cache.Add(spec)
-	if err != nil {
-		return err
-	}
+	q := the(p.cache.Add(spec))
 	p.requests[op.ID] = q
 	r.hashes(kvcache.Hashes(q))
-	return nil
 }
 
-func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
+func (p *managerPlayer) playRequest(q *kvcache.Request, op *Op, r result) {
 	switch op.Name {
 	case "get":
 		p.cache.Lookup(q, &p.hit)
@@ -102,14 +85,14 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 		}
 		r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction
 	case "alloc":
-		return p.alloc(q, op, r)
+		p.alloc(q, op, r)
 	case "append":
 		q.Append(op.Tokens...)
 		r.hashes(kvcache.Hashes(q))
 	case "setcomp":
 		q.NumComputedTokens = op.N
 	case "cache":
-		return p.cache.Store(q, op.N)
+		must(p.cache.Store(q, op.N))
 	case "preempt":
 		p.cache.Release(q, kvcache.Preempt, 0)
 	case "free":
@@ -117,14 +100,13 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "common":
 		r["n"] = q.NumCommonPrefixBlocks([]int32{})
 	default:
-		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
+		unknown(op, "a manager")
 	}
-	return nil
 }
 
-func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
+func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) {
 	if q.NumComputedTokens != op.Computed {
-		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens, op.Computed)
+		must(fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens, op.Computed))
 	}
 	a := kvcache.Alloc{
 		NumNewTokens: op.New, NumLookaheadTokens: op.Lookahead, NumExternalTokens: op.External, DelayCacheBlocks: op.Delay, FullSequenceMustFit: op.Full,
@@ -134,21 +116,12 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 	if op.Use {
 		a.Hit = &p.hit
 	}
-	ok, err := p.cache.Allocate(q, &a)
-	if err != nil {
-		return err
-	}
+	ok := the(p.cache.Allocate(q, &a))
 	if ok {
 		q.NumComputedTokens = op.Computed + op.Hit + op.External + op.New
 	}
-	p.allocFields(q, op, r, ok)
-	return nil
-}
-
-func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok bool) {
-	groups := len(p.config.Groups)
 	fresh, tables, lengths, named := row{}, row{}, []int{}, []byte{}
-	for g := range groups {
+	for g := range p.config.Groups {
 		table := append([]int32{}, q.Table(g)...)
 		tables = append(tables, table)
 		lengths = append(lengths, len(table))

@@ -6,44 +6,68 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A player plays operations. apply sets the fields of an operation's result; common adds the fields that all
-// results have.
+// A player plays operations. play sets the fields of the operation's result; state adds the fields that all results have. Both
+// panic with a refusal if the operation is not possible.
 type player interface {
-	apply(op *Op, r result) error
-	common(op *Op, r result) error
+	play(op *Op, r result)
+	state(op *Op, r result)
 }
 
-func newPlayer(t *Trace, hash blockhash.Function) (player, error) {
-	switch h := &t.header; {
-	case !t.v1:
-		return newOldPlayer(&t.init)
-	case h.Type == "pool":
-		return newPoolPlayer(&h.Config, hash)
-	case h.Type == "manager":
-		return newManagerPlayer(&h.Config, hash)
-	case h.Type == "scheduler":
-		return newSchedulerPlayer(&h.Config, hash)
+// A refusal is the value of a panic from which safely recovers.
+type refusal struct{ error }
+
+func must(err error) {
+	if err != nil {
+		panic(refusal{err})
 	}
-	return nil, fmt.Errorf("the type is %q: want pool, manager or scheduler", t.header.Type)
+}
+
+// the returns v. It panics with a refusal if there is an error.
+func the[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// oneOf returns the value that is recorded by name.
+func oneOf[T any](what, name, want string, values map[string]T) T {
+	v, ok := values[name]
+	if !ok {
+		must(fmt.Errorf("%s %q: want %s", what, name, want))
+	}
+	return v
+}
+
+func unknown(op *Op, recorded string) {
+	must(fmt.Errorf("there is no operation %q in a recording of %s", op.Name, recorded))
+}
+
+func newPlayer(t *Trace) player {
+	if !t.v1 {
+		return checkedPlayer{newOldPlayer(&t.init)}
+	}
+	c := &t.header.Config
+	hash, ok := blockhash.ByName(c.Hash)
+	if !ok {
+		must(fmt.Errorf("there is no hash %q: want le or cbor", c.Hash))
+	}
+	return oneOf("the type is", t.header.Type, "pool, manager or scheduler", map[string]func() player{
+		"pool": func() player { return newPoolPlayer(c, hash) }, "manager": func() player { return newManagerPlayer(c, hash) },
+		"scheduler": func() player { return newSchedulerPlayer(c, hash) },
+	})()
 }
 
 // Verify plays t and compares every field. It returns the number of compared lines. It stops
 // after an operation of V0 that failed, because V0's state differs from then on (v0.md). The error
 // is a *Difference, or wraps ErrTrace if an operation of the recording is not possible.
 func Verify(t *Trace) (compared int, err error) {
-	hash, ok := blockhash.ByName(t.header.Config.Hash)
-	if t.v1 && !ok {
-		return 0, fmt.Errorf("%w: line 1: there is no hash %q: want le or cbor", ErrTrace, t.header.Config.Hash)
-	}
-	p, err := newPlayer(t, hash)
-	if err != nil {
-		return 0, fmt.Errorf("%w: line 1: %w", ErrTrace, err)
+	var p player
+	if err := safely(&Op{Line: 1, Name: "configuration"}, func() { p = newPlayer(t) }); err != nil {
+		return 0, err
 	}
 	for i := range t.Ops {
-		op := &t.Ops[i]
-		r := result{}
-		if err := safely(p, op, r); err != nil {
-			return i + 1, fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, err)
+		op, r := &t.Ops[i], result{}
+		if err := safely(op, func() { p.play(op, r); p.state(op, r) }); err != nil {
+			return i + 1, err
 		}
 		if field, want, got, found := differs(op.answerTo(r), r); found {
 			return i + 1, &Difference{
@@ -58,16 +82,18 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely plays one operation. It turns a panic into an error, because a recording can contain an impossible
-// operation, such as one on a request that does not exist.
-func safely(p player, op *Op, r result) (err error) {
+// safely calls f for an operation. It turns a panic into an error, because a recording can contain an
+// impossible operation, for example on a request that does not exist.
+func safely(op *Op, f func()) (err error) {
 	defer func() {
-		if why := recover(); why != nil {
-			err = fmt.Errorf("%s %s: %v", op.Name, op.text, why)
+		switch why := recover().(type) {
+		case nil:
+		case refusal:
+			err = fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, why.error)
+		default:
+			err = fmt.Errorf("%w: line %d: %s %s: %v", ErrTrace, op.Line, op.Name, op.text, why)
 		}
 	}()
-	if err := p.apply(op, r); err != nil {
-		return err
-	}
-	return p.common(op, r)
+	f()
+	return nil
 }

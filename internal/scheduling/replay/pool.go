@@ -2,7 +2,6 @@ package replay
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"llmmemory/internal/scheduling/blockhash"
@@ -18,32 +17,21 @@ type poolPlayer struct {
 	contents map[name]*pool.Content
 }
 
-func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
-	p, err := pool.New(pool.Config{
+func newPoolPlayer(c *Config, hash blockhash.Function) *poolPlayer {
+	p := the(pool.New(pool.Config{
 		NumGPUBlocks: c.NumBlocks, EnableCaching: c.Caching, HashBlockSize: c.HashBlock, EnableEvents: c.Events,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &poolPlayer{
-		watcher:  watcher{pool: p.View, config: c},
-		p:        p,
-		hash:     hash,
-		contents: map[name]*pool.Content{},
-	}, nil
+	}))
+	return &poolPlayer{watcher: watcher{pool: p.View, config: c}, p: p, hash: hash, contents: map[name]*pool.Content{}}
 }
 
-func (p *poolPlayer) apply(op *Op, r result) error {
+func (p *poolPlayer) play(op *Op, r result) {
 	switch op.Name {
 	case "pget":
 		ids, err := p.p.Get([]int32{}, op.N)
-		switch {
-		case errors.Is(err, pool.ErrNoBlocks):
+		if errors.Is(err, pool.ErrNoBlocks) {
 			r["err"] = "ValueError"
-		case err != nil:
-			return err
-		default:
-			r["ids"] = ids
+		} else {
+			r["ids"] = the(ids, err)
 		}
 	case "pfree":
 		p.ids = append(p.ids[:0], op.IDs...)
@@ -56,22 +44,18 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 	case "preset":
 		r["ok"] = p.p.Reset()
 	default:
-		return p.applyContent(op, r)
+		p.playContent(p.contents[op.ID], op, r)
 	}
-	return nil
 }
 
-// applyContent plays the operations that need a request's tokens.
-func (p *poolPlayer) applyContent(op *Op, r result) error {
-	if op.Name == "pnew" {
+// playContent plays the operations that need a request's tokens.
+func (p *poolPlayer) playContent(c *pool.Content, op *Op, r result) {
+	switch op.Name {
+	case "pnew":
 		c := &pool.Content{Tokens: op.Tokens, Extras: op.extras()}
 		p.contents[op.ID] = c
 		c.Extend(p.hash, p.config.HashBlock)
 		r.hashes(c.Hashes)
-		return nil
-	}
-	c := p.contents[op.ID]
-	switch op.Name {
 	case "pdrop":
 		delete(p.contents, op.ID)
 	case "pcache":
@@ -85,9 +69,8 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 	case "plook":
 		r["ids"] = p.look(&c.Hashes[op.Hash], op.Groups)
 	default:
-		return fmt.Errorf("there is no operation %q in a recording of a pool", op.Name)
+		unknown(op, "a pool")
 	}
-	return nil
 }
 
 // look returns the block of a hash in each group, or nil if one group has no such block.

@@ -24,63 +24,44 @@ type schedulerPlayer struct {
 	who     []sched.ID
 }
 
-func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, error) {
-	cache, err := cacheConfig(c, hash)
-	if err != nil {
-		return nil, err
-	}
+func newSchedulerPlayer(c *Config, hash blockhash.Function) *schedulerPlayer {
 	config := sched.Config{
-		AsVLLM: true, Cache: cache, MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
+		AsVLLM: true, Cache: cacheConfig(c, hash), MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
 		LongPrefillTokenThreshold: c.LongPrefill, NumSpeculativeTokens: c.Spec,
 		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
 	}
 	if c.Eagle {
 		config.NumLookaheadTokens = c.Spec // unlike n-grams, a draft model needs slots for keys and values
 	}
-	switch c.Policy {
-	case "fcfs":
-	case "priority":
-		config.Policy = sched.Priority
-	default:
-		return nil, fmt.Errorf("there is no policy %q: want fcfs or priority", c.Policy)
-	}
-	s, err := sched.New(config)
-	if err != nil {
-		return nil, err
-	}
+	config.Policy = oneOf("there is no policy", c.Policy, "fcfs or priority", map[string]sched.Policy{"fcfs": sched.FCFS, "priority": sched.Priority})
+	s := the(sched.New(config))
 	p := &schedulerPlayer{sched: s, ids: map[string]sched.ID{}, names: map[sched.ID]string{}}
 	p.config = c
 	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool = cache.Pool })
-	return p, nil
+	return p
 }
 
-func (p *schedulerPlayer) apply(op *Op, r result) error {
+func (p *schedulerPlayer) play(op *Op, r result) {
 	if op.Name != "step" {
-		return fmt.Errorf("there is no operation %q in a recording of a scheduler", op.Name)
+		unknown(op, "a scheduler")
 	}
-	if err := p.arrive(op, r); err != nil {
-		return err
-	}
-	if err := p.sched.Schedule(&p.step); err != nil {
-		return err
-	}
+	p.arrive(op, r)
+	must(p.sched.Schedule(&p.step))
 	p.stepFields(r)
-	if err := p.update(op); err != nil {
-		return err
-	}
+	p.update(op)
 	p.afterFields(r)
-	return p.draft(op)
+	p.draft(op)
 }
 
 // arrive plays the additions, aborts and resets before a step.
-func (p *schedulerPlayer) arrive(op *Op, r result) error {
+func (p *schedulerPlayer) arrive(op *Op, r result) {
 	for i := range op.Add {
 		a := &op.Add[i]
 		id, err := p.sched.Add(sched.Spec{
 			Tokens: a.Tokens, MaxTokens: a.Max, Priority: a.Priority, Arrival: a.Arrival, Name: a.ID,
 		})
 		if err != nil {
-			return fmt.Errorf("add %q: %w", a.ID, err)
+			must(fmt.Errorf("add %q: %w", a.ID, err))
 		}
 		p.ids[a.ID] = id
 		p.names[id] = a.ID
@@ -91,18 +72,12 @@ func (p *schedulerPlayer) arrive(op *Op, r result) error {
 		}
 	}
 	if op.Reset > 0 {
-		ok, err := p.sched.Reset(op.Reset == 2)
-		if err != nil {
-			return err
-		}
-		r["reset"] = ok
+		r["reset"] = the(p.sched.Reset(op.Reset == 2))
 	}
-	return nil
 }
 
-// update passes the sampled tokens of each row to the scheduler. It returns an error if the recording has tokens
-// for a request that is not in the step.
-func (p *schedulerPlayer) update(op *Op) error {
+// update passes the sampled tokens of each row to the scheduler. All requests with tokens must be in the step.
+func (p *schedulerPlayer) update(op *Op) {
 	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
 	used := 0
 	for i := range p.step.Rows {
@@ -114,22 +89,19 @@ func (p *schedulerPlayer) update(op *Op) error {
 		p.tokens = append(p.tokens, tokens...)
 	}
 	if used != len(op.Sample) {
-		return errors.New("tokens are sampled for a request that is not in the step")
+		must(errors.New("tokens are sampled for a request that is not in the step"))
 	}
-	return p.sched.Update(p.counts, p.tokens, &p.outcome)
+	must(p.sched.Update(p.counts, p.tokens, &p.outcome))
 }
 
-func (p *schedulerPlayer) draft(op *Op) error {
-	if len(op.Draft) == 0 {
-		return nil
-	}
+func (p *schedulerPlayer) draft(op *Op) {
 	p.who, p.counts, p.tokens = p.who[:0], p.counts[:0], p.tokens[:0]
 	for name, tokens := range op.Draft {
 		p.who = append(p.who, p.ids[name])
 		p.counts = append(p.counts, int32(len(tokens)))
 		p.tokens = append(p.tokens, tokens...)
 	}
-	return p.sched.SetDrafts(p.who, p.counts, p.tokens)
+	must(p.sched.SetDrafts(p.who, p.counts, p.tokens))
 }
 
 // stepFields sets the fields that are known when the step is scheduled.
@@ -193,9 +165,7 @@ func (p *schedulerPlayer) afterFields(r result) {
 	computed := []int{}
 	for _, id := range ids {
 		n, _, err := p.sched.Monitor.NumComputedTokens(id)
-		if err != nil {
-			panic(err) // it runs
-		}
+		must(err)
 		computed = append(computed, n)
 	}
 	r["done"], r["run2"], r["comp"] = p.sorted(done), p.named(ids), computed

@@ -1,9 +1,9 @@
 package replay
 
 import (
-	"fmt"
 	"slices"
 
+	"llmmemory/internal/scheduling/device"
 	"llmmemory/internal/scheduling/paper"
 )
 
@@ -24,13 +24,10 @@ type place struct {
 	index int
 }
 
-func newSospManager(c *Init) (*sospManager, error) {
-	m, err := paper.NewManager(paper.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark})
-	if err != nil {
-		return nil, err
-	}
-	p := &sospManager{m: m, groups: map[name]*sospGroup{}, seqs: map[int]place{}}
-	return p, c.sameWatermark(m.Watermark())
+func newSospManager(c *Init) *sospManager {
+	m := the(paper.NewManager(paper.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark}))
+	c.compareWatermark(m.Watermark())
+	return &sospManager{m: m, groups: map[name]*sospGroup{}, seqs: map[int]place{}}
 }
 
 func (p *sospManager) free() any {
@@ -48,34 +45,30 @@ func (p *sospManager) check() error {
 	})
 }
 
-func (p *sospManager) play(op *Op, r result) error {
+func (p *sospManager) play(op *Op, r result) {
 	switch op.Name {
 	case "can_allocate":
 		r["ok"] = p.m.CanAllocate(op.N)
-		return nil
 	case "allocate":
-		return p.allocate(op, r)
+		p.allocate(op, r)
 	case "append", "free", "refork":
-		return p.playSeq(op, r)
+		p.playSeq(op, r)
 	case "state":
 		gpu, cpu := p.m.Devices()
 		r["gpu_free"], r["cpu_free"] = bottomUp(slices.Collect(gpu.Free())), bottomUp(slices.Collect(cpu.Free()))
-		return nil
-	}
-	g := p.groups[op.GroupName]
-	switch op.Name {
 	case "can_append":
-		r["ok"] = p.m.CanAppend(&g.Group)
+		r["ok"] = p.m.CanAppend(&p.groups[op.GroupName].Group)
 	case "can_swap_out":
-		r["ok"] = p.m.CanSwapOut(&g.Group)
+		r["ok"] = p.m.CanSwapOut(&p.groups[op.GroupName].Group)
 	case "can_swap_in":
-		r["ok"] = p.m.CanSwapIn(&g.Group)
-	case "swap_out", "swap_in":
-		return p.swap(g, op, r)
+		r["ok"] = p.m.CanSwapIn(&p.groups[op.GroupName].Group)
+	case "swap_out":
+		p.swap(p.m.SwapOut, op, r)
+	case "swap_in":
+		p.swap(p.m.SwapIn, op, r)
 	default:
-		return fmt.Errorf("there is no operation %q in a recording of the paper's manager", op.Name)
+		unknown(op, "the paper's manager")
 	}
-	return nil
 }
 
 // bottomUp reverses a stack: recordings list its bottom first.
@@ -84,20 +77,17 @@ func bottomUp(ids []int32) []int32 {
 	return append([]int32{}, ids...)
 }
 
-func (p *sospManager) allocate(op *Op, r result) error {
+func (p *sospManager) allocate(op *Op, r result) {
 	g := &sospGroup{ids: op.Seqs, Group: paper.Group{Seqs: make([]paper.Seq, len(op.Seqs))}}
 	for i := range g.Seqs {
 		g.Seqs[i].Len = op.N
 	}
-	if err := p.m.Allocate(&g.Group); err != nil {
-		return err
-	}
+	must(p.m.Allocate(&g.Group))
 	p.groups[op.GroupName] = g
 	for i, id := range op.Seqs {
 		p.seqs[id] = place{g, i}
 	}
 	r["tables"] = g.tables()
-	return nil
 }
 
 // tables returns the tables of the unfinished sequences.
@@ -111,7 +101,7 @@ func (g *sospGroup) tables() map[int][]int32 {
 	return all
 }
 
-func (p *sospManager) playSeq(op *Op, r result) error {
+func (p *sospManager) playSeq(op *Op, r result) {
 	id := op.Seq
 	if op.Name == "refork" {
 		id = op.Child
@@ -122,9 +112,7 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 	case "append":
 		s.Len++
 		pair, copied, err := p.m.Append(&seq.group.Group, seq.index)
-		if err != nil {
-			return err
-		}
+		must(err)
 		r["cow"], r["table"] = nil, tableOf(s.Table())
 		if copied {
 			r["cow"] = row{pair.Src, pair.Dst}
@@ -134,25 +122,14 @@ func (p *sospManager) playSeq(op *Op, r result) error {
 		s.Finished = true
 		delete(p.seqs, id)
 	case "refork":
-		if err := p.m.Refork(&seq.group.Group, seq.index, p.seqs[op.Parent].index); err != nil {
-			return err
-		}
+		must(p.m.Refork(&seq.group.Group, seq.index, p.seqs[op.Parent].index))
 		r["table"] = tableOf(s.Table())
 	}
-	return nil
 }
 
-func (p *sospManager) swap(g *sospGroup, op *Op, r result) error {
-	move := p.m.SwapOut
-	if op.Name == "swap_in" {
-		move = p.m.SwapIn
-	}
-	pairs, err := move(nil, &g.Group)
-	if err != nil {
-		return err
-	}
-	list := mapping(pairs)
+func (p *sospManager) swap(move func([]device.Pair, *paper.Group) ([]device.Pair, error), op *Op, r result) {
+	g := p.groups[op.GroupName]
+	list := mapping(the(move(nil, &g.Group)))
 	slices.SortFunc(list, func(a, b row) int { return int(a[0].(int32) - b[0].(int32)) })
 	r["mapping"], r["tables"] = list, g.tables()
-	return nil
 }

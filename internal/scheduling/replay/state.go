@@ -19,8 +19,8 @@ type watcher struct {
 	buf    []byte
 }
 
-// common adds the state after op to r.
-func (w *watcher) common(op *Op, r result) error {
+// state adds the state after op to r.
+func (w *watcher) state(op *Op, r result) {
 	r["free"] = w.pool.NumFree()
 	r["hm"] = w.pool.NumKeys()
 	r["fqh"] = w.queueDigest()
@@ -35,7 +35,6 @@ func (w *watcher) common(op *Op, r result) error {
 	if len(w.events.List) > 0 {
 		r["ev"] = w.listEvents()
 	}
-	return nil
 }
 
 func digest(b []byte) string {

@@ -29,7 +29,6 @@ type Trace struct {
 // Header is the first line of a recording of V1.
 type Header struct {
 	Type   string `json:"type"` // pool, manager or scheduler
-	Name   string `json:"name"`
 	Config Config `json:"config"`
 }
 
@@ -48,7 +47,6 @@ type Config struct {
 	Groups         []Group `json:"groups"`
 	SchedulerBlock int     `json:"scheduler_block_size"`
 	HashBlock      int     `json:"hash_block_size"`
-	BlockSize      int     `json:"block_size"` // pool only
 
 	// Scheduler only.
 	Policy      string `json:"policy"`
@@ -58,7 +56,6 @@ type Config struct {
 	Chunked     *bool  `json:"chunked"`          // absent: true
 	ReserveFull *bool  `json:"reserve_full_isl"` // absent: true
 	Spec        int    `json:"spec"`             // draft tokens of each request
-	MambaMode   string `json:"mamba_mode"`
 }
 
 // Group is one group of layers.

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"llmmemory/internal/scheduling/paper"
 )
@@ -71,7 +70,7 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 // An oldPlayer plays the operations of one kind of recording. Its method play sets the fields of the
 // operation's result, and free returns the numbers of free blocks, which all results contain.
 type oldPlayer interface {
-	play(op *Op, r result) error
+	play(op *Op, r result)
 	free() any
 	check() error
 }
@@ -79,21 +78,14 @@ type oldPlayer interface {
 // A checkedPlayer checks the whole state after every operation.
 type checkedPlayer struct{ oldPlayer }
 
-func (p checkedPlayer) apply(op *Op, r result) error { return p.play(op, r) }
-
-func (p checkedPlayer) common(op *Op, r result) error {
+func (p checkedPlayer) state(op *Op, r result) {
 	if _, answered := r["free"]; !answered && op.Name != "add" && op.Error == "" {
 		r["free"] = p.free()
 	}
-	return p.check()
+	must(p.check())
 }
 
-func newOldPlayer(c *Init) (player, error) {
-	p, err := newFlavour(c)
-	return checkedPlayer{p}, err
-}
-
-func newFlavour(c *Init) (oldPlayer, error) {
+func newOldPlayer(c *Init) oldPlayer {
 	switch c.Flavour {
 	case "":
 		if c.MaxTokens > 0 {
@@ -102,12 +94,7 @@ func newFlavour(c *Init) (oldPlayer, error) {
 		return newV0Manager(c)
 	case "sosp23":
 		return newSospManager(c)
-	case "orca-oracle":
-		return newOrca(c, paper.Oracle)
-	case "orca-power2":
-		return newOrca(c, paper.Pow2)
-	case "orca-constant":
-		return newOrca(c, paper.Max)
 	}
-	return nil, fmt.Errorf("there is no flavour %q: want none, sosp23, orca-oracle, orca-power2 or orca-constant", c.Flavour)
+	return newOrca(c, oneOf("there is no flavour", c.Flavour, "none, sosp23, orca-oracle, orca-power2 or orca-constant",
+		map[string]paper.Policy{"orca-oracle": paper.Oracle, "orca-power2": paper.Pow2, "orca-constant": paper.Max}))
 }

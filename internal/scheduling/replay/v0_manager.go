@@ -31,23 +31,19 @@ func v0Config(c *Init) v0.Config {
 	return config
 }
 
-func newV0Manager(c *Init) (*v0Manager, error) {
-	m, err := v0.New(v0Config(c))
-	if err != nil {
-		return nil, err
-	}
+func newV0Manager(c *Init) *v0Manager {
+	m := the(v0.New(v0Config(c)))
 	if c.WindowCap != nil && *c.WindowCap != m.View.WindowBlocks() {
-		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap)
+		must(fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap))
 	}
-	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[name][]*v0Seq{}}, c.sameWatermark(m.View.Watermark())
+	c.compareWatermark(m.View.Watermark())
+	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[name][]*v0Seq{}}
 }
 
-// sameWatermark compares the watermark with the recording's.
-func (c *Init) sameWatermark(blocks int) error {
+func (c *Init) compareWatermark(blocks int) {
 	if c.Reserved != nil && *c.Reserved != blocks {
-		return fmt.Errorf("the watermark is %d blocks, the recording says %d", blocks, *c.Reserved)
+		must(fmt.Errorf("the watermark is %d blocks, the recording says %d", blocks, *c.Reserved))
 	}
-	return nil
 }
 
 func (p *v0Manager) free() any { return []int{p.m.View.FreeGPU(), p.m.View.FreeCPU()} }
@@ -62,21 +58,22 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised records ErrNoFreeBlocks as vLLM's exception.
-func raised(err error, r result) error {
+// raised reports whether an operation failed for lack of blocks, and records vLLM's exception.
+func raised(err error, r result) bool {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
 		r["error"] = "NoFreeBlocks"
-		return nil
+		return true
 	}
-	return err
+	must(err)
+	return false
 }
 
-func (p *v0Manager) play(op *Op, r result) error {
+func (p *v0Manager) play(op *Op, r result) {
 	switch op.Name {
 	case "can_allocate":
 		r["status"] = p.m.CanAllocate(op.tokens(), op.LookaheadSlots).String()
 	case "allocate":
-		return p.allocate(op, r)
+		p.allocate(op, r)
 	case "mark_computed":
 		p.m.MarkComputed()
 	case "state":
@@ -86,11 +83,10 @@ func (p *v0Manager) play(op *Op, r result) error {
 	case "common_computed":
 		r["ids"] = p.m.Computed([]int32{}, p.named(op.Seqs)...)
 	case "can_append", "can_swap_out", "can_swap_in", "swap_out", "swap_in":
-		return p.playGroup(op, r)
+		p.playGroup(op, r)
 	default:
-		return p.playSeq(op, r)
+		p.playSeq(op, r)
 	}
-	return nil
 }
 
 func (p *v0Manager) named(ids []int) (list []*v0.Seq) {
@@ -100,21 +96,20 @@ func (p *v0Manager) named(ids []int) (list []*v0.Seq) {
 	return list
 }
 
-func (p *v0Manager) allocate(op *Op, r result) error {
+func (p *v0Manager) allocate(op *Op, r result) {
 	list, bare := []*v0Seq{}, []*v0.Seq{}
 	for _, id := range op.Seqs {
 		s := &v0Seq{id: id, Seq: v0.Seq{Len: op.tokens(), Tokens: slices.Clone(op.TokenIDs)}}
 		list, bare = append(list, s), append(bare, &s.Seq)
 	}
-	if err := p.m.Allocate(bare[0], bare[1:]...); err != nil {
-		return raised(err, r)
+	if raised(p.m.Allocate(bare[0], bare[1:]...), r) {
+		return
 	}
 	for _, s := range list {
 		p.seqs[s.id] = s
 	}
 	p.groups[op.GroupName] = append(p.groups[op.GroupName], list...)
 	r["tables"] = tables(list)
-	return nil
 }
 
 func tables(list []*v0Seq) map[int][]int32 {
@@ -129,7 +124,7 @@ func tables(list []*v0Seq) map[int][]int32 {
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 // playGroup plays an operation on the running or the swapped sequences of a group.
-func (p *v0Manager) playGroup(op *Op, r result) error {
+func (p *v0Manager) playGroup(op *Op, r result) {
 	swapped := op.Name == "can_swap_in" || op.Name == "swap_in"
 	list, bare := []*v0Seq{}, []*v0.Seq{}
 	for _, s := range p.groups[op.GroupName] {
@@ -147,10 +142,11 @@ func (p *v0Manager) playGroup(op *Op, r result) error {
 		r["unseen"], r["ok"] = unseen(list), p.m.CanSwapOut(bare...)
 	case "can_swap_in":
 		r["unseen"], r["status"] = unseen(list), p.m.CanSwapIn(op.LookaheadSlots, bare...).String()
-	default:
-		return p.swap(op, r, list, bare)
+	case "swap_out":
+		p.swap(p.m.SwapOut, r, list, bare)
+	case "swap_in":
+		p.swap(p.m.SwapIn, r, list, bare)
 	}
-	return nil
 }
 
 func unseen(list []*v0Seq) map[int]int {
@@ -161,20 +157,15 @@ func unseen(list []*v0Seq) map[int]int {
 	return all
 }
 
-func (p *v0Manager) swap(op *Op, r result, list []*v0Seq, bare []*v0.Seq) error {
-	move := p.m.SwapOut
-	if op.Name == "swap_in" {
-		move = p.m.SwapIn
-	}
+func (p *v0Manager) swap(move func([]device.Pair, ...*v0.Seq) ([]device.Pair, error), r result, list []*v0Seq, bare []*v0.Seq) {
 	pairs, err := move(nil, bare...)
-	if err != nil {
-		return raised(err, r)
+	if raised(err, r) {
+		return
 	}
 	for _, s := range list {
 		s.swapped = !s.swapped
 	}
 	r["mapping"], r["tables"] = mapping(pairs), tables(list)
-	return nil
 }
 
 func mapping(pairs []device.Pair) []row {
@@ -186,7 +177,7 @@ func mapping(pairs []device.Pair) []row {
 }
 
 // playSeq plays an operation on one sequence.
-func (p *v0Manager) playSeq(op *Op, r result) error {
+func (p *v0Manager) playSeq(op *Op, r result) {
 	id := op.Seq
 	if op.Name == "fork" {
 		id = op.Parent
@@ -194,9 +185,9 @@ func (p *v0Manager) playSeq(op *Op, r result) error {
 	s := p.seqs[id]
 	switch op.Name {
 	case "append":
-		return p.append(s, op, r)
+		p.append(s, op, r)
 	case "fork":
-		return p.fork(s, op, r)
+		p.fork(s, op, r)
 	case "free":
 		p.m.Free(&s.Seq)
 		delete(p.seqs, id)
@@ -211,12 +202,11 @@ func (p *v0Manager) playSeq(op *Op, r result) error {
 		r["start_idx"] = start
 		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.View.Config().BlockSize, op.Context, op.Length, start)
 	default:
-		return fmt.Errorf("there is no operation %q in a recording of V0's manager", op.Name)
+		unknown(op, "V0's manager")
 	}
-	return nil
 }
 
-func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
+func (p *v0Manager) append(s *v0Seq, op *Op, r result) {
 	recorded := s.Len - s.Unseen()
 	s.Len = recorded + op.tokens()
 	if op.TokenIDs != nil {
@@ -224,23 +214,18 @@ func (p *v0Manager) append(s *v0Seq, op *Op, r result) error {
 	}
 	var err error
 	p.copies, err = p.m.Append(p.copies[:0], &s.Seq, op.LookaheadSlots, op.ComputedTokens)
-	if err != nil {
-		return raised(err, r)
+	if !raised(err, r) {
+		r["cows"], r["table"] = mapping(p.copies), tableOf(s.Table())
 	}
-	r["cows"], r["table"] = mapping(p.copies), tableOf(s.Table())
-	return nil
 }
 
-func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) error {
+func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) {
 	child := &v0Seq{id: op.Child, swapped: parent.swapped}
 	child.Len, child.Tokens = parent.Len, slices.Clone(parent.Tokens)
-	if err := p.m.Fork(&parent.Seq, &child.Seq); err != nil {
-		return err
-	}
+	must(p.m.Fork(&parent.Seq, &child.Seq))
 	p.seqs[op.Child] = child
 	p.groups[op.GroupName] = append(p.groups[op.GroupName], child)
 	r["table"] = tableOf(child.Table())
-	return nil
 }
 
 // state returns the fields of a state operation for both devices.

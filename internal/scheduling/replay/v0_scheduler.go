@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"fmt"
 	"strconv"
 
 	"llmmemory/internal/scheduling/serve"
@@ -16,23 +15,18 @@ type v0Scheduler struct {
 	remaining map[int]int // tokens to generate, by request
 }
 
-func newV0Scheduler(c *Init) (*v0Scheduler, error) {
+func newV0Scheduler(c *Init) *v0Scheduler {
 	config := v0.SchedulerConfig{
 		Manager:             v0Config(c),
 		MaxNumBatchedTokens: c.MaxTokens, MaxNumSeqs: c.MaxSeqs, MaxModelLen: c.MaxLen, Chunked: c.Chunked,
 	}
 	if c.Mode != nil {
-		mode, ok := map[string]v0.Mode{"swap": v0.Swap, "recompute": v0.Recompute}[*c.Mode]
-		if !ok {
-			return nil, fmt.Errorf("the preemption mode is %q: want swap, recompute or null", *c.Mode)
-		}
-		config.Mode = mode
+		config.Mode = oneOf("the preemption mode is", *c.Mode, "swap, recompute or null",
+			map[string]v0.Mode{"swap": v0.Swap, "recompute": v0.Recompute})
 	}
-	s, err := v0.NewScheduler(config)
-	if err != nil {
-		return nil, err
-	}
-	return &v0Scheduler{s: s, remaining: map[int]int{}}, c.sameWatermark(s.Manager().View.Watermark())
+	s := the(v0.NewScheduler(config))
+	c.compareWatermark(s.Manager().View.Watermark())
+	return &v0Scheduler{s: s, remaining: map[int]int{}}
 }
 
 func (p *v0Scheduler) free() any {
@@ -41,39 +35,35 @@ func (p *v0Scheduler) free() any {
 
 func (p *v0Scheduler) check() error { return p.s.Check() }
 
-func (p *v0Scheduler) play(op *Op, r result) error {
+func (p *v0Scheduler) play(op *Op, r result) {
 	switch op.Name {
 	case "add":
-		id, err := strconv.Atoi(string(op.ID))
-		if err != nil {
-			return err
-		}
+		id := the(strconv.Atoi(string(op.ID)))
 		p.remaining[id] = op.Output
-		return p.s.Add(serve.Request{ID: id, Prompt: op.Prompt})
+		must(p.s.Add(serve.Request{ID: id, Prompt: op.Prompt}))
 	case "step":
-		return p.step(r)
+		p.step(r)
+	default:
+		unknown(op, "V0's scheduler")
 	}
-	return fmt.Errorf("there is no operation %q in a recording of V0's scheduler", op.Name)
 }
 
-func (p *v0Scheduler) step(r result) error {
-	if err := p.s.Step(&p.it); err != nil {
-		return err
-	}
-	if err := p.s.Check(); err != nil {
-		return err
-	}
+func (p *v0Scheduler) step(r result) {
+	must(p.s.Step(&p.it))
+	must(p.s.Check())
 	tables := map[int][]int32{}
 	prefill, decode := []row{}, []int{}
 	for _, q := range p.it.Prefills {
 		prefill = append(prefill, row{q.ID, q.Tokens})
 		tables[q.ID] = tableOf(p.s.Table(q.ID))
-		p.generate(q.ID, q.Last)
+		if q.Last {
+			p.remaining[q.ID]--
+		}
 	}
 	for _, q := range p.it.Decodes {
 		decode = append(decode, q.ID)
 		tables[q.ID] = tableOf(p.s.Table(q.ID))
-		p.generate(q.ID, true)
+		p.remaining[q.ID]--
 	}
 	r["prefill"], r["decode"], r["tables"] = prefill, decode, tables
 	r["num_batched_tokens"], r["preempted"] = p.it.Tokens, len(p.it.Preempted)
@@ -88,16 +78,6 @@ func (p *v0Scheduler) step(r result) error {
 			finished = append(finished, id)
 		}
 	}
-	if _, err := p.s.Finish(nil, finished...); err != nil {
-		return err
-	}
+	the(p.s.Finish(nil, finished...))
 	r["finished"], r["free_after"] = finished, p.free()
-	return nil
-}
-
-// generate counts a generated token of a request.
-func (p *v0Scheduler) generate(id int, token bool) {
-	if token {
-		p.remaining[id]--
-	}
 }
