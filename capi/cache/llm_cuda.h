@@ -22,7 +22,8 @@
  *
  * What is computed is what llm_attention.h says. The bits of a token's output depend on its query and on
  * the keys and values that it reaches: not on other sequences in the batch, on how many of its
- * tokens are computed in a step, or on which blocks hold them.
+ * tokens are computed in a step, or on which blocks hold them. Values must be finite: one that is not can
+ * change the outputs of tokens before it that are computed in the same step.
  *
  * Layout: keys and values of a layer are two arrays [block][KV head][token of the block][element of the
  * head]. Elements are F16 or BF16.
@@ -99,7 +100,7 @@ typedef struct llm_cuda_attention_config {
     int32_t block_size, kv_heads, head_size; /* block_size: a multiple of 16; head_size: 64, 80, 96, 128 or 256 */
     int32_t window;                          /* tokens that a query attends to, itself included; 0 means all */
     float scale;                             /* of q x k; 0 means 1/sqrt(head size) */
-    float soft_cap;                          /* 0 means none */
+    float soft_cap;                          /* 0 means none; at most 1000 */
     int32_t reserved;                        /* 0 */
     uint64_t alibi, sinks;                   /* on the GPU: float for each query head, or 0 */
 } llm_cuda_attention_config;

@@ -31,6 +31,9 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 	if err := s.check(); err != nil {
 		return p, err
 	}
+	if window < 0 {
+		return p, fmt.Errorf("attention with a window of %d tokens: it must be at least 0, which means all", window)
+	}
 	if len(queryStart) != len(seqLens)+1 || queryStart[0] != 0 {
 		return p, fmt.Errorf("a batch of %d sequences with starts of queries %v: there is one more start than sequences, and the first is 0", len(seqLens), queryStart)
 	}

@@ -1,7 +1,7 @@
 package kernels
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 
 	"llmmemory/internal/serving/cuda"
@@ -14,7 +14,7 @@ type ReshapeAndCache struct {
 	KeyCache, ValueCache, Key, Value, Slots cuda.Pointer
 	Tokens                                  int
 	KeyHeads, HeadSize, BlockSize           int
-	KeyStride, ValueStride                  int // elements from a token to the next
+	KeyStride, ValueStride                  int // elements from a token to the next; 0 means KeyHeads * HeadSize
 }
 
 // Launch puts the kernel into a stream.
@@ -24,14 +24,26 @@ func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
 		return fmt.Errorf("reshape_and_cache of heads of %d elements: the size must be a multiple of 8", a.HeadSize)
 	case a.KeyHeads <= 0 || a.BlockSize <= 0:
 		return fmt.Errorf("reshape_and_cache with %d key heads and blocks of %d tokens", a.KeyHeads, a.BlockSize)
-	case a.KeyStride%8 != 0 || a.ValueStride%8 != 0:
-		return fmt.Errorf("reshape_and_cache with %d and %d elements from a token to the next: the numbers must be multiples of 8", a.KeyStride, a.ValueStride)
-	case a.Tokens == 0:
-		return nil
+	}
+	keyStride, err := strideOf("reshape_and_cache", a.KeyStride, a.KeyHeads*a.HeadSize, 8)
+	if err != nil {
+		return err
+	}
+	valueStride, err := strideOf("reshape_and_cache", a.ValueStride, a.KeyHeads*a.HeadSize, 8)
+	if err != nil {
+		return err
+	}
+	if err := checkCount("reshape_and_cache", a.Tokens, "rows"); err != nil || a.Tokens == 0 {
+		return err
+	}
+	if err := cmp.Or(
+		checkOperands("reshape_and_cache", 16, operand{"KeyCache", a.KeyCache}, operand{"ValueCache", a.ValueCache}, operand{"Key", a.Key}, operand{"Value", a.Value}),
+		checkOperands("reshape_and_cache", 8, operand{"Slots", a.Slots})); err != nil {
+		return err
 	}
 	threads := min(256, (a.KeyHeads*a.HeadSize/8+31)/32*32)
 	return set.launch(s, "reshape_and_cache_16", cuda.Shape{X: a.Tokens, Threads: threads}, a.KeyCache, a.ValueCache, a.Key, a.Value, a.Slots,
-		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(a.KeyStride), uint64(a.ValueStride))
+		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(keyStride), uint64(valueStride))
 }
 
 // Blocks describes the blocks that CopyBlocks and SwapBlocks move: the arrays of keys and values of
@@ -42,14 +54,17 @@ type Blocks struct {
 	BlockBytes int          // of a block in one array, a multiple of 16
 }
 
-func (b Blocks) check(kernel string) error {
+func (b Blocks) check(kernel string, mapping cuda.Pointer, pairs int) error {
 	if b.BlockBytes <= 0 || b.BlockBytes%16 != 0 {
 		return fmt.Errorf("%s of blocks of %d bytes: the number must be a multiple of 16", kernel, b.BlockBytes)
 	}
 	if b.Count <= 0 || b.Count > 65535 {
 		return fmt.Errorf("%s in %d arrays: there may be 1 to 65535", kernel, b.Count)
 	}
-	return nil
+	if err := checkCount(kernel, pairs, "pairs"); err != nil || pairs == 0 {
+		return err
+	}
+	return cmp.Or(checkOperands(kernel, 8, operand{"Arrays", b.Arrays}), checkOperands(kernel, 4, operand{"Mapping", mapping}))
 }
 
 func (b Blocks) shape(pairs int) cuda.Shape { return cuda.Shape{X: pairs, Y: b.Count, Threads: 256} }
@@ -64,7 +79,7 @@ type CopyBlocks struct {
 
 // Launch puts the kernel into a stream.
 func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.check("copy_blocks"); err != nil || a.Pairs == 0 {
+	if err := a.check("copy_blocks", a.Mapping, a.Pairs); err != nil || a.Pairs == 0 {
 		return err
 	}
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
@@ -84,11 +99,11 @@ type SwapBlocks struct {
 
 // Launch puts the kernel into a stream.
 func (a SwapBlocks) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.check("swap_blocks"); err != nil || a.Pairs == 0 {
+	if err := a.check("swap_blocks", a.Mapping, a.Pairs); err != nil || a.Pairs == 0 {
 		return err
 	}
-	if a.Host == 0 {
-		return errors.New("swap_blocks without memory of the host")
+	if err := checkOperands("swap_blocks", 16, operand{"Host", a.Host}); err != nil {
+		return err
 	}
 	name := "swap_blocks_out"
 	if a.In {

@@ -107,10 +107,10 @@ func TestKernelsRefuseShapesThatTheyCannotHave(t *testing.T) {
 		says string
 	}{
 		{kernels.RMSNorm{Tokens: 1, N: 12}, "rms_norm of rows of 12 elements: the length must be a multiple of 8"},
-		{kernels.RMSNorm{Tokens: 1, N: 16, Stride: 20}, "rms_norm with 20 elements from a token to the next: the number must be a multiple of 8"},
+		{kernels.RMSNorm{Tokens: 1, N: 16, Stride: 20}, "rms_norm with 20 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 16"},
 		{kernels.LayerNorm{Rows: 1, N: 0}, "layer_norm of rows of 0 elements: the length must be a multiple of 8"},
 		{kernels.Activation{Function: kernels.ReLU, Rows: 1, N: 3}, "relu of rows of 3 elements: the length must be a multiple of 8"},
-		{kernels.Activation{Function: "tanh", Rows: 1, N: 8}, "there is no kernel tanh_f16"},
+		{kernels.Activation{Function: "tanh", Rows: 1, N: 8, Out: 16, In: 16}, "there is no kernel tanh_f16"},
 		{kernels.RotaryEmbedding{Tokens: 1, Heads: 1, HeadSize: 64, Rotated: 65}, "rotary_embedding of 65 of the 64 elements of a head: the number must be even and not more than the head has"},
 		{kernels.Embedding{Rows: 1, N: 4}, "embedding of rows of 4 elements: the length must be a multiple of 8"},
 		{kernels.ArgMax{Rows: 1}, "argmax of rows of 0 logits"},
@@ -118,7 +118,7 @@ func TestKernelsRefuseShapesThatTheyCannotHave(t *testing.T) {
 		{kernels.ReshapeAndCache{Tokens: 1, HeadSize: 64}, "reshape_and_cache with 0 key heads and blocks of 0 tokens"},
 		{kernels.CopyBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 8}, Pairs: 1}, "copy_blocks of blocks of 8 bytes: the number must be a multiple of 16"},
 		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 70000, BlockBytes: 16}, Pairs: 1}, "swap_blocks in 70000 arrays: there may be 1 to 65535"},
-		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16}, Pairs: 1}, "swap_blocks without memory of the host"},
+		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16}, Pairs: 1}, "swap_blocks: Arrays is 0: it must be an address"},
 	} {
 		require.EqualError(t, c.launch.Launch(g.set, g.stream), c.says)
 	}

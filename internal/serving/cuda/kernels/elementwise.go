@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"llmmemory/internal/serving/cuda"
 )
@@ -30,12 +32,16 @@ type Activation struct {
 
 // Launch puts the kernel into a stream.
 func (a Activation) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.Type.checkRow(string(a.Function), a.N); err != nil || a.Rows == 0 {
+	name := string(a.Function)
+	if err := cmp.Or(a.Type.checkRow(name, a.N), checkCount(name, a.Rows, "rows")); err != nil || a.Rows == 0 {
+		return err
+	}
+	if err := checkOperands(name, 16, operand{"Out", a.Out}, operand{"In", a.In}); err != nil {
 		return err
 	}
 	const threads = 256
 	perBlock := threads * a.Type.in16()
-	return set.launch(s, string(a.Function)+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
+	return set.launch(s, name+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
 }
 
 // Add computes Out = In * Scale + Other for rows of N elements. Out may be In or Other.
@@ -49,11 +55,14 @@ type Add struct {
 
 // Launch puts the kernel into a stream.
 func (a Add) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.Type.checkRow("add", a.N); err != nil || a.Rows == 0 {
+	if err := cmp.Or(a.Type.checkRow("add", a.N), checkCount("add", a.Rows, "rows")); err != nil {
 		return err
 	}
-	if a.Stride%a.Type.in16() != 0 {
-		return fmt.Errorf("add of rows that are %d elements apart: the number must be a multiple of %d", a.Stride, a.Type.in16())
+	if _, err := strideOf("add", a.Stride, a.N, a.Type.in16()); err != nil || a.Rows == 0 {
+		return err
+	}
+	if err := checkOperands("add", 16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Other", a.Other}); err != nil {
+		return err
 	}
 	const threads = 256
 	perBlock := threads * a.Type.in16()
@@ -63,7 +72,7 @@ func (a Add) Launch(set *Set, s *cuda.Stream) error {
 
 // RotaryEmbedding rotates queries and keys in place. For each position, Table contains float32
 // numbers: the cosines of the Rotated / 2 pairs of a head, and then their sines. The heads of a token
-// are contiguous. Strides count elements from one token to the next.
+// are contiguous. Strides count elements from one token to the next; 0 means without gaps.
 type RotaryEmbedding struct {
 	Type                   Type
 	Query, Key             cuda.Pointer
@@ -81,8 +90,22 @@ func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
 	if a.Rotated < 2 || a.Rotated%2 != 0 || a.Rotated > a.HeadSize {
 		return fmt.Errorf("rotary_embedding of %d of the %d elements of a head: the number must be even and not more than the head has", a.Rotated, a.HeadSize)
 	}
-	if a.Tokens == 0 {
-		return nil
+	if a.Heads < 0 || a.KeyHeads < 0 || a.Heads+a.KeyHeads == 0 {
+		return fmt.Errorf("rotary_embedding of %d heads of queries and %d of keys: there must be some", a.Heads, a.KeyHeads)
+	}
+	if err := cmp.Or(a.Type.check("rotary_embedding"), checkCount("rotary_embedding", a.Tokens, "rows")); err != nil || a.Tokens == 0 {
+		return err
+	}
+	queryStride, err := strideOf("rotary_embedding", a.QueryStride, a.Heads*a.HeadSize, 1)
+	if err != nil {
+		return err
+	}
+	keyStride, err := strideOf("rotary_embedding", a.KeyStride, a.KeyHeads*a.HeadSize, 1)
+	if err != nil {
+		return err
+	}
+	if err := a.checkOperands(); err != nil {
+		return err
 	}
 	interleaved := int32(0)
 	if a.Interleaved {
@@ -90,7 +113,19 @@ func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
 	}
 	return set.launch(s, "rotary_embedding_"+a.Type.String(), cuda.Shape{X: a.Tokens, Threads: min(256, ((a.Heads+a.KeyHeads)*a.Rotated/2+31)/32*32)},
 		a.Query, a.Key, a.Positions, a.Table, int32(a.Heads), int32(a.KeyHeads), int32(a.HeadSize), int32(a.Rotated),
-		uint64(a.QueryStride), uint64(a.KeyStride), interleaved)
+		uint64(queryStride), uint64(keyStride), interleaved)
+}
+
+func (a RotaryEmbedding) checkOperands() error {
+	var rotated []operand
+	if a.Heads > 0 {
+		rotated = append(rotated, operand{"Query", a.Query})
+	}
+	if a.KeyHeads > 0 {
+		rotated = append(rotated, operand{"Key", a.Key})
+	}
+	return cmp.Or(checkOperands("rotary_embedding", a.Type.Bytes(), rotated...),
+		checkOperands("rotary_embedding", 4, operand{"Positions", a.Positions}, operand{"Table", a.Table}))
 }
 
 // Embedding computes, for each token, Out = the token's row of Table, times Scale, plus the row of
@@ -105,8 +140,16 @@ type Embedding struct {
 
 // Launch puts the kernel into a stream.
 func (a Embedding) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.Type.checkRow("embedding", a.N); err != nil || a.Rows == 0 {
+	if err := cmp.Or(a.Type.checkRow("embedding", a.N), checkCount("embedding", a.Rows, "rows")); err != nil || a.Rows == 0 {
 		return err
+	}
+	if err := cmp.Or(checkOperands("embedding", 16, operand{"Out", a.Out}, operand{"Table", a.Table}), checkOperands("embedding", 4, operand{"Tokens", a.Tokens})); err != nil {
+		return err
+	}
+	if a.PositionTable != 0 {
+		if err := cmp.Or(checkOperands("embedding", 16, operand{"PositionTable", a.PositionTable}), checkOperands("embedding", 4, operand{"Positions", a.Positions})); err != nil {
+			return err
+		}
 	}
 	return set.launch(s, "embedding_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: min(256, a.Type.rowThreads(a.N))},
 		a.Out, a.Table, a.Tokens, a.PositionTable, a.Positions, int32(a.N), a.Scale)
@@ -121,11 +164,14 @@ type ArgMax struct {
 
 // Launch puts the kernel into a stream.
 func (a ArgMax) Launch(set *Set, s *cuda.Stream) error {
-	if a.N <= 0 {
+	if a.N <= 0 || a.N > math.MaxInt32 {
 		return fmt.Errorf("argmax of rows of %d logits", a.N)
 	}
-	if a.Rows == 0 {
-		return nil
+	if err := checkCount("argmax", a.Rows, "rows"); err != nil || a.Rows == 0 {
+		return err
+	}
+	if err := checkOperands("argmax", 4, operand{"Indices", a.Indices}, operand{"Values", a.Values}, operand{"Logits", a.Logits}); err != nil {
+		return err
 	}
 	return set.launch(s, "argmax_f32", cuda.Shape{X: a.Rows, Threads: min(1024, (a.N+31)/32*32)}, a.Indices, a.Values, a.Logits, int32(a.N))
 }

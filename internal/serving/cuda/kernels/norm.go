@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"llmmemory/internal/serving/cuda"
 )
@@ -19,19 +21,19 @@ type RMSNorm struct {
 
 // Launch puts the kernel into a stream.
 func (a RMSNorm) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.Type.checkRow("rms_norm", a.N); err != nil {
+	heads := max(a.Heads, 1)
+	if err := cmp.Or(a.Type.checkRow("rms_norm", a.N), checkCount("rms_norm", a.Tokens, "tokens")); err != nil {
 		return err
 	}
-	if a.Stride%a.Type.in16() != 0 {
-		return fmt.Errorf("rms_norm with %d elements from a token to the next: the number must be a multiple of %d", a.Stride, a.Type.in16())
+	if err := checkCount("rms_norm", a.Tokens*heads, "rows"); err != nil {
+		return err
 	}
-	if a.Tokens == 0 {
-		return nil
+	stride, err := strideOf("rms_norm", a.Stride, heads*a.N, a.Type.in16())
+	if err != nil || a.Tokens == 0 {
+		return err
 	}
-	heads := max(a.Heads, 1)
-	stride := a.Stride
-	if stride == 0 {
-		stride = heads * a.N
+	if err := checkOperands("rms_norm", 16, append(given(operand{"Residual", a.Residual}), operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight})...); err != nil {
+		return err
 	}
 	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), cuda.Shape{X: a.Tokens * heads, Threads: a.Type.rowThreads(a.N)},
 		a.Out, a.In, a.Residual, a.Weight, int32(heads), uint64(stride), int32(a.N), a.Epsilon, a.WeightOffset)
@@ -49,7 +51,10 @@ type LayerNorm struct {
 
 // Launch puts the kernel into a stream.
 func (a LayerNorm) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.Type.checkRow("layer_norm", a.N); err != nil || a.Rows == 0 {
+	if err := cmp.Or(a.Type.checkRow("layer_norm", a.N), checkCount("layer_norm", a.Rows, "rows")); err != nil || a.Rows == 0 {
+		return err
+	}
+	if err := checkOperands("layer_norm", 16, append(given(operand{"Residual", a.Residual}), operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight}, operand{"Bias", a.Bias})...); err != nil {
 		return err
 	}
 	return set.launch(s, "layer_norm_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: a.Type.rowThreads(a.N)},
@@ -58,7 +63,10 @@ func (a LayerNorm) Launch(set *Set, s *cuda.Stream) error {
 
 // checkRow returns an error unless rows of n elements are whole vectors.
 func (t Type) checkRow(kernel string, n int) error {
-	if n <= 0 || n%t.in16() != 0 {
+	if err := t.check(kernel); err != nil {
+		return err
+	}
+	if n <= 0 || n > math.MaxInt32 || n%t.in16() != 0 {
 		return fmt.Errorf("%s of rows of %d elements: the length must be a multiple of %d", kernel, n, t.in16())
 	}
 	return nil

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +15,8 @@ import (
 //
 // The bits of a token's output depend only on its query and on the keys and values that it attends to.
 // They do not depend on the other sequences, on the number of tokens computed together, on the Plan,
-// or on which blocks are used.
+// or on which blocks are used. The values of a sequence must be finite: one that is infinite or NaN can
+// change the outputs of tokens before it that are computed in the same launch.
 type PagedAttention struct {
 	AttentionShape
 	Out, Query             cuda.Pointer // [tokens][stride]; a token has Heads heads
@@ -35,7 +37,7 @@ type PagedAttention struct {
 	Parts   cuda.Pointer // AttentionPlan.PartBytes bytes for results of partitions
 
 	Scale   float32      // of products of queries and keys, usually 1/sqrt(HeadSize)
-	SoftCap float32      // if not 0, logits become cap * tanh(logit / cap)
+	SoftCap float32      // if not 0, logits become cap * tanh(logit / cap); at most 1000
 	Window  int          // how many tokens a token attends to, itself included; 0 means all
 	Slopes  cuda.Pointer // ALiBi: float32 for each head, or 0
 	Sinks   cuda.Pointer // float32 for each head, the logit of an extra token without a value, or 0
@@ -56,6 +58,9 @@ const (
 	attentionTile      = 16  // rows of queries
 	attentionMerged    = 128 // threads
 )
+
+// With a larger soft cap, the float32 error of tanh near 1 would exceed the rounding errors of F16.
+const mostSoftCap = 1000
 
 func (s AttentionShape) group() int { return s.Heads / s.KVHeads }
 
@@ -79,6 +84,8 @@ func (s AttentionShape) prefillMemory(warps int) int {
 
 func (s AttentionShape) check() error {
 	switch {
+	case s.Type.check("attention") != nil:
+		return s.Type.check("attention")
 	case !slices.Contains([]int{64, 80, 96, 128, 256}, s.HeadSize):
 		return fmt.Errorf("attention with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
 	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > 16:
@@ -109,12 +116,26 @@ func (a PagedAttention) check() error {
 			a.QueryStride, a.OutStride, width)
 	case math.IsNaN(float64(a.Scale)) || math.IsInf(float64(a.Scale), 0):
 		return fmt.Errorf("attention with a scale of %v: it must be finite", a.Scale)
-	case !(a.SoftCap >= 0) || math.IsInf(float64(a.SoftCap), 1):
-		return fmt.Errorf("attention with a soft cap of %v: it must be finite and at least 0", a.SoftCap)
-	case a.Window < 0 || a.Window != a.Plan.window || a.AttentionShape != a.Plan.shape:
+	case !(a.SoftCap >= 0 && a.SoftCap <= mostSoftCap):
+		return fmt.Errorf("attention with a soft cap of %v: it must be at least 0, which means none, and at most %v", a.SoftCap, mostSoftCap)
+	case a.Window != a.Plan.window || a.AttentionShape != a.Plan.shape:
 		return fmt.Errorf("attention with a window of %d and the shape %+v: the plan is for %d and %+v", a.Window, a.AttentionShape, a.Plan.window, a.Plan.shape)
 	}
-	return a.AttentionShape.check()
+	return a.checkOperands()
+}
+
+func (a PagedAttention) checkOperands() error {
+	if err := a.AttentionShape.check(); err != nil || len(a.Plan.Entries) == 0 {
+		return err
+	}
+	const name = "attention"
+	all := []error{checkOperands(name, 16, operand{"Out", a.Out}, operand{"Query", a.Query}, operand{"Keys", a.Keys}, operand{"Values", a.Values}),
+		checkOperands(name, 4, operand{"Tables", a.Tables}, operand{"SeqLens", a.SeqLens}, operand{"QueryStart", a.QueryStart}, operand{"Entries", a.Entries}),
+		checkOperands(name, 4, given(operand{"Slopes", a.Slopes}, operand{"Sinks", a.Sinks})...)}
+	if a.Plan.PartBytes > 0 {
+		all = append(all, checkOperands(name, 16, operand{"Parts", a.Parts}))
+	}
+	return cmp.Or(all...)
 }
 
 // Launch puts the kernels into a stream.

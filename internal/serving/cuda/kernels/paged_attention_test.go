@@ -291,7 +291,7 @@ func TestAttentionRefuses(t *testing.T) {
 	a.Window, a.QueryStride = 0, 64
 	require.ErrorContains(t, a.Launch(g.set, g.stream), "each must be a multiple of 8 and at least 256")
 	a.QueryStride, a.SoftCap = 0, -1
-	require.EqualError(t, a.Launch(g.set, g.stream), "attention with a soft cap of -1: it must be finite and at least 0")
+	require.EqualError(t, a.Launch(g.set, g.stream), "attention with a soft cap of -1: it must be at least 0, which means none, and at most 1000")
 	a.SoftCap, a.Scale = 0, float32(math.NaN())
 	require.EqualError(t, a.Launch(g.set, g.stream), "attention with a scale of NaN: it must be finite")
 }

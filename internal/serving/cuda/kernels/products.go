@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 
 	"llmmemory/internal/serving/cuda"
@@ -52,7 +53,7 @@ const (
 // Plan chooses kernels for a number of rows on a GPU.
 func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	p := ProductPlan{weights: w, rows: rows, chunk: w.Outputs}
-	if err := w.check(); err != nil {
+	if err := cmp.Or(w.check(), checkCount("a product", rows, "rows")); err != nil {
 		return p, err
 	}
 	parts := w.parts()
@@ -117,6 +118,9 @@ type product struct {
 }
 
 func (a Product) check() error {
+	if err := a.Weights.check(); err != nil {
+		return err
+	}
 	switch {
 	case a.Plan.weights.shape() != a.Weights.shape() || a.Plan.rows != a.Rows:
 		return fmt.Errorf("a product of %d rows with weights %v: the plan is for %d and %v", a.Rows, a.Weights, a.Plan.rows, a.Plan.weights)
@@ -125,10 +129,20 @@ func (a Product) check() error {
 			a.InStride, a.OutStride, a.Columns, a.Outputs)
 	case a.Float32 && a.Rows > MostFloat32Rows:
 		return fmt.Errorf("a product of %d rows with float32 outputs: at most %d are possible", a.Rows, MostFloat32Rows)
-	case a.In%16 != 0 || a.Out%16 != 0:
-		return fmt.Errorf("a product of rows at %#x with outputs at %#x: addresses must be multiples of 16", a.In, a.Out)
+	case a.Rows == 0:
+		return nil
 	}
-	return nil
+	needed := []operand{{"Packed", a.Packed}, {"In", a.In}, {"Out", a.Out}}
+	if a.Plan.PartBytes > 0 {
+		if err := checkOperands("a product", 4, operand{"Arrived", a.Arrived}); err != nil {
+			return err
+		}
+		needed = append(needed, operand{"Parts", a.Parts})
+	}
+	if a.Plan.UnpackedBytes > 0 {
+		needed = append(needed, operand{"Unpacked", a.Unpacked})
+	}
+	return checkOperands("a product", 16, needed...)
 }
 
 // Launch puts the kernels into a stream.

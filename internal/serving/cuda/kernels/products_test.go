@@ -228,8 +228,8 @@ func TestProductsRefuse(t *testing.T) {
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "the plan is for 2 and")
 	p.Rows, p.InStride = 2, 100
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "a product with strides of 100 elements for rows and 0 for outputs")
-	p.InStride, p.In = 0, 8
-	require.ErrorContains(t, p.Launch(g.set, g.stream), "addresses must be multiples of 16")
+	p.InStride, p.Packed, p.In = 0, 16, 8
+	require.ErrorContains(t, p.Launch(g.set, g.stream), "In is 0x8: the address must be a multiple of 16")
 }
 
 // Ensure that outputs that are float32 are those that are rounded otherwise.

@@ -26,7 +26,21 @@ const (
 	BF16
 )
 
-func (t Type) String() string { return [...]string{"f16", "bf16"}[t] }
+var typeNames = [...]string{"f16", "bf16"}
+
+func (t Type) String() string {
+	if t.check("") != nil {
+		return fmt.Sprintf("Type(%d)", int(t))
+	}
+	return typeNames[t]
+}
+
+func (t Type) check(kernel string) error {
+	if t < 0 || int(t) >= len(typeNames) {
+		return fmt.Errorf("%s of elements of type %d: there are kernels for F16 and BF16", kernel, int(t))
+	}
+	return nil
+}
 
 // Bytes returns the size of an element.
 func (t Type) Bytes() int { return 2 }

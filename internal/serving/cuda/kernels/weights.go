@@ -35,7 +35,14 @@ var formats = [...]struct {
 	Q6_K:  {"q6_k", 1696, 5, 256, 210},
 }
 
-func (f WeightFormat) String() string { return formats[f].name }
+func (f WeightFormat) known() bool { return f >= 0 && int(f) < len(formats) }
+
+func (f WeightFormat) String() string {
+	if !f.known() {
+		return fmt.Sprintf("WeightFormat(%d)", int(f))
+	}
+	return formats[f].name
+}
 
 // Weights are a matrix that is packed in the order in which products read it (weights.h).
 type Weights struct {
@@ -54,8 +61,13 @@ func (w Weights) slabs() int { return ceil(w.Columns, 128) }
 
 func (w Weights) shape() Weights { return Weights{w.Type, w.Format, w.Outputs, w.Columns, 0} }
 
-// PackedBytes is the size of the packed matrix.
-func (w Weights) PackedBytes() int { return w.tiles() * w.slabs() * formats[w.Format].slab }
+// PackedBytes is the size of the packed matrix, or 0 if there is no kernel for such weights.
+func (w Weights) PackedBytes() int {
+	if w.check() != nil {
+		return 0
+	}
+	return w.tiles() * w.slabs() * formats[w.Format].slab
+}
 
 // parts returns the number of parts into which each sum is divided. With few rows they give about
 // 2,048 warps work, but no part has fewer than 512 columns. The number must depend only on the shape
@@ -69,6 +81,12 @@ func (w Weights) parts() int {
 }
 
 func (w Weights) check() error {
+	if !w.Format.known() {
+		return fmt.Errorf("weights of the format %d: there are kernels for 0 (%v) to %d (%v)", int(w.Format), Plain, len(formats)-1, WeightFormat(len(formats)-1))
+	}
+	if err := w.Type.check("weights for rows"); err != nil {
+		return err
+	}
 	switch f := formats[w.Format]; {
 	case w.Outputs < 1 || w.Columns < 1:
 		return fmt.Errorf("weights of %d outputs and %d columns: there must be some", w.Outputs, w.Columns)
@@ -94,6 +112,16 @@ type unpacked struct {
 // Launch puts the kernel into a stream.
 func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
 	if err := a.check(); err != nil {
+		return err
+	}
+	if err := checkOperands("pack_weights", 16, operand{"Packed", a.Packed}); err != nil {
+		return err
+	}
+	align := 1
+	if a.Format == Plain {
+		align = 16
+	}
+	if err := checkOperands("pack_weights", align, operand{"Rows", a.Rows}); err != nil {
 		return err
 	}
 	f := formats[a.Format]
