@@ -23,6 +23,7 @@ import (
 	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/openai/responses"
+	"llmmemory/internal/serving/toolparser"
 	"llmmemory/internal/terminal"
 )
 
@@ -38,6 +39,7 @@ type options struct {
 	limits  openai.Limits
 	log     bool
 	special bool
+	parsers parserOptions
 	origins []string
 	allowed *openai.Origins // origins, read
 	given   *pflag.FlagSet
@@ -59,6 +61,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.special, "parse-special", false,
 		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, so a text can end its message "+
 			"and begin another (default: they are text)")
+	o.parsers.flags(f)
 	f.StringSliceVar(&o.origins, "allowed-origins", nil,
 		"origins whose web pages may use the server, such as https://app.example, or *: all (default: none)")
 	if connect == nil { // else it is one of the model's flags
@@ -151,6 +154,9 @@ func (o *options) check() error {
 	case o.limits.Requests < 0 || o.limits.Tokens < 0:
 		return errors.New("--requests-per-minute and --tokens-per-minute must be at least 0")
 	}
+	if _, err := o.parsers.format(nil); err != nil {
+		return err
+	}
 	if err := o.model.check(); err != nil {
 		return err
 	}
@@ -204,6 +210,10 @@ const partingTime = 5 * time.Second
 // serve answers requests until ctx ends. Then it refuses new requests and lets the others end.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	name := cmp.Or(o.name, l.name)
+	format, err := o.parsers.format(l.template)
+	if err != nil {
+		return err
+	}
 	metrics := openai.NewMetrics(name)
 	e, err := l.engine(&o.model, metrics)
 	if err != nil {
@@ -219,7 +229,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Version: terminal.Version(),
+			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
 			Metrics: metrics, ParseSpecial: o.special, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
@@ -228,7 +238,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	server.RegisterOnShutdown(stop)
-	announce(out, o, l, e, name, listener.Addr())
+	announce(out, o, l, e, name, format, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -250,7 +260,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 }
 
 // announce prints what is served, and where.
-func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, at net.Addr) {
+func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, at net.Addr) {
 	load := e.Load()
 	address := reachable(at)
 	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
@@ -261,6 +271,9 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
 	if l.templateError != nil {
 		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
+	}
+	if l.template != nil {
+		fmt.Fprintln(out, "  "+o.parsers.describe(format, l.template))
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
 	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,

@@ -11,9 +11,19 @@ type ToolParser struct {
 	Separator  byte     // between calls, or 0
 	Named      *Named
 	NineIDs    bool // ids have nine letters and digits
+	Writing    Writing
 
 	template [][]string
 	harmony  bool
+}
+
+// Writing is how a model of the family writes calls where it must: Before, then for each call Begin, the name, Middle, the
+// arguments and End, with Between between two calls, then After.
+type Writing struct {
+	Before, Begin, Middle, End, Between, After string
+
+	Marker string // the beginning of calls that can be nothing else, or ""
+	Once   bool   // an answer has one call
 }
 
 // Named describes calls in which the name is not part of the JSON.

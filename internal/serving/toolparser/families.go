@@ -6,22 +6,47 @@ import (
 	"strings"
 )
 
-// toolParsers are the known tool parsers. Choose takes the first whose texts are in the chat template.
+// list returns the writing of a list of objects after a marker.
+func list(marker, arguments, after string) Writing {
+	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Between: ", ", After: "]" + after,
+		Marker: marker}
+}
+
+// toolParsers are the known tool parsers. A parser is chosen if all texts of one of the lists in template are in the chat
+// template, and the first such parser is. Several parsers may have one name; they differ in Writing.
 var toolParsers = []*ToolParser{
-	{Name: "openai", harmony: true, template: [][]string{{markChannel, markMessage}}},
+	{Name: "openai", harmony: true, template: [][]string{{markChannel, markMessage}},
+		Writing: Writing{Begin: markChannel + "commentary to=functions.", Middle: " " + markFormat + "json" + markMessage, Once: true}},
 	{Name: "mistral", Begin: []string{"[TOOL_CALLS]"}, Named: &Named{ID: "[CALL_ID]", Args: "[ARGS]"}, NineIDs: true,
-		template: [][]string{{"[TOOL_CALLS]"}}},
+		template: [][]string{{"[TOOL_CALLS]", "[ARGS]"}},
+		Writing:  Writing{Begin: "[TOOL_CALLS]", Middle: "[ARGS]", Marker: "[TOOL_CALLS]"}},
+	{Name: "mistral", Begin: []string{"[TOOL_CALLS]"}, Named: &Named{ID: "[CALL_ID]", Args: "[ARGS]"}, NineIDs: true,
+		template: [][]string{{"[TOOL_CALLS]"}}, Writing: list("[TOOL_CALLS]", "arguments", "")},
 	{Name: "deepseek_v31", Begin: []string{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "<｜tool▁call▁begin｜>"},
-		End: []string{"<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}, Named: &Named{Args: "<｜tool▁sep｜>"}},
+		End: []string{"<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}, Named: &Named{Args: "<｜tool▁sep｜>"},
+		template: [][]string{{"<｜tool▁calls▁begin｜>", "'<｜tool▁sep｜>' + tool['function']['arguments']"}},
+		Writing: Writing{Before: "<｜tool▁calls▁begin｜>", Begin: "<｜tool▁call▁begin｜>", Middle: "<｜tool▁sep｜>",
+			End: "<｜tool▁call▁end｜>", After: "<｜tool▁calls▁end｜>", Marker: "<｜tool▁calls▁begin｜>"}},
+	{Name: "deepseek_v3", Begin: []string{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>"},
+		End: []string{"```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}, Named: &Named{Args: "```json\n"},
+		template: [][]string{{"<｜tool▁calls▁begin｜>", "```json"}},
+		Writing: Writing{Before: "<｜tool▁calls▁begin｜>", Begin: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", Middle: "\n```json\n",
+			End: "\n```<｜tool▁call▁end｜>", Between: "\n", After: "<｜tool▁calls▁end｜>", Marker: "<｜tool▁calls▁begin｜>"}},
 	{Name: "granite", Begin: []string{"<|tool_call|>", "<tool_call>"}, End: []string{"</tool_call>"},
-		template: [][]string{{"<|tool_call|>", "<|start_of_role|>"}}},
+		template: [][]string{{"<|tool_call|>", "<|start_of_role|>"}}, Writing: list("<|tool_call|>", "arguments", "")},
 	{Name: "phi4_mini_json", Begin: []string{"functools", "<|tool_call|>"}, End: []string{"<|/tool_call|>"},
-		template: [][]string{{"<|tool|>", "<|/tool|>"}}},
+		template: [][]string{{"functools["}}, Writing: list("functools", "arguments", "")},
+	{Name: "phi4_mini_json", Begin: []string{"functools", "<|tool_call|>"}, End: []string{"<|/tool_call|>"},
+		template: [][]string{{"<|tool|>", "<|/tool|>"}}, Writing: list("<|tool_call|>", "arguments", "<|/tool_call|>")},
 	{Name: "hermes", Begin: []string{"<tool_call>"}, End: []string{"</tool_call>"},
-		template: [][]string{{"<tool_call>", "arguments"}}},
+		template: [][]string{{"<tool_call>", "arguments"}},
+		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Between: "\n",
+			Marker: "<tool_call>"}},
 	{Name: "llama3_json", Begin: []string{"<|python_tag|>"}, Bare: true, Separator: ';',
-		template: [][]string{{"<|python_tag|>"}, {"<|start_header_id|>", `"parameters"`}}},
-	{Name: "json", Begin: []string{"```json\n", "```\n"}, End: []string{"```"}, Bare: true, Separator: ','},
+		template: [][]string{{"<|python_tag|>"}, {"<|start_header_id|>", `"parameters"`}},
+		Writing:  Writing{Begin: `{"name": "`, Middle: `", "parameters": `, End: "}", Between: "; ", Marker: "<|python_tag|>"}},
+	{Name: "json", Begin: []string{"```json\n", "```\n"}, End: []string{"```"}, Bare: true, Separator: ',',
+		Writing: list("", "arguments", "")},
 }
 
 // reasoningParsers are the known reasoning parsers.
@@ -61,14 +86,30 @@ func has(template string, sets [][]string) bool {
 	})
 }
 
-// Tools returns the tool parser with a name.
-func Tools(name string) (*ToolParser, error) {
+// Tools returns the tool parser with a name. Of several, it returns the one that fits the chat template.
+func Tools(name, template string) (*ToolParser, error) {
+	var first *ToolParser
 	for _, t := range toolParsers {
-		if t.Name == name {
+		switch {
+		case t.Name != name:
+		case has(template, t.template):
 			return t, nil
+		case first == nil:
+			first = t
 		}
 	}
-	return nil, fmt.Errorf("the tool parser %q is not known; there are %s", name, names(toolParsers, func(t *ToolParser) string { return t.Name }))
+	if first != nil {
+		return first, nil
+	}
+	return nil, fmt.Errorf("the tool parser %q is not known; there are %s", name, ToolNames())
+}
+
+// ToolNames lists the names of tool parsers.
+func ToolNames() string { return names(toolParsers, func(t *ToolParser) string { return t.Name }) }
+
+// ReasoningNames lists the names of reasoning parsers.
+func ReasoningNames() string {
+	return names(reasoningParsers, func(r *ReasoningParser) string { return r.Name })
 }
 
 // Thinking returns the reasoning parser with a name.
@@ -78,8 +119,7 @@ func Thinking(name string) (*ReasoningParser, error) {
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("the reasoning parser %q is not known; there are %s", name,
-		names(reasoningParsers, func(r *ReasoningParser) string { return r.Name }))
+	return nil, fmt.Errorf("the reasoning parser %q is not known; there are %s", name, ReasoningNames())
 }
 
 func names[T any](all []T, name func(T) string) string {
@@ -88,11 +128,31 @@ func names[T any](all []T, name func(T) string) string {
 		list[i] = name(one)
 	}
 	slices.Sort(list)
-	return strings.Join(list, ", ")
+	return strings.Join(slices.Compact(list), ", ")
 }
 
-// harmony reports whether answers are in the harmony format.
-func (f *Format) harmony() bool {
+// AddTools sets a tool parser if there is none: that of harmony, or the general one.
+func (f *Format) AddTools() {
+	switch {
+	case f.Tools != nil:
+	case f.Harmony():
+		f.Tools = toolParsers[0]
+	default:
+		f.Tools = General()
+	}
+}
+
+// Check returns an error for a format in which only one part is of the harmony format.
+func (f *Format) Check() error {
+	if f.Tools != nil && f.Reasoning != nil && f.Tools.harmony != f.Reasoning.harmony {
+		return fmt.Errorf("the tool parser %s and the reasoning parser %s cannot be combined; openai and openai_gptoss belong together",
+			f.Tools.Name, f.Reasoning.Name)
+	}
+	return nil
+}
+
+// Harmony reports whether answers are in the harmony format.
+func (f *Format) Harmony() bool {
 	return f.Tools != nil && f.Tools.harmony || f.Reasoning != nil && f.Reasoning.harmony
 }
 
@@ -100,7 +160,7 @@ func (f *Format) harmony() bool {
 // it gets.
 func (f *Format) Markers() []string {
 	var all []string
-	if f.harmony() {
+	if f.Harmony() {
 		all = append(all, harmonyMarks...)
 	}
 	if f.Tools != nil {

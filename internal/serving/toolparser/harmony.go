@@ -22,6 +22,14 @@ const (
 	markFormat  = "<|constrain|>"
 )
 
+// Harmony texts of a constraint.
+const (
+	HarmonyReasoning = markChannel + "analysis" + markMessage
+	HarmonyPreamble  = markChannel + "commentary" + markMessage
+	HarmonyContent   = markChannel + "final" + markMessage
+	HarmonyNext      = markEnd + markStart + "assistant" // after reasoning or a preamble
+)
+
 var (
 	harmonyMarks = []string{markStart, markChannel, markMessage, markEnd, markCall, markReturn, markFormat}
 	bodyEnds     = []string{markStart, markEnd, markCall, markReturn}

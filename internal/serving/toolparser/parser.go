@@ -29,9 +29,8 @@ type Format struct {
 
 // Options are what a parser knows of a request.
 type Options struct {
-	Known   func(name string) bool // reports whether a tool has this name; nil means that calls are content
-	Prompt  string                 // the end of the prompt, which may begin the reasoning
-	NoThink bool                   // the answer has no reasoning
+	Known  func(name string) bool // reports whether a tool has this name; nil means that calls are content
+	Prompt string                 // the end of the prompt, which may begin the reasoning
 }
 
 // A Parser parses one answer. It is not safe for concurrent use.
@@ -57,7 +56,7 @@ func (f *Format) Parser(o Options) *Parser {
 	if o.Known == nil {
 		tools = nil
 	}
-	if f.harmony() {
+	if f.Harmony() {
 		p.first = &harmony{out: &p.out, calls: tools != nil}
 		return p
 	}
@@ -66,7 +65,7 @@ func (f *Format) Parser(o Options) *Parser {
 		content = newCalls(tools, o.Known, &p.out)
 	}
 	p.first = content
-	if f.Reasoning != nil && !o.NoThink {
+	if f.Reasoning != nil {
 		p.first = newThinking(f.Reasoning, o.Prompt, content, &p.out)
 	}
 	return p

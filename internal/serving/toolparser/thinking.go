@@ -22,6 +22,11 @@ func (r *ReasoningParser) Opens(prompt string) bool {
 	return strings.HasSuffix(prompt, r.Begin) || r.Implied && !strings.HasSuffix(prompt, r.End)
 }
 
+// Ends reports whether a prompt ends with reasoning, so that the answer has none.
+func (r *ReasoningParser) Ends(prompt string) bool {
+	return strings.HasSuffix(strings.TrimRight(prompt, " \t\r\n"), r.End)
+}
+
 // thinking splits the reasoning off and passes the rest to content. Line breaks around the reasoning are not part of it
 // or of the content.
 type thinking struct {

@@ -15,7 +15,7 @@ func format(t testing.TB, tools, reasoning string) *toolparser.Format {
 	f := &toolparser.Format{}
 	var err error
 	if tools != "" {
-		f.Tools, err = toolparser.Tools(tools)
+		f.Tools, err = toolparser.Tools(tools, "")
 		require.NoError(t, err)
 	}
 	if reasoning != "" {
@@ -112,6 +112,9 @@ var texts = []struct {
 	{"Phi-4-mini: text", "phi4_mini_json", "", "", `The functools module`, `The functools module`},
 	{"DeepSeek-V3.1", "deepseek_v31", "deepseek_r1", "<think>", "Hm</think>I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + object +
 		"<｜tool▁call▁end｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + object2 + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "<Hm>I look." + weather + weather2},
+	{"DeepSeek-V3", "deepseek_v3", "", "", "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" + object +
+		"\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" + object2 + "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+		"I look." + weather + weather2},
 	{"JSON: a list", "json", "", "", `[{"name": "get_weather", "parameters": ` + object + `}, {"name": "get_weather", "parameters": ` + object2 + `}]`, weather + weather2},
 	{"JSON: a fence", "json", "", "", "I look:\n```json\n{\"name\": \"get_weather\", \"arguments\": " + object + "}\n```\n", "I look:" + weather},
 	{"JSON: another fence", "json", "", "", "```json\n{\"a\": [1]}\n```", "```json\n{\"a\": [1]}\n```"},
@@ -144,7 +147,11 @@ func TestCutsDoNotMatter(t *testing.T) {
 			for i := range len(test.text) {
 				require.Equal(t, test.want, parse(f, test.prompt, test.text[:i], test.text[i:]), "%q", test.text[:i])
 			}
-			require.Equal(t, test.want, parse(f, test.prompt, strings.Split(test.text, "")...))
+			var bytes []string
+			for i := range len(test.text) {
+				bytes = append(bytes, test.text[i:i+1])
+			}
+			require.Equal(t, test.want, parse(f, test.prompt, bytes...))
 		})
 	}
 }
@@ -187,8 +194,8 @@ func TestWithoutToolsCallsAreContent(t *testing.T) {
 }
 
 func TestUnknownParsersAreRefused(t *testing.T) {
-	_, err := toolparser.Tools("x")
-	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v31, granite, hermes, `)
+	_, err := toolparser.Tools("x", "")
+	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v3, deepseek_v31, granite, hermes, json, `)
 	_, err = toolparser.Thinking("x")
 	require.ErrorContains(t, err, `the reasoning parser "x" is not known; there are deepseek_r1, `)
 }

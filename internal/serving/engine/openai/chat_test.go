@@ -119,6 +119,14 @@ func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) 
 	require.Contains(t, a.Error.Message, "The arguments of call 0 of message 1 are not JSON, and the model's chat template")
 }
 
+// Ensure that a template that joins the arguments of calls to texts, as DeepSeek-V3.1's does, gets them as texts.
+func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
+	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{{ '<' + c.function.name + '>' + c.function.arguments }}"+
+		"{% endfor %}{% endfor %}")
+	const call = `{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"b\": 1, \"a\":[\"ü\"]}"}}]}`
+	require.Equal(t, `<f>{"b": 1, "a": ["ü"]}`, s.prompt(t, call, ""))
+}
+
 // Ensure that the model sees tools that it may not call, as by default in vLLM, and that /tokenize
 // counts them.
 func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {

@@ -101,7 +101,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	a := s.answer(false, &body.common, &request)
 	a.echo = body.Echo
 	j := &job{source: body.source(s, most), n: wanted, answer: a, texts: "prompt", promptOnly: a.echo && request.MaxTokens == 0}
-	if j.field, j.form, err = body.form(); err != nil {
+	if j.shape.field, j.shape.content, err = body.form(); err != nil {
 		return err
 	}
 	if !body.UseBeamSearch {

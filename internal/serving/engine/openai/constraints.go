@@ -36,18 +36,19 @@ func newConstraints(c engine.Config) *constraints {
 
 // constraint returns the constraint of a job, or nil.
 func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint, error) {
-	if j.form == nil {
-		return nil, nil
-	}
-	constraint, err := s.constraints.get(ctx, j.form)
+	constraint, err := s.constraints.get(ctx, &j.shape, &j.prompts[0])
 	if err != nil && ctx.Err() == nil {
-		return nil, invalid(j.field, "%s cannot be obeyed: %v.", j.field, err)
+		return nil, j.shape.refusal(err)
 	}
 	return constraint, err
 }
 
-// get returns the constraint of a form. If ctx ends while it waits for others, it returns errGone.
-func (c *constraints) get(ctx context.Context, form *structured.Form) (*structured.Constraint, error) {
+// get returns the constraint of answers to a prompt, or nil. If ctx ends while it waits for others, it returns errGone.
+func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*structured.Constraint, error) {
+	form := shape.form(p)
+	if form == nil {
+		return nil, nil
+	}
 	text, err := json.Marshal(form)
 	if err != nil {
 		return nil, fmt.Errorf("the form: %w", err)
@@ -70,12 +71,21 @@ func (c *constraints) get(ctx context.Context, form *structured.Form) (*structur
 			return nil, fmt.Errorf("the model's vocabulary: %w", err)
 		}
 	}
-	constraint, err := structured.Compile(c.vocabulary, *form)
+	constraint, err := compileLoose(c.vocabulary, shape, p)
 	if err != nil {
 		return nil, err
 	}
 	c.keep(key, constraint)
 	return constraint, nil
+}
+
+// compileLoose compiles the form of answers to a prompt. It loosens the shape if that is needed and allowed.
+func compileLoose(v *structured.Vocabulary, shape *shape, p *prompt) (*structured.Constraint, error) {
+	constraint, err := structured.Compile(v, *shape.form(p))
+	for err != nil && shape.loosen(err) {
+		constraint, err = structured.Compile(v, *shape.form(p))
+	}
+	return constraint, err
 }
 
 func (c *constraints) find(key [sha256.Size]byte) *structured.Constraint {

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model/chat"
@@ -34,27 +35,44 @@ var efforts = []string{"low", "medium", "high"}
 
 // talk returns the job of a conversation. It completes the engine's request. most limits the prompt.
 func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*job, error) {
-	j := &job{n: request.N, texts: "messages", serial: c.serial, unthinking: c.unthinking, form: c.form, field: c.field}
+	j := &job{n: request.N, texts: "messages", serial: c.serial, unthinking: c.unthinking}
 	var err error
 	if j.source, err = s.conversationSource(c, most); err != nil {
 		return nil, err
 	}
-	if err = s.constrainCalls(c, j); err != nil {
-		return nil, err
+	switch {
+	case c.choice.mode != auto:
+	case s.config.Format.Tools == nil:
+		return nil, invalid("tools", "This server does not look for tool calls (--tool-call-parser none); use tool_choice none or required.")
+	case !s.config.Template.Mentions("tools"):
+		return nil, invalid("tools", "The chat template of the model %q does not show tools to the model; start the server "+
+			"with a --chat-template that does, or use tool_choice required.", s.config.Name)
 	}
-	format, known := s.config.Format, c.known()
-	if c.choice.mode == required {
-		format.Tools = toolparser.General()
-	}
+	j.shape = shape{content: c.form, field: c.field, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
+		once: c.serial || len(c.choice.only) == 1}
+	j.shape.format.AddTools()
+	format, known := j.shape.format, c.known()
 	j.parser = func(p *prompt) *toolparser.Parser {
-		return format.Parser(toolparser.Options{Known: known, Prompt: p.end, NoThink: j.form != nil})
+		return format.Parser(toolparser.Options{Known: known, Prompt: p.end})
 	}
-	for _, text := range format.Markers() {
-		if id, ok := s.config.Engine.Config().Tokenizer.Token(text); ok && s.config.Engine.Config().Tokenizer.Special(id) {
-			request.ShownTokens = append(request.ShownTokens, id)
+	request.ShownTokens = s.shown
+	return j, nil
+}
+
+// shownTokens returns the special tokens that parsers look for.
+func shownTokens(c *Config) (ids []int32) {
+	markers, engine := c.Format.Markers(), c.Engine.Config()
+	for i := range engine.Model.VocabSize {
+		id := int32(i)
+		if !engine.Tokenizer.Special(id) {
+			continue
+		}
+		name := string(engine.Tokenizer.Piece(id))
+		if name != "" && slices.ContainsFunc(markers, func(text string) bool { return strings.Contains(text, name) }) {
+			ids = append(ids, id)
 		}
 	}
-	return j, nil
+	return ids
 }
 
 // conversationSource returns the source of the prompt of a conversation.
@@ -98,5 +116,9 @@ func (c *conversation) addVariables(template *chat.Template) error {
 		tools[i] = t.definition
 	}
 	c.variables["tools"] = tools
+	_, xml := c.variables["xml_tools"]
+	if _, python := c.variables["python_tools"]; !xml && !python && template.Mentions("xml_tools") { // SmolLM3
+		c.variables["xml_tools"] = tools
+	}
 	return nil
 }

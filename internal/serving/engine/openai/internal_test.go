@@ -218,7 +218,7 @@ func TestTheValuesOfABodyAreCounted(t *testing.T) {
 // Ensure that an answer with several calls is streamed as OpenAI does, and that only the first one is kept if the client
 // wants no parallel calls.
 func TestCallsBecomeParts(t *testing.T) {
-	hermes, err := toolparser.Tools("hermes")
+	hermes, err := toolparser.Tools("hermes", "")
 	require.NoError(t, err)
 	format := toolparser.Format{Tools: hermes}
 	for _, serial := range []bool{false, true} {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"llmmemory/internal/serving/engine"
-	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -21,9 +20,7 @@ type job struct {
 	bestOf  int      // answers to a prompt that the engine generates
 	timings bool
 
-	// form is the form of the answers, unless it is nil. field is the field of the request that gives it.
-	form  *structured.Form
-	field string
+	shape shape
 
 	// parser returns a parser of an answer to a prompt. Without it, as in completions, the text of an answer stays as it is.
 	parser     func(p *prompt) *toolparser.Parser
@@ -71,8 +68,8 @@ func (p *part) score() float64 {
 // do submits the prompts of a job and writes the answers.
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	if c.UseBeamSearch {
-		if j.form != nil {
-			return invalid(j.field, "%s is not supported with use_beam_search.", j.field)
+		if field := j.shape.constrained(); field != "" {
+			return invalid(field, "%s is not supported with use_beam_search.", field)
 		}
 		return s.beams(w, r, c, request, j)
 	}

@@ -122,9 +122,26 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 // maxEnd is the length of prompt.end in bytes. Markers of reasoning are shorter.
 const maxEnd = 64
 
-// chatPrompt renders messages with the chat template and tokenizes the result. Unless Config.ParseSpecial is set, special
-// tokens in texts of the client stay text.
-func (s *Server) chatPrompt(ctx context.Context, c *conversation, most limit) (p prompt, err error) {
+// chatPrompt renders messages with the chat template and tokenizes the result. If the template cannot use the arguments
+// of calls as values, it gets them as texts.
+func (s *Server) chatPrompt(ctx context.Context, c *conversation, most limit) (prompt, error) {
+	p, err := s.render(ctx, c, most)
+	if err == nil || errors.Is(err, most.err) || ctx.Err() != nil {
+		return p, err
+	}
+	if messages, changed, other := chat.WithTextArguments(c.messages); changed && other == nil {
+		with := *c
+		with.messages = messages
+		if p, other := s.render(ctx, &with, most); other == nil {
+			return p, nil
+		}
+	}
+	return p, argumentsError(c.messages, err)
+}
+
+// render makes the prompt of a conversation. Unless Config.ParseSpecial is set, special tokens in texts of the client stay
+// text.
+func (s *Server) render(ctx context.Context, c *conversation, most limit) (p prompt, err error) {
 	messages := c.messages
 	cut := func(prompt string) (string, error) { return prompt, nil }
 	if c.resume {
@@ -148,7 +165,7 @@ func (s *Server) chatPrompt(ctx context.Context, c *conversation, most limit) (p
 		return nil
 	}, messages, options)
 	if err != nil {
-		return p, argumentsError(messages, err)
+		return p, err
 	}
 	whole, err := cut(text.String())
 	if err != nil {

@@ -22,7 +22,7 @@ type Config struct {
 	Name          string            // of the model
 	Template      *chat.Template    // nil if the model cannot chat
 	TemplateError error             // why the model's chat template cannot be used, or nil
-	Format        toolparser.Format // how the model writes reasoning and calls
+	Format        toolparser.Format // how the model writes reasoning and calls; without Tools, only calls that must come are found
 	ParseSpecial  bool              // special tokens in the messages of a chat are tokens, not text
 	Version       string            // of the program
 	Metrics       *Metrics
@@ -57,6 +57,7 @@ type Server struct {
 	bodies  *bodyMemory
 
 	constraints *constraints
+	shown       []int32 // special tokens that are in the texts of chats
 }
 
 // New makes a server.
@@ -66,7 +67,7 @@ func New(c Config) *Server {
 	c.Origins = cmp.Or(c.Origins, &Origins{})
 	c.WriteTimeout, c.IterationTimeout = cmp.Or(c.WriteTimeout, WriteTimeout), cmp.Or(c.IterationTimeout, time.Minute)
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody),
-		constraints: newConstraints(c.Engine.Config())}
+		constraints: newConstraints(c.Engine.Config()), shown: shownTokens(&c)}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"llmmemory/internal/serving/model/chat"
-	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -21,6 +20,7 @@ type tool struct {
 	name       string
 	definition any             // for the chat template, in OpenAI's form
 	parameters json.RawMessage // a JSON Schema, or nil
+	strict     bool            // arguments fit the schema even if the model chooses to call
 }
 
 // A toolChoice says whether the model may or must call a tool, and which.
@@ -65,6 +65,7 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 		Function *struct {
 			Name       string
 			Parameters json.RawMessage
+			Strict     bool
 		}
 	}
 	switch definition, ok := chat.Tool(text); {
@@ -73,7 +74,7 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 	case fields.Type != "" && fields.Type != "function":
 		return t, invalid("tools", "Tool %d has the type %q; function is supported.", i, fields.Type)
 	default:
-		t = tool{fields.Function.Name, definition, fields.Function.Parameters}
+		t = tool{fields.Function.Name, definition, fields.Function.Parameters, fields.Function.Strict}
 	}
 	switch {
 	case len(t.name) > maxToolName:
@@ -148,40 +149,4 @@ func (c *conversation) known() func(name string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(tools, func(t tool) bool { return t.name == name })
 	}
-}
-
-// constrainCalls sets the form of answers that must be calls: a list of objects with the members name and parameters, as
-// in vLLM.
-func (s *Server) constrainCalls(c *conversation, j *job) error {
-	switch {
-	case c.choice.mode == none:
-		return nil
-	case c.choice.mode == auto && !s.config.Template.Mentions("tools"):
-		return invalid("tools", "The chat template of the model %q does not show tools to the model; leave them out, or use "+
-			"tool_choice required.", s.config.Name)
-	case c.choice.mode == auto && j.form != nil:
-		return invalid(j.field, "%s is not supported together with tools that the model may call; use tool_choice none or required.", j.field)
-	case c.choice.mode == auto:
-		return nil
-	}
-	var calls []any
-	for _, t := range c.callable() {
-		parameters := t.parameters
-		if parameters == nil {
-			parameters = json.RawMessage(`{"type": "object"}`)
-		}
-		calls = append(calls, map[string]any{"type": "object", "properties": map[string]any{
-			"name": map[string]any{"const": t.name}, "parameters": parameters}, // in this order
-			"required": []string{"name", "parameters"}, "additionalProperties": false})
-	}
-	most := maxTools
-	if c.serial || len(c.choice.only) == 1 {
-		most = 1
-	}
-	schema, err := json.Marshal(map[string]any{"type": "array", "items": map[string]any{"anyOf": calls}, "minItems": 1, "maxItems": most})
-	if err != nil {
-		return err
-	}
-	j.form, j.field = &structured.Form{JSONSchema: schema}, "tools"
-	return nil
 }

@@ -24,7 +24,7 @@ func startTools(t *testing.T, tools, reasoning string) *served {
 		var err error
 		c.Template, err = chat.New(echoTools, nil)
 		require.NoError(t, err)
-		c.Format.Tools, err = toolparser.Tools(tools)
+		c.Format.Tools, err = toolparser.Tools(tools, "")
 		require.NoError(t, err)
 		if reasoning != "" {
 			c.Format.Reasoning, err = toolparser.Thinking(reasoning)

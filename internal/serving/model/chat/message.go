@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"llmmemory/internal/serving/model/chat/jinja"
 	"llmmemory/internal/serving/model/marks"
@@ -23,6 +24,37 @@ func (m *Message) variables() map[string]any {
 	}
 	return all
 }
+
+// WithTextArguments returns messages in which the arguments of all calls are JSON in a string, as some templates expect.
+// changed is false if there are no arguments that were values.
+func WithTextArguments(messages []Message) (to []Message, changed bool, err error) {
+	asJSON, err := asJSON()
+	if err != nil {
+		return nil, false, err
+	}
+	to = slices.Clone(messages)
+	for i := range to {
+		calls := slices.Clone(to[i].ToolCalls)
+		for k, call := range calls {
+			if IsText(call) {
+				continue
+			}
+			copied := jinja.EachText(call, func(text string) string { return text }).(*jinja.Dict)
+			function := copied.Get("function").(*jinja.Dict)
+			text, err := asJSON.Render(map[string]any{"value": function.Get("arguments")})
+			if err != nil {
+				return nil, false, fmt.Errorf("the arguments of a call: %w", err)
+			}
+			function.Set("arguments", text)
+			calls[k], changed = copied, true
+		}
+		to[i].ToolCalls = calls
+	}
+	return to, changed, nil
+}
+
+// asJSON returns a template that writes a value as JSON.
+var asJSON = sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse("{{ value | tojson }}") })
 
 // each returns a copy of the message in which f has replaced each text except the role.
 func (m Message) each(f func(string) string) Message {

@@ -106,6 +106,9 @@ func New(source string, tokens map[string]string) (*Template, error) {
 // Mentions reports whether the template's source contains name.
 func (t *Template) Mentions(name string) bool { return strings.Contains(t.source, name) }
 
+// Source returns the template as it was given to New.
+func (t *Template) Source() string { return t.source }
+
 // Render returns the prompt for messages. If answer is true, the prompt ends where the assistant's answer begins.
 // kwargs has additional variables for the template (vLLM's chat_template_kwargs).
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
