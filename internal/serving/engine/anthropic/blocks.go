@@ -75,8 +75,34 @@ func (b *block) read(field, name string, raw json.RawMessage, types []string) er
 	return err
 }
 
-// translate adds the message with the given number to a chat.
-func (m *message) translate(i int, c *openai.Chat) error {
+// A turn is a message of a chat whose texts are not joined yet. As in Anthropic's interface, messages of one role that
+// follow each other are one turn. Each result of a tool is a turn of its own.
+type turn struct {
+	chat.Message
+	texts, thoughts []string
+}
+
+type turns []turn
+
+// of returns the last turn if it has the role, or a new one.
+func (t *turns) of(role string) *turn {
+	if n := len(*t); n == 0 || (*t)[n-1].Role != role {
+		*t = append(*t, turn{Message: chat.Message{Role: role}})
+	}
+	return &(*t)[len(*t)-1]
+}
+
+// messages joins texts by line breaks, as vLLM does.
+func (t turns) messages() (list []chat.Message) {
+	for _, turn := range t {
+		turn.Content, turn.Reasoning = strings.Join(turn.texts, "\n"), strings.Join(turn.thoughts, "\n")
+		list = append(list, turn.Message)
+	}
+	return list
+}
+
+// add adds the message with the given number.
+func (t *turns) add(i int, m *message) error {
 	name := fmt.Sprintf("message %d", i)
 	types := map[string][]string{"user": {"text", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
 	if types == nil {
@@ -86,32 +112,35 @@ func (m *message) translate(i int, c *openai.Chat) error {
 	if err != nil {
 		return err
 	}
-	if m.Role == "assistant" {
-		return translateAssistant(name, blocks, c)
-	}
-	for at := 0; at < len(blocks); {
-		if blocks[at].Type == "tool_result" {
-			if err := blocks[at].translateResult(name, c); err != nil {
-				return err
-			}
-			at++
-			continue
-		}
-		end := at
-		for end < len(blocks) && blocks[end].Type == "text" {
-			end++
-		}
-		c.Messages = append(c.Messages, chat.Message{Role: m.Role, Content: joined(blocks[at:end])})
-		at = end
-	}
 	if len(blocks) == 0 {
 		return openai.Invalid("messages", "Message %d has no content.", i)
+	}
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			to := t.of(m.Role)
+			to.texts = append(to.texts, b.Text)
+		case "thinking":
+			to := t.of(m.Role)
+			to.thoughts = append(to.thoughts, b.Thinking)
+		case "tool_use":
+			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
+			if err != nil {
+				return openai.Invalid("messages", "A tool_use of %s %v.", name, err)
+			}
+			to := t.of(m.Role)
+			to.ToolCalls = append(to.ToolCalls, call)
+		case "tool_result":
+			if err := t.addResult(name, &b); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-func (b *block) translateResult(name string, c *openai.Chat) error {
-	to := chat.Message{Role: "tool", ToolCallID: b.ToolUseID}
+func (t *turns) addResult(name string, b *block) error {
+	to := turn{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
 	}
@@ -120,28 +149,15 @@ func (b *block) translateResult(name string, c *openai.Chat) error {
 		if err != nil {
 			return err
 		}
-		to.Content = joined(blocks)
+		to.texts = texts(blocks)
 	}
-	c.Messages = append(c.Messages, to)
+	*t = append(*t, to)
 	return nil
 }
 
-func translateAssistant(name string, blocks []block, c *openai.Chat) error {
-	to := chat.Message{Role: "assistant", Content: joined(blocks)}
-	var thoughts []string
+func texts(blocks []block) (list []string) {
 	for _, b := range blocks {
-		switch b.Type {
-		case "thinking":
-			thoughts = append(thoughts, b.Thinking)
-		case "tool_use":
-			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
-			if err != nil {
-				return openai.Invalid("messages", "A tool_use of %s %v.", name, err)
-			}
-			to.ToolCalls = append(to.ToolCalls, call)
-		}
+		list = append(list, b.Text)
 	}
-	to.Reasoning = strings.Join(thoughts, "\n")
-	c.Messages = append(c.Messages, to)
-	return nil
+	return list
 }

@@ -81,14 +81,13 @@ type (
 // A reply makes a message from the events of an answer. In a stream it sends Anthropic's events.
 type reply struct {
 	message messageBody
-	omits   bool        // thinking is left out
 	send    openai.Send // nil if the message is sent when it is complete
 	open    bool        // the last block has not ended
 	text    []byte      // of the last block
 }
 
-func newReply(model string, omits bool, send openai.Send) *reply {
-	return &reply{omits: omits, send: send,
+func newReply(model string, send openai.Send) *reply {
+	return &reply{send: send,
 		message: messageBody{ID: newID("msg_"), Type: "message", Role: "assistant", Model: model, Content: []content{}}}
 }
 
@@ -110,10 +109,8 @@ func (r *reply) Add(e toolparser.Event) {
 	empty := ""
 	switch e.Kind {
 	case toolparser.Reasoning:
-		if !r.omits {
-			r.begin(content{Type: "thinking", Thinking: &empty, Signature: &empty})
-			r.add(delta{Type: "thinking_delta", Thinking: &e.Text}, e.Text)
-		}
+		r.begin(content{Type: "thinking", Thinking: &empty, Signature: &empty})
+		r.add(delta{Type: "thinking_delta", Thinking: &e.Text}, e.Text)
 	case toolparser.Content:
 		r.begin(content{Type: "text", Text: &empty})
 		r.add(delta{Type: "text_delta", Text: &e.Text}, e.Text)

@@ -21,14 +21,14 @@ var answer = []toolparser.Event{
 }
 
 // reply returns the body of the answer and its streamed events, a line each.
-func replied(t *testing.T, omits bool, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
+func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)
 		require.NoError(t, err)
 		return string(data)
 	}
 	run := func(send openai.Send) any {
-		r := newReply("m", omits, send)
+		r := newReply("m", send)
 		r.message.ID = "msg_1"
 		r.Begin(openai.Usage{Prompt: 9, Cached: 4, Completion: 1})
 		for _, e := range events {
@@ -44,7 +44,7 @@ func replied(t *testing.T, omits bool, events []toolparser.Event, e openai.Endin
 }
 
 func TestAnAnswerIsAMessage(t *testing.T) {
-	whole, streamed := replied(t, false, answer, openai.Ending{Finish: engine.FinishStop, Calls: true,
+	whole, streamed := replied(t, answer, openai.Ending{Finish: engine.FinishStop, Calls: true,
 		Usage: openai.Usage{Prompt: 9, Cached: 4, Completion: 12}})
 	require.Equal(t, `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[`+
 		`{"type":"thinking","thinking":"Hm","signature":""},{"type":"text","text":"I look"},`+
@@ -74,9 +74,6 @@ func TestAnAnswerIsAMessage(t *testing.T) {
 			`"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":12}}`,
 		`{"type":"message_stop"}`,
 	}, streamed)
-
-	whole, streamed = replied(t, true, answer, openai.Ending{Finish: engine.FinishStop, Calls: true})
-	require.NotContains(t, whole+strings.Join(streamed, ""), "thinking")
 }
 
 func TestWhyAMessageEnds(t *testing.T) {
@@ -90,7 +87,7 @@ func TestWhyAMessageEnds(t *testing.T) {
 		{openai.Ending{Finish: engine.FinishLength}, "max_tokens", "null"},
 		{openai.Ending{Finish: engine.FinishLength, ContextFull: true}, "model_context_window_exceeded", "null"},
 	} {
-		whole, streamed := replied(t, false, nil, test.ending)
+		whole, streamed := replied(t, nil, test.ending)
 		want := `"stop_reason":"` + test.reason + `","stop_sequence":` + test.sequence
 		require.Contains(t, whole, want)
 		require.Contains(t, whole, `"content":[]`)
@@ -99,7 +96,7 @@ func TestWhyAMessageEnds(t *testing.T) {
 }
 
 func TestArgumentsThatAreNotJSONAreWrapped(t *testing.T) {
-	whole, _ := replied(t, false, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
+	whole, _ := replied(t, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
 		{Kind: toolparser.Arguments, Text: `{"a`}}, openai.Ending{Finish: engine.FinishLength})
 	require.Contains(t, whole, `"input":{"INVALID_JSON":"{\"a"}`)
 }

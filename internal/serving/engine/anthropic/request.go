@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/sampling"
-	"llmmemory/internal/serving/model/chat"
 )
 
 // A body is the body of a request.
@@ -48,6 +47,9 @@ type unsupported struct {
 }
 
 func (u *unsupported) check() error {
+	if u.keepsThinking() {
+		u.ContextManagement = nil
+	}
 	for _, f := range []struct {
 		name  string
 		value json.RawMessage
@@ -59,6 +61,25 @@ func (u *unsupported) check() error {
 		}
 	}
 	return nil
+}
+
+// keepsThinking reports whether context_management only asks to keep all thinking, which is what chats do.
+func (u *unsupported) keepsThinking() bool {
+	var management struct {
+		Edits []struct {
+			Type string
+			Keep any
+		}
+	}
+	if json.Unmarshal(u.ContextManagement, &management) != nil {
+		return false
+	}
+	for _, e := range management.Edits {
+		if e.Type != "clear_thinking_20251015" || e.Keep != "all" {
+			return false
+		}
+	}
+	return true
 }
 
 // chat translates a body. It leaves out max_tokens.
@@ -77,7 +98,7 @@ func (b *body) chat() (*openai.Chat, error) {
 	if b.TopK != nil {
 		c.Request.TopK = *b.TopK
 	}
-	for _, read := range []func(*openai.Chat) error{b.readSystem, b.readMessages, b.readTools, b.readChoice, b.readThinking, b.readOutput} {
+	for _, read := range []func(*openai.Chat) error{b.readMessages, b.readTools, b.readChoice, b.readThinking, b.readOutput} {
 		if err := read(c); err != nil {
 			return nil, err
 		}
@@ -85,29 +106,26 @@ func (b *body) chat() (*openai.Chat, error) {
 	return c, nil
 }
 
-func (b *body) readSystem(c *openai.Chat) error {
-	if isNull(b.System) {
-		return nil
-	}
-	blocks, err := readContent("system", "system", b.System, "text")
-	if err != nil {
-		return err
-	}
-	if text := joined(blocks); text != "" {
-		c.Messages = append(c.Messages, chat.Message{Role: "system", Content: text})
-	}
-	return nil
-}
-
 func (b *body) readMessages(c *openai.Chat) error {
+	var all turns
+	if !isNull(b.System) {
+		blocks, err := readContent("system", "system", b.System, "text")
+		if err != nil {
+			return err
+		}
+		if strings.Join(texts(blocks), "") != "" {
+			all.of("system").texts = texts(blocks)
+		}
+	}
 	if len(b.Messages) == 0 {
 		return openai.Invalid("messages", "messages is missing or empty.")
 	}
 	for i := range b.Messages {
-		if err := b.Messages[i].translate(i, c); err != nil {
+		if err := all.add(i, &b.Messages[i]); err != nil {
 			return err
 		}
 	}
+	c.Messages = all.messages()
 	// As in Anthropic's interface, the answer continues the text of a last message of the assistant.
 	last := &c.Messages[len(c.Messages)-1]
 	c.Continue = last.Role == "assistant" && len(last.ToolCalls) == 0
@@ -173,20 +191,6 @@ func (b *body) readChoice(c *openai.Chat) error {
 	return nil
 }
 
-type thinking struct{ Type, Display string }
-
-func (b *body) thinking() (t thinking, err error) {
-	if !isNull(b.Thinking) && json.Unmarshal(b.Thinking, &t) != nil {
-		err = openai.Invalid("thinking", "thinking is not an object with a type.")
-	}
-	return t, err
-}
-
-func (b *body) omitsThinking() bool {
-	t, err := b.thinking()
-	return err == nil && t.Display == "omitted"
-}
-
 // readThinking reads whether the model shall think. A template without a variable for it decides itself.
 func (b *body) readThinking(c *openai.Chat) error {
 	if isNull(b.Thinking) {
@@ -195,10 +199,12 @@ func (b *body) readThinking(c *openai.Chat) error {
 	if _, err := openai.Object("thinking", "thinking", b.Thinking, "type", "budget_tokens", "display"); err != nil {
 		return err
 	}
-	t, err := b.thinking()
+	var t struct{ Type, Display string }
+	if json.Unmarshal(b.Thinking, &t) != nil {
+		return openai.Invalid("thinking", "thinking has a field of the wrong type.")
+	}
+	c.Omit = t.Display == "omitted"
 	switch {
-	case err != nil:
-		return err
 	case t.Type == "enabled", t.Type == "disabled":
 		think := t.Type == "enabled"
 		c.Think = &think
@@ -238,15 +244,4 @@ func (b *body) readOutput(c *openai.Chat) error {
 func isNull(value json.RawMessage) bool {
 	text := string(bytes.TrimSpace(value))
 	return text == "" || text == "null"
-}
-
-// joined joins the texts of blocks by line breaks, as vLLM does.
-func joined(blocks []block) string {
-	var texts []string
-	for _, b := range blocks {
-		if b.Type == "text" {
-			texts = append(texts, b.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }

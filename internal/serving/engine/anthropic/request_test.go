@@ -38,6 +38,11 @@ func TestMessagesBecomeThoseOfAChat(t *testing.T) {
 				{Role: "tool", ToolCallID: "t1", Content: "x"}, {Role: "tool", ToolCallID: "t2", Content: "y"}, {Role: "user", Content: "And?"}}, false},
 		{"a result without content", `"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1"}]}]`,
 			[]chat.Message{{Role: "tool", ToolCallID: "t1"}}, false},
+		{"messages of one role", `"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "user", "content": "a"},
+			{"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}, {"role": "assistant", "content": [
+			{"type": "text", "text": "d"}, {"type": "tool_use", "id": "t1", "name": "look", "input": {}}]}]`,
+			[]chat.Message{{Role: "system", Content: "s\nt"}, {Role: "user", Content: "a\nb"}, {Role: "assistant", Content: "c\nd",
+				ToolCalls: []any{call(t, "t1", "look", "{}")}}}, false},
 		{"the beginning of the answer", `"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "{"}]`,
 			[]chat.Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "{"}}, true},
 	} {
@@ -55,7 +60,8 @@ func TestMessagesBecomeThoseOfAChat(t *testing.T) {
 func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	b := body{}
 	require.NoError(t, json.Unmarshal([]byte(`{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5, "top_p": 0.9, "top_k": 7,
-		"stop_sequences": ["x"], "stream": true, "thinking": {"type": "enabled", "budget_tokens": 1024}, "metadata": {"user_id": "u"},
+		"stop_sequences": ["x"], "stream": true, "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"}, "metadata": {"user_id": "u"},
+		"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
 		"tools": [{"name": "look", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}],
 		"tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
 		"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}}}`), &b))
@@ -63,7 +69,7 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{0.5, 0.9, 7, []string{"x"}}, []any{c.Request.Temperature, c.Request.TopP, c.Request.TopK, c.Request.Stop})
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`)}}, c.Tools)
-	require.Equal(t, []any{"look", true, true, true, "high"}, []any{c.ToolName, c.Serial, c.Stream, *c.Think, c.Effort})
+	require.Equal(t, []any{"look", true, true, true, true, "high"}, []any{c.ToolName, c.Serial, c.Stream, *c.Think, c.Omit, c.Effort})
 	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
 
 	for choice, want := range map[string]string{"auto": "auto", "any": "required", "none": "none"} {
@@ -103,7 +109,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		user + `, "output_config": {"format": {"type": "x"}}`:                                     "output_config.format is not of the type json_schema",
 		user + `, "mcp_servers": [{}]`:                                                            "mcp_servers is not supported",
 		user + `, "container": "x"`:                                                               "container is not supported",
-		user + `, "context_management": {"edits": [{}]}`:                                          "context_management is not supported",
+		user + `, "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}`: "context_management is not supported",
 	} {
 		var b body
 		require.NoError(t, json.Unmarshal([]byte("{"+fields+"}"), &b))

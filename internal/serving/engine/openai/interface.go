@@ -44,10 +44,11 @@ type Chat struct {
 	JSON      bool            // the answer is any JSON object
 	FormField string          // the field of the request that has Form or JSON
 
-	// Think and Effort are variables of the template, if it has them: enable_thinking and reasoning_effort.
+	// Think and Effort are variables of the template, if it has them: enable_thinking or thinking, and reasoning_effort.
 	Think       *bool
 	Effort      string
 	EffortField string // the field of the request that has Effort
+	Omit        bool   // the reasoning is left out of the answer
 
 	Request engine.Request // without a prompt
 	Stream  bool
@@ -87,6 +88,7 @@ type Usage struct {
 	Prompt     int
 	Cached     int // those of the prompt that were in the prefix cache
 	Completion int
+	Reasoning  int // those of the completion that are reasoning
 }
 
 // An Ending says how an answer ended.
@@ -171,8 +173,8 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 			return nil, err
 		}
 	}
-	to := &conversation{messages: c.Messages, answer: !c.Continue, resume: c.Continue, serial: c.Serial, field: c.FormField,
-		variables: map[string]any{}}
+	to := &conversation{messages: c.Messages, answer: !c.Continue, resume: c.Continue, serial: c.Serial, unthinking: c.Omit,
+		field: c.FormField, variables: map[string]any{}}
 	switch {
 	case c.Form != nil:
 		to.form = &structured.Form{JSONSchema: c.Form}
@@ -184,8 +186,11 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 		return nil, err
 	}
 	if t := s.config.Template; t != nil {
-		if think != nil && t.Mentions("enable_thinking") {
-			to.variables["enable_thinking"] = *think
+		for _, name := range []string{"enable_thinking", "thinking"} { // of Qwen3 and SmolLM3; of DeepSeek and Granite
+			if think != nil && t.Mentions(name) {
+				to.variables[name] = *think
+				break
+			}
 		}
 		if t.Mentions("reasoning_effort") {
 			to.effort = effort
@@ -273,5 +278,5 @@ func (w *replyWriter) ending() any {
 
 func (w *replyWriter) usage() Usage {
 	u := w.job.usage(w.made)
-	return Usage{u.PromptTokens, u.Details.CachedTokens, u.CompletionTokens}
+	return Usage{u.PromptTokens, u.Details.CachedTokens, u.CompletionTokens, w.last.reasoning}
 }

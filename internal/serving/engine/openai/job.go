@@ -48,8 +48,10 @@ type part struct {
 	prefix []engine.Token // the prompt with its log probabilities, if they were requested
 	finish engine.Finish
 
-	consumed int    // tokens of the answer so far
-	place    *place // where the next token begins
+	consumed  int    // tokens of the answer so far
+	reasoning int    // those of them that are reasoning
+	thinking  bool   // the last of them is
+	place     *place // where the next token begins
 
 	// Fields of vLLM.
 	stopReason     any

@@ -45,6 +45,7 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 	*p = part{
 		index: at*j.bestOf + e.Index, prompt: j.prompts[at], first: p.consumed == 0, place: p.place,
 		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
+		reasoning: p.reasoning, thinking: p.thinking,
 	}
 	if p.first {
 		p.prefix, p.place = o.prefixes[at], new(place)
@@ -55,6 +56,9 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 			o.parsers[k] = j.parser(&p.prompt)
 		}
 		p.events = o.parse(k, e)
+		if p.thinking {
+			p.reasoning += len(e.Tokens)
+		}
 		if o.calls[k] > 0 && p.finish == engine.FinishStop {
 			p.finish = finishCalls
 		}
@@ -66,6 +70,7 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	keep := func(all []toolparser.Event) {
 		for _, one := range all {
+			o.parts[k].thinking = one.Kind == toolparser.Reasoning
 			if one.Kind == toolparser.Call {
 				o.calls[k]++
 			}

@@ -20,7 +20,7 @@ const echoTools = "\x01{% if tools %}{% endif %}{% for message in messages %}\x0
 
 // startTools serves a model that repeats the last message, with the parsers of these names.
 func startTools(t *testing.T, tools, reasoning string) *served {
-	return start(t, func(c *openai.Config, _ *engine.Config) {
+	return startAll(t, func(c *openai.Config, _ *engine.Config) {
 		var err error
 		c.Template, err = chat.New(echoTools, nil)
 		require.NoError(t, err)

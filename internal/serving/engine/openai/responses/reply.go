@@ -243,7 +243,7 @@ func (r *reply) End(e openai.Ending) any {
 	}
 	r.end(r.response.Status)
 	u := e.Usage
-	r.response.Usage = &usage{u.Prompt, inputDetails{u.Cached}, u.Completion, outputDetails{}, u.Prompt + u.Completion}
+	r.response.Usage = &usage{u.Prompt, inputDetails{u.Cached}, u.Completion, outputDetails{u.Reasoning}, u.Prompt + u.Completion}
 	r.event(event{Type: "response." + r.response.Status, Response: &r.response})
 	return r.response
 }

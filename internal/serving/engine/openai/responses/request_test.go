@@ -1,0 +1,121 @@
+package responses
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/chat"
+)
+
+func call(t *testing.T, id, name, arguments string) any {
+	c, err := openai.ToolCall(id, name, arguments)
+	require.NoError(t, err)
+	return c
+}
+
+func translated(t *testing.T, fields string) (*openai.Chat, error) {
+	var b body
+	require.NoError(t, json.Unmarshal([]byte("{"+fields+"}"), &b))
+	return b.chat()
+}
+
+func TestItemsBecomeMessages(t *testing.T) {
+	user := chat.Message{Role: "user", Content: "Hi"}
+	for _, test := range []struct {
+		name, fields string
+		want         []chat.Message
+	}{
+		{"a text", `"input": "Hi"`, []chat.Message{user}},
+		{"instructions", `"instructions": "Be brief.", "input": "Hi"`, []chat.Message{{Role: "system", Content: "Be brief."}, user}},
+		{"messages", `"input": [{"role": "developer", "content": "a"}, {"type": "message", "role": "user", "content": [
+			{"type": "input_text", "text": "b"}, {"type": "input_text", "text": "c"}]}, {"type": "message", "id": "m", "status": "completed",
+			"role": "assistant", "content": [{"type": "output_text", "text": "d", "annotations": [], "logprobs": []}]}]`,
+			[]chat.Message{{Role: "developer", Content: "a"}, {Role: "user", Content: "b\nc"}, {Role: "assistant", Content: "d"}}},
+		{"calls and their results", `"input": [{"role": "user", "content": "Hi"}, {"type": "reasoning", "id": "r", "summary": [],
+			"content": [{"type": "reasoning_text", "text": "Hm."}], "encrypted_content": null}, {"type": "message", "role": "assistant", "content": "I look."},
+			{"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{\"b\": 1}", "id": "f", "status": "completed"},
+			{"type": "function_call", "call_id": "c2", "name": "see", "arguments": "{}"},
+			{"type": "function_call_output", "call_id": "c1", "output": "x"},
+			{"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "y"}]},
+			{"type": "message", "role": "assistant", "content": "So."}, {"type": "message", "role": "assistant", "content": "And."}]`,
+			[]chat.Message{user, {Role: "assistant", Reasoning: "Hm.", Content: "I look.", ToolCalls: []any{
+				call(t, "c1", "look", `{"b": 1}`), call(t, "c2", "see", "{}")}}, {Role: "tool", ToolCallID: "c1", Content: "x"},
+				{Role: "tool", ToolCallID: "c2", Content: "y"}, {Role: "assistant", Content: "So."}, {Role: "assistant", Content: "And."}}},
+		{"reasoning after calls, and a summary", `"input": [{"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+			{"type": "reasoning", "summary": [{"type": "summary_text", "text": "S"}]}, {"type": "function_call", "call_id": "c2", "name": "see",
+			"arguments": "{}"}]`, []chat.Message{{Role: "assistant", ToolCalls: []any{call(t, "c1", "look", "{}")}},
+			{Role: "assistant", Reasoning: "S", ToolCalls: []any{call(t, "c2", "see", "{}")}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := translated(t, test.fields)
+			require.NoError(t, err)
+			require.Equal(t, test.want, c.Messages)
+			require.False(t, c.Continue)
+		})
+	}
+}
+
+func TestSettingsBecomeThoseOfAChat(t *testing.T) {
+	c, err := translated(t, `"input": "Hi", "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "stream": true, "store": false,
+		"parallel_tool_calls": false, "include": ["reasoning.encrypted_content"], "truncation": "disabled", "user": "u",
+		"metadata": {"a": "b"}, "previous_response_id": null, "background": false, "top_logprobs": 0,
+		"tools": [{"type": "function", "name": "look", "description": "d", "parameters": {"type": "object"}, "strict": true},
+			{"type": "function", "name": "see", "parameters": null, "strict": null}],
+		"tool_choice": {"type": "function", "name": "look"}, "reasoning": {"effort": "low", "summary": "auto"},
+		"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}, "verbosity": "medium"}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{0.5, 0.9, 7}, []any{c.Request.Temperature, c.Request.TopP, c.Request.MaxTokens})
+	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`), Strict: true},
+		{Name: "see"}}, c.Tools)
+	require.Equal(t, []any{"look", true, true, "low"}, []any{c.ToolName, c.Serial, c.Stream, c.Effort})
+	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
+
+	c, err = translated(t, `"input": "Hi", "tool_choice": "required", "text": {"format": {"type": "json_object"}}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"required", "", true, 1.0}, []any{c.ToolChoice, c.ToolName, c.JSON, c.Request.Temperature})
+	c, err = translated(t, `"input": "Hi", "text": {"format": {"type": "text"}}`)
+	require.NoError(t, err)
+	require.False(t, c.JSON || c.Form != nil)
+}
+
+func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
+	item := func(text string) string { return `"input": [` + text + `]` }
+	for fields, want := range map[string]string{
+		``:             "input is missing",
+		`"input": []`:  "or it is empty",
+		`"input": 5`:   "neither a string nor a list of items",
+		item(`"text"`): "Item 0 of input is not an object",
+		item(`{"type": "item_reference", "id": "x"}`):                                       `Item 0 of input has the type "item_reference"`,
+		item(`{"type": "web_search_call"}`):                                                 `has the type "web_search_call"`,
+		item(`{"role": "tool", "content": "x"}`):                                            `has the role "tool"`,
+		item(`{"role": "user"}`):                                                            "Item 0 of input has no content",
+		item(`{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}`):    `Part 0 of Item 0 of input has the type "input_image"`,
+		item(`{"role": "user", "content": [{"type": "input_text", "txt": "x"}]}`):           `"txt"`,
+		item(`{"role": "user", "content": "x", "nam": "y"}`):                                `Item 0 of input has "nam"`,
+		item(`{"type": "function_call", "call_id": "c", "arguments": "{}"}`):                "Item 0 of input has no function",
+		item(`{"type": "function_call_output", "output": "x"}`):                             "has no call_id",
+		item(`{"type": "reasoning", "summary": [], "encrypted_content": "x"}`):              `"encrypted_content"`,
+		`"input": "x", "previous_response_id": "resp_1"`:                                    "previous_response_id is not supported",
+		`"input": "x", "conversation": "c"`:                                                 "conversation is not supported",
+		`"input": "x", "background": true`:                                                  "background is not supported",
+		`"input": "x", "prompt": {"id": "p"}`:                                               "prompt is not supported",
+		`"input": "x", "store": true`:                                                       "store is true",
+		`"input": "x", "truncation": "auto"`:                                                `truncation is "auto"`,
+		`"input": "x", "include": ["message.output_text.logprobs"]`:                         "message.output_text.logprobs is not supported",
+		`"input": "x", "top_logprobs": 2`:                                                   "top_logprobs is not supported",
+		`"input": "x", "max_output_tokens": 0`:                                              "max_output_tokens is 0",
+		`"input": "x", "tools": [{"type": "web_search"}]`:                                   `Tool 0 has the type "web_search"`,
+		`"input": "x", "tools": [{"type": "function", "name": "x", "defer_loading": true}]`: `"defer_loading"`,
+		`"input": "x", "tool_choice": {"type": "file_search"}`:                              "tool_choice must be none",
+		`"input": "x", "text": {"verbosity": "low"}`:                                        "text.verbosity is not supported",
+		`"input": "x", "text": {"format": {"type": "grammar"}}`:                             "The type of text.format is not known",
+		`"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}`:            "text.format has no schema",
+		`"input": "x", "reasoning": {"effort": 1}`:                                          "reasoning.effort is not a string",
+	} {
+		_, err := translated(t, fields)
+		require.ErrorContains(t, err, want, fields)
+	}
+}
