@@ -3,41 +3,74 @@ package engine
 import (
 	"errors"
 	"fmt"
-
-	"llmmemory/internal/serving/engine/sampling"
+	"math/bits"
 )
 
 // The tokens that a constraint forbids are masked when a token is sampled. All earlier tokens of the answer are
 // known then, even with two steps in flight: the loop delivers the tokens of a step before it samples those of the
-// next step.
+// next step. A mask depends only on these tokens, so it is computed while the workers compute the layers.
+
+// prepareMasks computes the masks of the tokens that s will sample, until the workers have computed the layers. sample
+// computes the other masks, on all threads of the pool.
+func (e *Engine) prepareMasks(s *step) {
+	for i := range s.rows {
+		r := &s.rows[i]
+		if !r.last || r.q.matcher == nil {
+			continue
+		}
+		answers := []*sequence{r.q}
+		if r.q.waiting > 0 {
+			answers = r.q.stream.answers
+		}
+		for _, q := range answers {
+			if e.workers.areNearEnd() {
+				return
+			}
+			if !q.isComplete(len(q.tokens)) {
+				_ = q.prepareMask(len(q.output())) // sample reports the error
+			}
+		}
+	}
+}
 
 // ErrNoToken is the error of a constrained answer that no token of the model's vocabulary can continue.
 var ErrNoToken = errors.New("no token of the model continues an answer of the form that the request asks for")
 
-// constrain limits the next token to the tokens that the request's constraint allows. Tokens that the request forbids
-// are masked too, unless nothing would be left.
-func (q *sequence) constrain(st *sampling.State) error {
-	if extra := q.matcher.Len() - len(st.Output); extra > 0 { // sampled, but not delivered
-		q.complete = 0
+// prepareMask sets q.mask to the tokens that the request's constraint allows after n tokens of the answer. Tokens that
+// the request forbids are masked too, unless nothing would be left.
+func (q *sequence) prepareMask(n int) error {
+	if extra := q.matcher.Len() - n; extra > 0 { // sampled, but not delivered
+		q.complete, q.masked = 0, 0
 		if err := q.matcher.Rollback(extra); err != nil {
 			return err
 		}
+	}
+	if q.masked == n+1 {
+		return nil
 	}
 	if q.mask == nil {
 		q.mask = make([]uint64, (q.stream.engine.config.Model.VocabSize+63)/64)
 	}
 	q.matcher.Mask(q.mask)
-	forbid(q.mask, st.Forbidden)
+	if n < q.stream.request.MinTokens {
+		forbid(q.mask, q.ends)
+	}
 	if q.stream.request.IgnoreEOS {
 		forbid(q.mask, q.stream.engine.config.End)
 	}
-	if isEmpty(q.mask) {
+	token, alone := first(q.mask)
+	if token < 0 {
 		q.matcher.Mask(q.mask)
+		token, alone = first(q.mask)
 	}
-	if isEmpty(q.mask) {
+	if token < 0 {
 		return ErrNoToken
 	}
-	st.Allowed, st.Forbidden = q.mask, nil
+	q.only = -1
+	if alone {
+		q.only = token
+	}
+	q.masked = n + 1
 	return nil
 }
 
@@ -47,17 +80,24 @@ func forbid(mask []uint64, tokens []int32) {
 	}
 }
 
-func isEmpty(mask []uint64) bool {
-	for _, word := range mask {
-		if word != 0 {
-			return false
+// first returns the first token of a mask, and whether there is no other. The token is -1 if the mask is empty.
+func first(mask []uint64) (token int32, alone bool) {
+	for i, word := range mask {
+		if word == 0 {
+			continue
 		}
+		rest := word & (word - 1)
+		for _, w := range mask[i+1:] {
+			rest |= w
+		}
+		return int32(64*i + bits.TrailingZeros64(word)), rest == 0
 	}
-	return true
+	return -1, false
 }
 
 // follow adds a sampled token to a constrained answer. tokens is the length of the sequence, including this token.
 func (q *sequence) follow(id int32, tokens int) error {
+	q.masked = 0
 	if err := q.matcher.Accept(int(id)); err != nil {
 		return fmt.Errorf("a constrained answer: %w", err)
 	}

@@ -92,3 +92,17 @@ func TestAConstraintWithoutATokenToContinueEndsWithAnError(t *testing.T) {
 	requireIdle(t, e)
 	require.Equal(t, engine.FinishLength, ask(t, e, request(story, 3))[0].finish)
 }
+
+// Ensure that a greedy answer has the same tokens whether the largest logit is known or a sampler looks for it.
+func TestTheLargestAllowedTokenIsTaken(t *testing.T) {
+	e := startWorkers(t, 1, nil, nil)
+	for _, pattern := range []string{`[a-z ]{20}`, `[ -df-~]{20}`, `[ -~]{20}`} {
+		r := request(story, 20)
+		r.Constraint = byteConstraint(t, structured.Form{Regex: pattern})
+		known := ask(t, e, r)[0]
+		r.LogitBias = map[int32]float32{0: 0}
+		require.Equal(t, ask(t, e, r)[0], known)
+		require.Regexp(t, `^`+pattern+`$`, known.text)
+	}
+	requireIdle(t, e)
+}

@@ -98,11 +98,7 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 	if err != nil {
 		return t, err
 	}
-	if j.output.largest != nil && (j.output.largest[i-j.first] < 0 || q.params.TakesLargest(state)) {
-		t.ID = j.output.largest[i-j.first]
-	} else {
-		t.ID = s.Sample(&q.params, state, logits)
-	}
+	t.ID = j.token(q, state, s, i)
 	finite := t.ID >= 0
 	if finite && q.params.Logprobs >= 0 {
 		t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
@@ -114,4 +110,20 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 		return t, q.follow(t.ID, len(tokens)+1)
 	}
 	return t, nil
+}
+
+// token returns a token that q may have next, or -1 if logits i are not finite. The logits do not matter if a
+// constraint allows only one token.
+func (j *sampleJob) token(q *sequence, state sampling.State, s *sampling.Sampler, i int) int32 {
+	if q.matcher != nil && q.only >= 0 {
+		return q.only
+	}
+	if largest := j.output.largest; largest != nil {
+		id, unmasked := largest[i-j.first], state
+		unmasked.Allowed = nil
+		if id < 0 || q.params.TakesLargest(unmasked) && state.Allows(id) {
+			return id
+		}
+	}
+	return s.Sample(&q.params, state, j.logits(i))
 }

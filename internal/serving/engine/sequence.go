@@ -25,6 +25,8 @@ type sequence struct {
 
 	matcher  *structured.Matcher // follows the answer; nil without a constraint
 	mask     []uint64            // of the tokens that the constraint allows next
+	masked   int                 // the mask is for the token with this number in the answer, from 1; 0 if it is not known
+	only     int32               // the only token of the mask, or -1
 	complete int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
 
 	sampled int32 // the token sampled last; not in tokens until it is delivered
@@ -44,13 +46,14 @@ func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 // state returns the state for sampling the token after the given ones.
 func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
 	st = sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
-	if len(st.Output) < q.stream.request.MinTokens {
+	switch {
+	case q.matcher != nil:
+		err = q.prepareMask(len(st.Output))
+		st.Allowed = q.mask
+	case len(st.Output) < q.stream.request.MinTokens:
 		st.Forbidden = q.ends
 	}
-	if q.matcher != nil {
-		return st, q.constrain(&st)
-	}
-	return st, nil
+	return st, err
 }
 
 // appendToken appends a token and returns what outputAfter returns for it.

@@ -142,6 +142,7 @@ func (s *step) nextLogits() bool {
 // advance waits until s is computed and samples its tokens. Then it starts the next step, if one could be scheduled
 // meanwhile, and delivers the tokens of s.
 func (e *Engine) advance(s *step) (next *step) {
+	e.prepareMasks(s)
 	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
 		next = e.schedule(s)

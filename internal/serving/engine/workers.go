@@ -124,6 +124,9 @@ func (all workers) start(m *modelInput) {
 // awaitNearEnd waits until the first worker has computed all layers.
 func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
+// areNearEnd reports whether awaitNearEnd would return at once.
+func (all workers) areNearEnd() bool { return len(all[0].nearEnd) > 0 }
+
 // wait waits for the results of all workers. It returns the first worker's output and when the last worker was ready.
 func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	for i, w := range all {

@@ -230,3 +230,14 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 		require.Equal(t, 200, a.Status, a.Text)
 	}
 }
+
+// Ensure that a token which is the only one allowed is taken without looking at the logits.
+func TestTheOnlyTokenIsTakenWithoutLogits(t *testing.T) {
+	s := startDamaged(t, "lm_head.weight", 99, nil)
+	a := s.ask(t, texts, demo+`"prompt": "12345678", "guided_choice": ["ab"]}`)
+	require.Equal(t, 200, a.Status, a.Text)
+	require.Equal(t, "ab", a.Choices[0].Text, a.Text)
+	require.Equal(t, "stop", a.Choices[0].Finish)
+	a = s.ask(t, texts, demo+`"prompt": "12345678", "guided_choice": ["ab", "c"]}`)
+	require.Contains(t, a.Text, notFinite)
+}

@@ -31,6 +31,12 @@ type State struct {
 	Allowed        []uint64 // the tokens that may be next: bit t%64 of word t/64 is token t; nil means all
 }
 
+// Allows reports whether Allowed has a token.
+func (st *State) Allows(token int32) bool {
+	word := int(token >> 6)
+	return st.Allowed == nil || word < len(st.Allowed) && st.Allowed[word]>>(token&63)&1 == 1
+}
+
 // Sample chooses the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TakesLargest(st) {
@@ -114,9 +120,18 @@ func (s *Sampler) forbid(_ *Params, st State) {
 
 func (s *Sampler) restrict(_ *Params, st State) {
 	least := float32(math.Inf(-1))
-	for id := range s.logits {
-		if word := id >> 6; word >= len(st.Allowed) || st.Allowed[word]>>(id&63)&1 == 0 {
-			s.logits[id] = least
+	for at := 0; at < len(s.logits); at += 64 {
+		word, logits := uint64(0), s.logits[at:min(at+64, len(s.logits))]
+		if at/64 < len(st.Allowed) {
+			word = st.Allowed[at/64]
+		}
+		if word == math.MaxUint64 {
+			continue
+		}
+		for i := range logits {
+			if word>>i&1 == 0 {
+				logits[i] = least
+			}
 		}
 	}
 }
