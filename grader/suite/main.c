@@ -20,7 +20,6 @@
 
 #include "check.h"
 #include "heap.h"
-#include "play.h"
 
 enum { PATIENCE = 3 }; /* after this many time-outs the other tests are not run */
 
@@ -31,7 +30,7 @@ static const struct test *const files[] = {
 
 static struct {
     bool list, verbose, no_fork, advice, stop;
-    const char *only, *play;
+    const char *only;
     unsigned seconds;
 } options = {.seconds = 10};
 
@@ -40,15 +39,13 @@ static int report = -1;
 
 static const char help[] =
     "usage: suite [--list] [--only NAME] [-v] [--no-fork] [--advice] [--stop] [--seconds N]\n"
-    "       suite --play FILE\n"
     "  --list       the tests and the sentences of the handout they check\n"
     "  --only NAME  the test of this name, or all that contain it\n"
     "  -v           name passed and skipped tests as well\n"
     "  --no-fork    all tests in this process (for Valgrind and debuggers)\n"
     "  --advice     also what the handout does not ask for; never a failure\n"
     "  --stop       end at the first failure\n"
-    "  --seconds N  time limit of a test, 10 if not given\n"
-    "  --play FILE  the calls of this file instead (play.h)\n";
+    "  --seconds N  time limit of a test, 10 if not given\n";
 
 /*
  * Written past stdio: nothing of it can be left in a buffer that a submission
@@ -80,8 +77,6 @@ static void parse(int argc, char **argv) {
             options.stop = true;
         } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
             options.only = argv[++i];
-        } else if (strcmp(argv[i], "--play") == 0 && i + 1 < argc) {
-            options.play = argv[++i];
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
             options.seconds = (unsigned)atoi(argv[++i]);
         } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -204,13 +199,8 @@ static int conclude(void) {
 int main(int argc, char **argv) {
     parse(argc, argv);
     redirect();
-    int status = 0;
-    if (options.play != NULL) {
-        status = play_file(options.play, say);
-    } else {
-        visit_all();
-        status = options.list ? 0 : conclude();
-    }
+    visit_all();
+    int status = options.list ? 0 : conclude();
     if (!options.no_fork) {
         _exit(status); /* past whatever a submission registered for the end */
     }

@@ -30,8 +30,8 @@ func right(m corpus.Mutant) bool { return m.Kind == corpus.Equivalent || m.Kind 
 // typical are the mutants of make test.
 func typical(all []corpus.Mutant) []corpus.Mutant {
 	some := corpus.Typical(all)
-	for i, m := range all {
-		if (i%shortUsesOf == 0 || advised[m.ID] != "") && !slices.ContainsFunc(some, func(o corpus.Mutant) bool { return o.ID == m.ID }) {
+	for _, m := range all {
+		if advised[m.ID] != "" && !slices.ContainsFunc(some, func(o corpus.Mutant) bool { return o.ID == m.ID }) {
 			some = append(some, m)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/homework/course/exhaustive"
 	"llmmemory/internal/homework/course/trace"
 	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
@@ -30,7 +29,7 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	defer s.arena.close()
 	for blocks := 1; blocks <= 4; blocks++ {
 		t.Run(strconv.Itoa(blocks)+" blocks", func(t *testing.T) {
-			x := explore(t, s, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest(blocks)))
+			x := explore(t, s, small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest(blocks)))
 			t.Logf("%d states, %d calls compared", x.states, x.calls)
 		})
 	}
@@ -46,20 +45,20 @@ func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	for _, length := range []int32{1, 15, 16, 17, 255, 256, 257, 4079, 4080, 4081, 4095, 4096} {
 		for _, sharers := range []int32{1, 2, 3, 20} {
 			for _, spare := range []int32{0, 1, 2, 300} {
-				b := exhaustive.Bounds{
-					Start: []trace.Op{
+				b := bounds{
+					start: []trace.Op{
 						{Kind: trace.Init, A: ((length+KVPerBlock-1)/KVPerBlock + spare) * BlockSize},
 						{Kind: trace.Create, A: 1, B: length},
 					},
-					IDs:     []int32{7},
-					Lengths: []int32{16, 17, 256, 257, 4080, 4096, 4097},
-					Calls:   2,
+					ids:     []int32{7},
+					lengths: []int32{16, 17, 256, 257, 4080, 4096, 4097},
+					calls:   2,
 				}
 				if sharers > 1 {
-					b.Start = append(b.Start, trace.Op{Kind: trace.Forks, A: 1, B: 10, C: sharers - 1})
+					b.start = append(b.start, trace.Op{Kind: trace.Forks, A: 1, B: 10, C: sharers - 1})
 				}
 				if sharers > 3 || spare > 2 {
-					b.Calls = 1
+					b.calls = 1
 				}
 				x := explore(t, s, b)
 				states += x.states
@@ -67,7 +66,8 @@ func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d states, %d calls compared", states, calls)
+	require.Equal(t, 656, states, "the starts are far from llm_init")
+	t.Logf("%d calls compared", calls)
 }
 
 // An explorer plays cases on the engine and compares.
@@ -79,22 +79,22 @@ type explorer struct {
 }
 
 // explore plays the cases of b on s. Other cases may have been played on s before.
-func explore(t *testing.T, s *subject, b exhaustive.Bounds) *explorer {
+func explore(t *testing.T, s *subject, b bounds) *explorer {
 	s.library = &Library{Memory: s.arena}
 	x := &explorer{T: t, s: s}
-	for c := range b.Cases() {
+	for c := range b.cases() {
 		x.states++
 		x.s.reset()
-		for _, op := range c.Path {
+		for _, op := range c.path {
 			_, err := x.s.play(op)
 			require.NoError(t, err)
 		}
 		x.s.save()
-		x.require(x.s.differs(&c.State), c.Path)
-		for _, op := range c.Refused {
+		x.require(x.s.differs(c.state), c.path)
+		for _, op := range c.refused {
 			x.refused(c, op)
 		}
-		for _, op := range c.Changes {
+		for _, op := range c.changes {
 			x.changes(c, op)
 		}
 		x.runs(c)
@@ -110,7 +110,7 @@ func (x *explorer) require(err error, path []trace.Op, last ...any) {
 	}
 }
 
-func (x *explorer) refused(c exhaustive.Case, op trace.Op) {
+func (x *explorer) refused(c useCase, op trace.Op) {
 	x.calls++
 	_, err := x.s.play(op)
 	switch {
@@ -125,36 +125,36 @@ func (x *explorer) refused(c exhaustive.Case, op trace.Op) {
 	default:
 		err = nil
 	}
-	x.require(err, c.Path, op)
+	x.require(err, c.path, op)
 }
 
-func (x *explorer) changes(c exhaustive.Case, op trace.Op) {
+func (x *explorer) changes(c useCase, op trace.Op) {
 	x.calls++
 	made, err := x.s.play(op)
-	x.require(err, c.Path, op)
-	want := c.State.Clone()
-	want.Play(op)
-	x.require(x.s.differs(&want), c.Path, op)
+	x.require(err, c.path, op)
+	want := c.state.clone()
+	want.play(op)
+	x.require(x.s.differs(want), c.path, op)
 	if op.Kind == trace.Create || op.Kind == trace.Fork {
 		if &made.Node != x.s.engine.Active.Prev {
-			x.require(errors.New("it returned another sequence"), c.Path, op)
+			x.require(errors.New("it returned another sequence"), c.path, op)
 		}
 	}
 	if x.s.arena.gets > 1 {
-		x.require(errors.New("it asked for memory more than once"), c.Path, op)
+		x.require(errors.New("it asked for memory more than once"), c.path, op)
 	}
 	x.s.restore()
 }
 
 // several compares a call that appends data[i] to ids[i] with single appends: it must do all of them, or
 // nothing. It also lets each allocation of the call fail once.
-func (x *explorer) several(c exhaustive.Case, ids, data []int32, call func() error) {
-	want := c.State.Clone()
+func (x *explorer) several(c useCase, ids, data []int32, call func() error) {
+	want := c.state.clone()
 	all := true
 	for i, id := range ids {
-		all = all && want.Play(trace.Op{Kind: trace.Append, A: id, B: data[i]})
+		all = all && want.play(trace.Op{Kind: trace.Append, A: id, B: data[i]})
 	}
-	tables := want.Allocations() - c.State.Allocations()
+	tables := want.live - c.state.live
 	for fail := range tables + 1 {
 		x.calls++
 		x.s.arena.fail, x.s.arena.gets = fail, 0
@@ -163,7 +163,7 @@ func (x *explorer) several(c exhaustive.Case, ids, data []int32, call func() err
 		switch {
 		case all && fail == 0:
 			if err == nil {
-				err = x.s.differs(&want)
+				err = x.s.differs(want)
 			}
 		case err == nil:
 			err = errors.New("it was not refused")
@@ -172,7 +172,7 @@ func (x *explorer) several(c exhaustive.Case, ids, data []int32, call func() err
 		default:
 			err = nil
 		}
-		x.require(err, c.Path, "several appends", ids, "failing", fail)
+		x.require(err, c.path, "several appends", ids, "failing", fail)
 		x.s.restore()
 		if !all {
 			return
@@ -188,11 +188,11 @@ func (x *explorer) listed() []*Sequence {
 	return list
 }
 
-func (x *explorer) runs(c exhaustive.Case) {
+func (x *explorer) runs(c useCase) {
 	for _, s := range x.listed() {
 		left := maxRecords - int(s.KVCount)
 		for _, n := range []int{1, 2, 16, 17, 33, left - 1, left, left + 1} {
-			if n < 1 || n > 40 && (len(c.State.Counts) < 4*n/KVPerBlock/5 || len(c.Path) > 3) {
+			if n < 1 || n > 40 && (len(c.state.engine.counts()) < 4*n/KVPerBlock/5 || len(c.path) > 3) {
 				continue
 			}
 			ids, data := make([]int32, n), make([]int32, n)
@@ -206,7 +206,7 @@ func (x *explorer) runs(c exhaustive.Case) {
 
 // batches plays batches with each pair of sequences, each sequence three times, and all sequences in both
 // orders.
-func (x *explorer) batches(c exhaustive.Case) {
+func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence
 	for i, a := range list {
@@ -259,19 +259,19 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 
 // everySequence plays the calls of path, followed by every sequence of depth calls.
 func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
-	var state exhaustive.State
+	state := &model{}
 	x.s.library = &Library{Memory: x.s.arena}
 	x.s.reset()
 	var succeeded, want bool
 	for _, op := range path {
 		_, err := x.s.play(op)
-		succeeded, want = err == nil, state.Play(op)
+		succeeded, want = err == nil, state.play(op)
 	}
 	x.calls++
 	if succeeded != want {
 		x.require(fmt.Errorf("it succeeded: %t", succeeded), path)
 	}
-	x.require(x.s.differs(&state), path)
+	x.require(x.s.differs(state), path)
 	x.require(x.s.library.check(), path)
 	_ = x.s.library.Destroy(x.s.engine)
 	x.require(x.s.library.check(), path, "llm_destroy")
@@ -287,20 +287,20 @@ func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 func TestCopyOnWriteEverywhereIsTheHandouts(t *testing.T) {
 	x := &explorer{T: t, s: newSubject()}
 	defer x.s.arena.close()
-	var c exhaustive.Case
-	c.Path = []trace.Op{
+	c := useCase{state: &model{}}
+	c.path = []trace.Op{
 		{Kind: trace.Init, A: (MaxLogicalBlocks + 1) * BlockSize},
 		{Kind: trace.Create, A: 1, B: maxRecords},
 		{Kind: trace.Fork, A: 1, B: 2},
 	}
-	for _, op := range c.Path {
+	for _, op := range c.path {
 		_, err := x.s.play(op)
 		require.NoError(t, err)
-		c.State.Play(op)
+		c.state.play(op)
 	}
 	for position := range int32(maxRecords) {
 		child := sequenceOf(x.s.engine.Active.Prev)
-		child.KVCount, c.State.Sequences[1].KVCount = position, position
+		child.KVCount, c.state.find(c.state.engine, 2).KVCount = position, position
 		x.s.save()
 		x.changes(c, trace.Op{Kind: trace.Append, A: 2, B: position})
 		for _, n := range []int{1, 2, 16} { // of which one or two blocks are copied; there is one

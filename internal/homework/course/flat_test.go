@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"unsafe"
 
-	"llmmemory/internal/homework/course/exhaustive"
 	"llmmemory/internal/homework/course/trace"
 )
 
@@ -204,65 +204,52 @@ func (s *subject) play(op trace.Op) (made *Sequence, err error) {
 }
 
 // differs describes the first difference between the subject and a state. It returns nil if they are equal.
-func (s *subject) differs(want *exhaustive.State) error {
-	if live := s.arena.live(); live != want.Allocations() {
-		return fmt.Errorf("%d live allocations, not %d", live, want.Allocations())
+func (s *subject) differs(want *model) error {
+	if live := s.arena.live(); live != want.live {
+		return fmt.Errorf("%d live allocations, not %d", live, want.live)
 	}
-	for i := range want.Pool {
-		w := int32(want.Pool[i])
-		if word, untouched := want.Pool[i].Word(); untouched {
-			w = magic(word)
-		}
-		if s.pool[i] != w {
-			return fmt.Errorf("word %d of block %d is %d, not %d", i%KVPerBlock, i/KVPerBlock, s.pool[i], w)
-		}
+	if !slices.Equal(s.pool, want.pool) {
+		return fmt.Errorf("the pool is %d, not %d", s.pool, want.pool)
 	}
-	if !want.Exists {
+	if want.engine == nil {
 		return s.arena.checkGuards()
 	}
-	e := s.engine
-	if e.Pool != unsafe.Pointer(&s.pool[0]) || int(e.Total) != len(want.Counts) || e.Free != want.Free {
-		return fmt.Errorf("the engine has %d of %d blocks free, not %d of %d", e.Free, e.Total, want.Free, len(want.Counts))
+	e, w := s.engine, want.engine
+	if e.Pool != unsafe.Pointer(&s.pool[0]) || e.Total != w.Total || e.Free != w.Free {
+		return fmt.Errorf("the engine has %d of %d blocks free, not %d of %d", e.Free, e.Total, w.Free, w.Total)
 	}
-	if c := s.arena.find(unsafe.Pointer(e.RefCount)); c == nil || c.size != 4*len(want.Counts) {
+	if c := s.arena.find(unsafe.Pointer(e.RefCount)); c == nil || c.size != 4*int(w.Total) {
 		return errors.New("ref_count has another size")
 	}
-	for id, count := range want.Counts {
-		if *e.count(int32(id)) != count {
-			return fmt.Errorf("block %d has the count %d, not %d", id, *e.count(int32(id)), count)
-		}
+	if !slices.Equal(e.counts(), w.counts()) {
+		return fmt.Errorf("the counts are %d, not %d", e.counts(), w.counts())
 	}
-	return s.listDiffers(want)
-}
-
-func (s *subject) listDiffers(want *exhaustive.State) error {
-	head := &s.engine.Active
-	n := head
-	for i := range want.Sequences {
-		if n.Next == head || n.Next.Prev != n {
+	n := &e.Active
+	for i, q := range want.sequences() {
+		if n.Next == &e.Active || n.Next.Prev != n {
 			return fmt.Errorf("the list is wrong at place %d", i)
 		}
 		n = n.Next
-		if err := s.sequenceDiffers(sequenceOf(n), &want.Sequences[i]); err != nil {
-			return fmt.Errorf("sequence %d: %w", want.Sequences[i].ID, err)
+		if err := sequenceDiffers(sequenceOf(n), q); err != nil {
+			return fmt.Errorf("sequence %d: %w", q.ID, err)
 		}
 	}
-	if n.Next != head || head.Prev != n {
-		return fmt.Errorf("the list has more than %d sequences", len(want.Sequences))
+	if n.Next != &e.Active || e.Active.Prev != n {
+		return errors.New("the list has more sequences")
 	}
 	return s.arena.checkGuards()
 }
 
-func (s *subject) sequenceDiffers(got *Sequence, want *exhaustive.Sequence) error {
+func sequenceDiffers(got, want *Sequence) error {
 	if got.ID != want.ID || got.KVCount != want.KVCount {
 		return fmt.Errorf("id %d, %d records, not %d", got.ID, got.KVCount, want.KVCount)
 	}
-	for i, table := range want.Tables {
+	for i, table := range want.BlockTable {
 		l2 := got.BlockTable[i]
 		if (table == nil) != (l2 == nil) {
 			return fmt.Errorf("table %d is NULL: %t", i, l2 == nil)
 		}
-		if table != nil && *l2 != L2Table(*table) {
+		if table != nil && *l2 != *table {
 			return fmt.Errorf("table %d is %v, not %v", i, *l2, *table)
 		}
 	}

@@ -1,0 +1,253 @@
+package course
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"unsafe"
+
+	"llmmemory/internal/homework/course/trace"
+)
+
+// The exhaustive tests enumerate every short use of an engine: each distinct state that a bounded number of calls
+// can reach, and in each state every call, also with each of its allocations failing. States that differ only in
+// the ids count as the same, because a call does the same in both, up to the ids.
+
+// A model is one engine and its pool, changed by the yardstick.
+type model struct {
+	yardstick
+	engine *Engine // nil: none
+	pool   []int32
+}
+
+// play makes one call and reports whether it succeeds. A call that fails changes nothing.
+func (m *model) play(op trace.Op) bool {
+	m.fail = op.Fail
+	defer func() { m.fail = 0 }()
+	switch op.Kind {
+	case trace.Init:
+		return m.init(op.A)
+	case trace.Create:
+		return m.create(m.engine, op.A, op.B) != nil
+	case trace.Fork:
+		return m.fork(m.engine, op.A, op.B) != nil
+	case trace.Forks:
+		for i := range op.C {
+			m.fork(m.engine, op.A, op.B+i)
+		}
+		return true
+	case trace.Append:
+		return m.append(m.engine, op.A, op.B)
+	case trace.Free:
+		return m.free(m.engine, op.A) != nil
+	}
+	m.destroy(m.engine)
+	m.engine = nil
+	return true
+}
+
+func (m *model) init(size int32) bool {
+	if size < BlockSize || !m.allocate(2) {
+		return false
+	}
+	m.pool = slices.Clone(m.pool[:0])
+	for word := range size / KVSize {
+		m.pool = append(m.pool, magic(int(word)))
+	}
+	m.open(make([]int32, size/BlockSize), size/BlockSize)
+	return true
+}
+
+func (m *model) open(counts []int32, free int32) {
+	e := &Engine{Pool: unsafe.Pointer(&m.pool[0]), Total: int32(len(counts)), Free: free, RefCount: &counts[0]}
+	e.Active = Node{Prev: &e.Active, Next: &e.Active}
+	m.engine = e
+}
+
+// sequences returns the sequences in list order.
+func (m *model) sequences() []*Sequence {
+	if m.engine == nil {
+		return nil
+	}
+	w := world{engines: []*Engine{m.engine}}
+	return w.listed(0)
+}
+
+// clone returns a copy that shares nothing with m.
+func (m *model) clone() *model {
+	c := &model{yardstick: m.yardstick, pool: slices.Clone(m.pool)}
+	if m.engine == nil {
+		return c
+	}
+	c.open(slices.Clone(m.engine.counts()), m.engine.Free)
+	for _, from := range m.sequences() {
+		s := &Sequence{ID: from.ID, KVCount: from.KVCount, BlockTable: &L1Table{}}
+		for i, l2 := range from.BlockTable {
+			if l2 != nil {
+				table := *l2
+				s.BlockTable[i] = &table
+			}
+		}
+		c.link(c.engine, s)
+	}
+	return c
+}
+
+// key returns a hash that is equal for states that differ only in ids. It leaves out the counts, which follow from
+// the tables.
+func (m *model) key() [16]byte {
+	var to []byte
+	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }
+	for _, s := range m.sequences() {
+		put(s.KVCount)
+		for i, l2 := range s.BlockTable {
+			if l2 != nil {
+				put(int32(i))
+				for _, id := range l2 {
+					put(id)
+				}
+			}
+		}
+		put(L1Size)
+	}
+	for _, word := range m.pool {
+		put(word)
+	}
+	sum := sha256.Sum256(to)
+	return [16]byte(sum[:16])
+}
+
+// bounds limit the enumeration.
+type bounds struct {
+	start   []trace.Op // the calls before the enumeration begins: llm_init of engine 0, and others
+	ids     []int32    // of new sequences; it makes no difference which of the unused ids a call takes
+	lengths []int32    // the arguments of create_sequence
+	calls   int        // the maximum number of calls after start
+}
+
+// small returns the bounds of an engine with the given number of blocks, from llm_init on, with three different ids
+// and the lengths at which the number of blocks changes.
+func small(blocks int, ids [3]int32, calls int) bounds {
+	return bounds{[]trace.Op{{Kind: trace.Init, A: int32(blocks) * BlockSize}}, ids[:], []int32{0, 1, 15, 16, 17, 33}, calls}
+}
+
+// A useCase is a state, and every call that can be made in it.
+type useCase struct {
+	// path leads to the state: start, followed by as few calls as possible.
+	path  []trace.Op
+	state *model
+	// refused are the calls that fail, including the calls of changes with one of their allocations failing. They
+	// change nothing, so all of them can be played one after the other.
+	refused []trace.Op
+	changes []trace.Op // the calls that succeed; each is played in the same state
+}
+
+// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first. The first wrong call of
+// an engine therefore ends a shortest sequence of calls that shows a mistake.
+func (b bounds) cases() iter.Seq[useCase] {
+	return func(yield func(useCase) bool) {
+		s := search{bounds: b, seen: map[[16]byte]bool{}}
+		s.add(-1, trace.Op{}, played(b.start))
+		for at, end, depth := 0, 1, 0; at < len(s.nodes) && depth < b.calls; depth++ {
+			for ; at < end; at++ {
+				c := s.expand(at)
+				if !yield(c) {
+					return
+				}
+				for _, op := range c.changes {
+					next := c.state.clone()
+					next.play(op)
+					s.add(at, op, next)
+				}
+			}
+			end = len(s.nodes)
+		}
+	}
+}
+
+func played(path []trace.Op) *model {
+	m := &model{}
+	for _, op := range path {
+		m.play(op)
+	}
+	return m
+}
+
+// A search is breadth-first. It keeps the path to each state, not the state.
+type search struct {
+	bounds
+	nodes []searchNode
+	seen  map[[16]byte]bool
+}
+
+type searchNode struct {
+	parent int
+	op     trace.Op
+}
+
+// add adds a state unless it is known or has no engine.
+func (s *search) add(parent int, op trace.Op, to *model) {
+	if key := to.key(); to.engine != nil && !s.seen[key] {
+		s.seen[key] = true
+		s.nodes = append(s.nodes, searchNode{parent, op})
+	}
+}
+
+func (s *search) expand(at int) useCase {
+	var path []trace.Op
+	for ; at > 0; at = s.nodes[at].parent {
+		path = append(path, s.nodes[at].op)
+	}
+	slices.Reverse(path)
+	c := useCase{path: slices.Concat(s.start, path)}
+	c.state = played(c.path)
+	for _, op := range s.all(c.state) {
+		if !c.state.clone().play(op) {
+			c.refused = append(c.refused, op)
+			continue
+		}
+		c.changes = append(c.changes, op)
+		for op.Fail = 1; !c.state.clone().play(op); op.Fail++ {
+			c.refused = append(c.refused, op)
+		}
+	}
+	return c
+}
+
+// all returns all calls that can be made in a state. New sequences get the first unused ids. The data of an append is
+// the position of the record.
+func (s *search) all(state *model) []trace.Op {
+	var live, dead []int32
+	for _, q := range state.sequences() {
+		live = append(live, q.ID)
+	}
+	for _, id := range s.ids {
+		if len(dead) < 2 && !slices.Contains(live, id) {
+			dead = append(dead, id)
+		}
+	}
+	ops := state.callsOf(slices.Concat(live, dead[:min(1, len(dead))]), s.lengths)
+	if len(dead) == 2 {
+		ops = append(ops, trace.Op{Kind: trace.Fork, A: dead[0], B: dead[1]})
+	}
+	return append(ops, trace.Op{Kind: trace.Destroy})
+}
+
+// callsOf returns all calls but llm_destroy with the given ids and lengths.
+func (m *model) callsOf(ids, lengths []int32) (ops []trace.Op) {
+	for _, id := range ids {
+		for _, length := range lengths {
+			ops = append(ops, trace.Op{Kind: trace.Create, A: id, B: length})
+		}
+		for _, child := range ids {
+			ops = append(ops, trace.Op{Kind: trace.Fork, A: id, B: child})
+		}
+		record := int32(0)
+		if s := m.find(m.engine, id); s != nil {
+			record = s.KVCount
+		}
+		ops = append(ops, trace.Op{Kind: trace.Append, A: id, B: record}, trace.Op{Kind: trace.Free, A: id})
+	}
+	return ops
+}
