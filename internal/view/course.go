@@ -133,7 +133,7 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 		}
 	}
 	if op.Kind == trace.Append && !f.Refused {
-		q := find(f, int(op.A))
+		q := f.sequence(int(op.A), 0)
 		position := q.Tokens - 1
 		known[int(q.Table[position/course.KVPerBlock])*course.KVPerBlock+position%course.KVPerBlock] = true
 	}
@@ -185,19 +185,10 @@ func records(pool []byte, blocks int) []int32 {
 func share(before, after *Frame) {
 	for i := range after.Sequences {
 		q := &after.Sequences[i]
-		if old := find(before, q.Request); old != nil && slices.Equal(old.Table, q.Table) {
+		if old := before.sequence(q.Request, 0); old != nil && slices.Equal(old.Table, q.Table) {
 			q.Table = old.Table
 		}
 	}
-}
-
-func find(f *Frame, id int) *Sequence {
-	for i := range f.Sequences {
-		if f.Sequences[i].Request == id {
-			return &f.Sequences[i]
-		}
-	}
-	return nil
 }
 
 // copies returns the block copies that a call made.
@@ -205,7 +196,7 @@ func copies(op trace.Op, before, after *Frame) []device.Pair {
 	if op.Kind != trace.Append {
 		return nil
 	}
-	old, now := find(before, int(op.A)), find(after, int(op.A))
+	old, now := before.sequence(int(op.A), 0), after.sequence(int(op.A), 0)
 	if old == nil || now == nil {
 		return nil
 	}
@@ -250,7 +241,7 @@ func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 		}
 		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason)
 	}
-	q := find(after, int(op.A))
+	q := after.sequence(int(op.A), 0)
 	switch op.Kind {
 	case trace.Init:
 		return fmt.Sprintf("The engine has %s, all free.", plural(after.Blocks, "block", "blocks"))
@@ -266,7 +257,7 @@ func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 	case trace.Append:
 		return appended(q, before, after)
 	case trace.Free:
-		return freed(find(before, int(op.A)), after)
+		return freed(before.sequence(int(op.A), 0), after)
 	default:
 		return "Every sequence, every table and the engine are freed. The pool stays with its owner."
 	}
@@ -281,7 +272,7 @@ func appended(q *Sequence, before, after *Frame) string {
 	logical, slot := position/course.KVPerBlock, position%course.KVPerBlock
 	id := q.Table[logical]
 	oldID := block.None
-	if old := find(before, q.Request); old != nil && logical < len(old.Table) {
+	if old := before.sequence(q.Request, 0); old != nil && logical < len(old.Table) {
 		oldID = old.Table[logical]
 	}
 	switch {
@@ -296,7 +287,7 @@ func appended(q *Sequence, before, after *Frame) string {
 
 // freed describes which blocks became free with a sequence, and which did not.
 func freed(q *Sequence, after *Frame) string {
-	used := byRequest(after.Sequences).used(false)
+	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)
 	free = slices.DeleteFunc(free, func(id int32) bool { return used[id] > 0 })
 	kept = slices.DeleteFunc(kept, func(id int32) bool { return used[id] == 0 })

@@ -18,44 +18,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
-	require.Equal(t, []string{"copy-on-write", "two-levels", "block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}, view.Stories())
-	r := story(t, "copy-on-write")
-	var copies, refused, freed, shared int
-	for _, f := range r.Frames {
-		copies += len(f.Copies)
-		if f.Refused {
-			refused++
-			require.Equal(t, "Refused: not enough free blocks (out of blocks). Nothing has changed.", f.Said[0])
-		}
-		for _, s := range f.Said {
-			if strings.Contains(s, "free again") {
-				freed++
-			}
-			if strings.Contains(s, "no block is taken") {
-				shared++
-			}
-		}
-	}
-	require.Equal(t, []int{2, 2}, []int{copies, refused})
-	require.Greater(t, freed, 3)
-	require.Greater(t, shared, 2)
-	require.Zero(t, r.Frames[len(r.Frames)-1].Blocks, "the engine is destroyed")
-	require.Equal(t, "Copy-on-write, on the course's engine", r.Title)
-
-	r = story(t, "two-levels")
-	tables := map[int]bool{}
-	for _, f := range r.Frames {
-		for _, s := range f.Sequences {
-			tables[(len(s.Table)+course.L2Size-1)/course.L2Size] = true
-		}
-	}
-	require.Equal(t, map[int]bool{1: true, 2: true}, tables)
-
-	_, err := view.Story("nothing")
-	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
-}
-
 // Ensure that a trace with an error is refused with the number of the line.
 func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{

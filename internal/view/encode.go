@@ -132,9 +132,7 @@ func (p *packer) add(after *Frame) {
 	d.Waiting, d.Running = splice(before.Waiting, after.Waiting), splice(before.Running, after.Running)
 	d.Swapped, d.Cached = splice(before.Swapped, after.Swapped), splice(before.Cached, after.Cached)
 	d.SwapOut, d.SwapIn, d.Copies = flat(after.SwapOut), flat(after.SwapIn), flat(after.Copies)
-	for _, id := range after.Hits {
-		d.Hits = append(d.Hits, int(id))
-	}
+	d.Hits = ints(nil, after.Hits)
 	for _, c := range after.Counts {
 		d.Counts = append(d.Counts, deviceIndex(c.CPU), int(c.Block), int(c.Count))
 	}
@@ -176,11 +174,7 @@ func change(name int, old, s *Sequence) entry {
 		before = old.Table
 	}
 	front, back, between := difference(before, s.Table)
-	e := entry{name, s.Tokens, deviceIndex(s.CPU), front, back}
-	for _, id := range between {
-		e = append(e, int(id))
-	}
-	return e
+	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
 // small is above the records that traces append and below the numbers that fill a new pool.
@@ -212,11 +206,14 @@ func splice[T int | int32](before, after []T) []int {
 		return nil
 	}
 	front, back, between := difference(before, after)
-	list := []int{front, back}
-	for _, v := range between {
-		list = append(list, int(v))
+	return ints([]int{front, back}, between)
+}
+
+func ints[T int | int32](to []int, from []T) []int {
+	for _, v := range from {
+		to = append(to, int(v))
 	}
-	return list
+	return to
 }
 
 // difference returns the numbers of entries kept at the beginning and at the end, and the new entries between them.

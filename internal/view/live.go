@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"llmmemory/internal/scheduling/serve"
@@ -110,9 +109,6 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 // Describe returns sentences that say what happened between two frames: what the scheduler did,
 // and which requests finished. again has the requests that had lost their blocks before.
 func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
-	w := words{before: byRequest(before.Sequences), after: byRequest(after.Sequences), block: r.BlockSize, again: again}
-	if !it.Idle() || len(finished) == 0 {
-		w.iteration(it)
-	}
-	return slices.Concat(w.finished(finished), evictions(before.Cached, after), arrivals(before, after))
+	w := words{before: before, after: after, block: r.BlockSize, again: again}
+	return w.all(it, finished)
 }

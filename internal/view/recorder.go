@@ -24,10 +24,8 @@ type Recorder struct {
 	limits    Limits
 	from      Tabler
 	requests  map[int]*progress
-	last      state         // of the last frame
 	pending   []string      // sentences for the next frame
 	copies    []device.Pair // made since the last frame
-	cached    []int32       // those of the last frame
 }
 
 // progress is the state of a request that may have blocks.
@@ -52,7 +50,8 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	}
 	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
 	if limits.From <= 0 {
-		rec.keep(0, nil, func(state) []string { return []string{"The pool is empty."} })
+		rec.pending = []string{"The pool is empty."}
+		rec.keep(0, nil, nil, nil)
 	}
 	return rec, nil
 }
@@ -75,13 +74,9 @@ func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 		}
 	}
 	r.follow(it)
-	if !r.keeps(now) {
-		return nil
+	if r.keeps(now) {
+		r.keep(now, it, nil, again)
 	}
-	r.keep(now, it, func(after state) []string {
-		w := words{before: r.last, after: after, block: r.recording.BlockSize, again: again, first: len(r.recording.Frames) == 0}
-		return w.iteration(it)
-	})
 	return nil
 }
 
@@ -90,13 +85,9 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	for _, id := range ids {
 		delete(r.requests, id)
 	}
-	if len(ids) == 0 || !r.keeps(now) {
-		return nil
+	if len(ids) > 0 && r.keeps(now) {
+		r.keep(now, nil, ids, nil)
 	}
-	r.keep(now, nil, func(after state) []string {
-		w := words{before: r.last, after: after, first: len(r.recording.Frames) == 0}
-		return w.finished(ids)
-	})
 	return nil
 }
 
@@ -138,14 +129,16 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. say returns the frame's sentences.
-func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) {
-	f := Frame{Now: now, Blocks: r.recording.NumGPUBlocks}
+// keep adds a frame with the current state. The parameter it is the iteration, or nil; again has the requests that had
+// lost their blocks before it.
+func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
+	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
+	n := len(r.recording.Frames)
+	if n > 0 {
+		before = &r.recording.Frames[n-1]
+	}
 	f.Waiting, f.Running, f.Swapped = r.from.Queues()
-	f.Sequences = r.sequences(f.Swapped)
-	after := byRequest(f.Sequences)
-	f.Said, f.Copies = append(r.pending, say(after)...), r.copies
-	r.pending, r.copies = nil, nil
+	f.Sequences = r.sequences(before, f.Swapped)
 	if it != nil {
 		f.SwapOut, f.SwapIn = slices.Clone(it.SwapOut), slices.Clone(it.SwapIn)
 		f.Copies = append(f.Copies, it.Copies...)
@@ -153,33 +146,26 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	}
 	if c, ok := r.from.(cacher); ok {
 		f.Cached = slices.Clone(c.Cached())
-		f.Said = append(f.Said, evictions(r.cached, &f)...)
-		r.cached = f.Cached
-	}
-	if n := len(r.recording.Frames); n > 0 {
-		f.Said = append(f.Said, arrivals(&r.recording.Frames[n-1], &f)...)
 	}
 	if c, ok := r.from.(counter); ok {
 		gpu, cpu := c.Counts()
 		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
 	}
+	w := words{before: before, after: &f, block: r.recording.BlockSize, again: again, first: n == 0}
+	f.Said = append(r.pending, w.all(it, finished)...)
+	r.pending, r.copies = nil, nil
 	r.recording.Frames = append(r.recording.Frames, f)
-	r.last = after
 }
 
 // sequences returns the sequences with blocks, sorted by request and number. A table that has not changed is shared with
 // the previous frame.
-func (r *Recorder) sequences(swapped []int) []Sequence {
-	cpu := map[int]bool{}
-	for _, id := range swapped {
-		cpu[id] = true
-	}
+func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
 		q := r.requests[id]
 		for number, table := range r.tables(id, q) {
-			s := Sequence{Request: id, Number: number, CPU: cpu[id], Tokens: q.tokens}
-			if old := r.last.sequence(id, number); old != nil && slices.Equal(old.Table, table) {
+			s := Sequence{Request: id, Number: number, CPU: slices.Contains(swapped, id), Tokens: q.tokens}
+			if old := before.sequence(id, number); old != nil && slices.Equal(old.Table, table) {
 				s.Table = old.Table
 			} else {
 				s.Table = slices.Clone(table)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,34 +11,33 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A state is the sequences of each request, by number.
-type state map[int][]*Sequence
-
-func byRequest(sequences []Sequence) state {
-	all := state{}
-	for i := range sequences {
-		s := &sequences[i]
-		all[s.Request] = append(all[s.Request], s)
+// of returns the sequences of a request.
+func (f *Frame) of(request int) (all []*Sequence) {
+	for i := range f.Sequences {
+		if s := &f.Sequences[i]; s.Request == request {
+			all = append(all, s)
+		}
 	}
 	return all
 }
 
-func (s state) sequence(request, number int) *Sequence {
-	for _, q := range s[request] {
-		if q.Number == number {
-			return q
+// sequence returns one sequence of a request, or nil.
+func (f *Frame) sequence(request, number int) *Sequence {
+	for i := range f.Sequences {
+		if s := &f.Sequences[i]; s.Request == request && s.Number == number {
+			return s
 		}
 	}
 	return nil
 }
 
-// blocks returns the blocks of a request, each once, by sequence and in logical order.
-func (s state) blocks(request int) []int32 {
+// blocksOf returns the blocks of a request, each once, by sequence and in logical order.
+func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
-	seen := map[int32]bool{}
-	for _, q := range s[request] {
+	seen := map[int32]bool{block.None: true}
+	for _, q := range f.of(request) {
 		for _, id := range q.Table {
-			if id != block.None && !seen[id] {
+			if !seen[id] {
 				seen[id] = true
 				all = append(all, id)
 			}
@@ -49,27 +47,38 @@ func (s state) blocks(request int) []int32 {
 }
 
 // used counts the references to each block of a device.
-func (s state) used(cpu bool) map[int32]int {
+func (f *Frame) used(cpu bool) map[int32]int {
 	counts := map[int32]int{}
-	for _, list := range s {
-		for _, q := range list {
-			for _, id := range q.Table {
-				if q.CPU == cpu && id != block.None {
-					counts[id]++
-				}
+	for _, q := range f.Sequences {
+		for _, id := range q.Table {
+			if q.CPU == cpu && id != block.None {
+				counts[id]++
 			}
 		}
 	}
 	return counts
 }
 
-// words describes what happened between two states.
+// words describes what happened between two frames.
 type words struct {
-	before, after state
+	before, after *Frame
 	block         int          // block size in tokens
 	again         map[int]bool // requests that had lost their blocks
 	first         bool         // there is no earlier frame
 	said          []string
+}
+
+// all returns sentences about an iteration, which may be nil, and about the requests that have left after it.
+func (w *words) all(it *serve.Iteration, finished []int) []string {
+	if it != nil && (!it.Idle() || len(finished) == 0) {
+		w.iteration(it)
+	}
+	w.finished(finished)
+	w.evictions()
+	if !w.first {
+		w.arrivals()
+	}
+	return w.said
 }
 
 func (w *words) say(format string, args ...any) {
@@ -77,7 +86,7 @@ func (w *words) say(format string, args ...any) {
 }
 
 // iteration describes what a scheduler did. Rare events come first.
-func (w *words) iteration(it *serve.Iteration) []string {
+func (w *words) iteration(it *serve.Iteration) {
 	if w.first {
 		w.say("The recording begins here.")
 	}
@@ -98,16 +107,15 @@ func (w *words) iteration(it *serve.Iteration) []string {
 	if len(w.said) == 0 {
 		w.say("Nothing runs.")
 	}
-	return w.said
 }
 
 func (w *words) preempted(p serve.Preemption) {
 	if p.Swapped {
-		ids := w.after.blocks(p.ID)
+		ids := w.after.blocksOf(p.ID)
 		w.say("Preempts request %d (swap): its %s to %s of the CPU.", p.ID, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 		return
 	}
-	if len(w.before[p.ID]) == 0 {
+	if len(w.before.of(p.ID)) == 0 {
 		w.say("Preempts request %d (recompute).", p.ID)
 		return
 	}
@@ -116,13 +124,14 @@ func (w *words) preempted(p serve.Preemption) {
 
 // lost says how many blocks of a removed request became free, and how many other requests still use.
 func (w *words) lost(request int) string {
-	counts := w.before.used(w.before[request][0].CPU)
-	for _, q := range w.before[request] {
+	gone := w.before.of(request)
+	counts := w.before.used(gone[0].CPU)
+	for _, q := range gone {
 		for _, id := range q.Table {
 			counts[id]--
 		}
 	}
-	all := w.before.blocks(request)
+	all := w.before.blocksOf(request)
 	shared := len(slices.DeleteFunc(slices.Clone(all), func(id int32) bool { return counts[id] == 0 }))
 	text := plural(len(all)-shared, "block free", "blocks free")
 	if shared > 0 {
@@ -136,12 +145,13 @@ func (w *words) swappedIn(it *serve.Iteration) {
 	if len(it.SwapIn) == 0 {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(w.before)) {
-		list, now := w.before[id], w.after[id]
-		if len(now) == 0 || !list[0].CPU || now[0].CPU {
+	for i := range w.before.Sequences {
+		was := &w.before.Sequences[i]
+		id, now := was.Request, w.after.of(was.Request)
+		if len(now) == 0 || !was.CPU || now[0].CPU || w.before.of(id)[0] != was {
 			continue
 		}
-		ids := slices.DeleteFunc(w.after.blocks(id), func(id int32) bool { // without blocks taken since
+		ids := slices.DeleteFunc(w.after.blocksOf(id), func(id int32) bool { // without blocks taken since
 			return !slices.ContainsFunc(it.SwapIn, func(p device.Pair) bool { return p.Dst == id })
 		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
@@ -150,26 +160,25 @@ func (w *words) swappedIn(it *serve.Iteration) {
 
 // copied describes a copied block and the sequence that wrote to it.
 func (w *words) copied(p device.Pair) {
-	for id, list := range w.after {
-		for _, q := range list {
-			i := slices.Index(q.Table, p.Dst)
-			if q.CPU || i < 0 {
-				continue
-			}
-			if before := w.before.sequence(id, q.Number); before != nil && (i >= len(before.Table) || before.Table[i] != p.Src) {
-				break // the copy was not made for a write to a shared block
-			}
-			w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
-				upper(w.name(q)), q.Tokens-1, p.Src, p.Src, p.Dst)
-			return
+	for i := range w.after.Sequences {
+		q := &w.after.Sequences[i]
+		at := slices.Index(q.Table, p.Dst)
+		if q.CPU || at < 0 {
+			continue
 		}
+		if before := w.before.sequence(q.Request, q.Number); before != nil && (at >= len(before.Table) || before.Table[at] != p.Src) {
+			continue // the copy was not made for a write to a shared block
+		}
+		w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
+			upper(w.name(q)), q.Tokens-1, p.Src, p.Src, p.Dst)
+		return
 	}
 	w.say("Copies block %d → %d.", p.Src, p.Dst)
 }
 
 // name returns the name of a sequence.
 func (w *words) name(q *Sequence) string {
-	if len(w.after[q.Request]) == 1 && q.Number == 0 {
+	if len(w.after.of(q.Request)) == 1 && q.Number == 0 {
 		return fmt.Sprintf("request %d", q.Request)
 	}
 	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
@@ -197,8 +206,8 @@ func (w *words) prefill(p *serve.Prefill) {
 	if p.Start == 0 && p.Seqs > 1 {
 		fmt.Fprintf(&b, ", %d sequences", p.Seqs)
 	}
-	ids := w.after.blocks(p.ID)
-	if list := w.after[p.ID]; len(ids) > 0 && (p.Start == 0 || len(w.before.blocks(p.ID)) != len(ids)) {
+	ids := w.after.blocksOf(p.ID)
+	if list := w.after.of(p.ID); len(ids) > 0 && (p.Start == 0 || len(w.before.blocksOf(p.ID)) != len(ids)) {
 		fmt.Fprintf(&b, " → %s", blocks(ids))
 		if q := list[0]; w.block > 0 && len(q.Table)*w.block >= q.Tokens+w.block {
 			needed := (q.Tokens + w.block - 1) / w.block
@@ -222,7 +231,7 @@ func (w *words) decodes(it *serve.Iteration) {
 	for _, d := range it.Decodes {
 		who = append(who, strconv.Itoa(d.ID))
 		sequences += d.Seqs
-		for _, q := range w.after[d.ID] {
+		for _, q := range w.after.of(d.ID) {
 			if before := w.before.sequence(d.ID, q.Number); before != nil && !before.CPU && len(q.Table) > len(before.Table) {
 				begun = append(begun, fmt.Sprintf("%d (%s)", q.Table[len(q.Table)-1], w.name(q)))
 			}
@@ -245,49 +254,43 @@ func (w *words) decodes(it *serve.Iteration) {
 }
 
 // arrivals names the requests that have arrived and wait.
-func arrivals(before, after *Frame) []string {
+func (w *words) arrivals() {
 	var who []string
-	for _, id := range after.Waiting {
-		if !slices.Contains(before.Waiting, id) && !slices.Contains(before.Running, id) && !slices.Contains(before.Swapped, id) {
+	for _, id := range w.after.Waiting {
+		if b := w.before; !slices.Contains(b.Waiting, id) && !slices.Contains(b.Running, id) && !slices.Contains(b.Swapped, id) {
 			who = append(who, strconv.Itoa(id))
 		}
 	}
 	switch len(who) {
 	case 0:
-		return nil
 	case 1:
-		return []string{fmt.Sprintf("Request %s has come, and waits.", who[0])}
+		w.say("Request %s has come, and waits.", who[0])
 	default:
-		return []string{fmt.Sprintf("Requests %s have come, and wait.", listed(who))}
+		w.say("Requests %s have come, and wait.", listed(who))
 	}
 }
 
 // evictions names the cached blocks that were reused since the previous step.
-func evictions(cached []int32, after *Frame) []string {
-	used := byRequest(after.Sequences).used(false)
-	var gone []int32
-	for _, id := range cached {
-		if used[id] > 0 && !slices.Contains(after.Hits, id) {
-			gone = append(gone, id)
-		}
+func (w *words) evictions() {
+	used := w.after.used(false)
+	gone := slices.DeleteFunc(slices.Clone(w.before.Cached), func(id int32) bool {
+		return used[id] == 0 || slices.Contains(w.after.Hits, id)
+	})
+	if slices.Sort(gone); len(gone) > 0 {
+		w.say("Evicts from the cache: %s.", blocks(gone))
 	}
-	if len(gone) == 0 {
-		return nil
-	}
-	slices.Sort(gone)
-	return []string{fmt.Sprintf("Evicts from the cache: %s.", blocks(gone))}
 }
 
 // finished names the requests that have left.
-func (w *words) finished(ids []int) []string {
+func (w *words) finished(ids []int) {
 	for _, id := range ids {
-		if w.first || len(w.before[id]) == 0 {
+		was := w.before.of(id)
+		if w.first || len(was) == 0 {
 			w.say("Request %d leaves.", id)
 			continue
 		}
-		w.say("Request %d leaves after %s: %s.", id, plural(w.before[id][0].Tokens, "token", "tokens"), w.lost(id))
+		w.say("Request %d leaves after %s: %s.", id, plural(was[0].Tokens, "token", "tokens"), w.lost(id))
 	}
-	return w.said
 }
 
 const maxListed = 10 // in a sentence
