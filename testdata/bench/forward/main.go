@@ -17,65 +17,47 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/model"
+	"llmmemory/testdata/bench/fatal"
 	"llmmemory/testdata/bench/runner"
 )
 
 func main() {
 	log.SetFlags(0)
-	usage := func() { log.Fatal("usage: forward MODEL THREADS ROUNDS [bf16|int8]") }
 	if len(os.Args) != 4 && len(os.Args) != 5 {
-		usage()
+		log.Fatal("usage: forward MODEL THREADS ROUNDS [bf16|int8]")
 	}
-	threads, err1 := strconv.Atoi(os.Args[2])
-	rounds, err2 := strconv.Atoi(os.Args[3])
-	if err1 != nil || err2 != nil {
-		log.Fatal("THREADS and ROUNDS are numbers")
-	}
+	threads, rounds := fatal.Get(strconv.Atoi(os.Args[2])), fatal.Get(strconv.Atoi(os.Args[3]))
 	var options []model.Option
 	if len(os.Args) == 5 {
 		option, ok := map[string]model.Option{"bf16": model.BF16Activations, "int8": model.Int8Activations}[os.Args[4]]
 		if !ok {
-			usage()
+			log.Fatalf("no activations %q: want bf16 or int8", os.Args[4])
 		}
 		options = append(options, option)
 	}
-	err := runner.With(os.Args[1], threads, 1024, attention.F16, options, func(_ *model.Model, r *model.Runner) error {
+	fatal.If(runner.With(os.Args[1], threads, 1024, attention.F16, options, func(_ *model.Model, r *model.Runner) {
 		clock := int32(unix.CLOCK_MONOTONIC)
 		if threads == 1 {
 			clock = unix.CLOCK_PROCESS_CPUTIME_ID
 		}
-		if err := measure(r, clock, "prefill=512", 512, rounds, func(int) *model.Batch { return prefill(512) }); err != nil {
-			return err
-		}
+		measure(r, clock, "prefill=512", 512, rounds, func(int) *model.Batch { return prefill(512) })
 		for _, n := range []int{1, 16, 32} {
-			if err := measure(r, clock, fmt.Sprintf("decode=%d", n), n, 3*rounds,
-				func(round int) *model.Batch { return decode(n, round) }); err != nil {
-				return err
-			}
+			measure(r, clock, fmt.Sprintf("decode=%d", n), n, 3*rounds, func(round int) *model.Batch { return decode(n, round) })
 		}
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 }
 
 // measure prints the tokens a second of the fastest round.
-func measure(r *model.Runner, clock int32, name string, tokens, rounds int, batch func(round int) *model.Batch) error {
+func measure(r *model.Runner, clock int32, name string, tokens, rounds int, batch func(round int) *model.Batch) {
 	fastest := time.Hour
 	for round := range rounds {
 		b := batch(round)
 		begin := now(clock)
-		if err := r.Forward(b); err != nil {
-			return err
-		}
-		if _, err := r.ComputeLogits(b, 0, len(b.Logits)); err != nil {
-			return err
-		}
+		fatal.If(r.Forward(b))
+		fatal.Get(r.ComputeLogits(b, 0, len(b.Logits)))
 		fastest = min(fastest, now(clock)-begin)
 	}
 	fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
-	return nil
 }
 
 func now(clock int32) time.Duration {

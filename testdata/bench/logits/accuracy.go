@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/model"
+	"llmmemory/testdata/bench/fatal"
 	"llmmemory/testdata/bench/runner"
 )
 
@@ -29,7 +30,7 @@ var settings = []struct {
 
 // compare prints the loss of each setting over n tokens: differences of the log probabilities of all tokens of the
 // vocabulary, and how often the most probable one is the same.
-func compare(path string, n int) error {
+func compare(path string, n int) {
 	var exact []float64
 	fmt.Println("| activations, keys and values | mean | largest | same token |\n|---|---|---|---|")
 	for _, s := range settings {
@@ -37,9 +38,7 @@ func compare(path string, n int) error {
 		if errors.Is(err, model.ErrNotQuantized) || errors.Is(err, model.ErrNotHalves) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
+		fatal.If(err)
 		if exact == nil {
 			exact = p
 			continue
@@ -63,13 +62,12 @@ func compare(path string, n int) error {
 		}
 		fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", s.name, sum/float64(len(p)), largest, 100*float64(same)/float64(n))
 	}
-	return nil
 }
 
 // logProbs returns the log probabilities of all tokens of the vocabulary at each of n tokens, and the vocabulary's
 // size.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
-	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) error {
+	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) {
 		tokens := make([]int32, n)
 		for i := range tokens {
 			tokens[i] = int32(i * 37 % m.VocabSize)
@@ -78,18 +76,14 @@ func logProbs(path string, n int, kv attention.DType, options ...model.Option) (
 		for i := range n {
 			b.Logits = append(b.Logits, int32(i))
 		}
-		if err := r.Forward(b); err != nil {
-			return err
-		}
-		values, err := r.ComputeLogits(b, 0, n)
-		for _, v := range values {
+		fatal.If(r.Forward(b))
+		for _, v := range fatal.Get(r.ComputeLogits(b, 0, n)) {
 			p = append(p, float64(v))
 		}
 		vocab = m.VocabSize
 		for row := range slices.Chunk(p, vocab) {
 			normalize(row)
 		}
-		return err
 	})
 	return p, vocab, err
 }

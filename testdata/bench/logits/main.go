@@ -14,27 +14,21 @@ import (
 	"os"
 
 	"llmmemory/internal/serving/attention"
+	"llmmemory/testdata/bench/fatal"
 )
 
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) == 2 {
-		if err := compare(os.Args[1], 512); err != nil {
-			log.Fatal(err)
-		}
+		compare(os.Args[1], 512)
 		return
 	}
 	if len(os.Args) != 3 {
 		log.Fatal("usage: logits MODEL [FILE]")
 	}
-	theirs, err := os.ReadFile(os.Args[2])
-	if err != nil {
-		log.Fatal(err)
-	}
+	theirs := fatal.Get(os.ReadFile(os.Args[2]))
 	ours, vocab, err := logProbs(os.Args[1], tokens, attention.F32)
-	if err != nil {
-		log.Fatal(err)
-	}
+	fatal.If(err)
 	if len(theirs) != 4*len(ours) {
 		log.Fatalf("%d bytes of logits; %d are expected", len(theirs), 4*len(ours))
 	}

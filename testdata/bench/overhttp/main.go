@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/testdata/bench/fatal"
 	"llmmemory/testdata/bench/replica"
 )
 
@@ -20,8 +21,7 @@ func main() {
 	if len(os.Args) != 5 {
 		log.Fatal("usage: overhttp LLMSERVE MODEL THREADS ROUNDS")
 	}
-	rounds, err := strconv.Atoi(os.Args[4])
-	replica.Check(err)
+	rounds := fatal.Get(strconv.Atoi(os.Args[4]))
 	r := replica.Start(os.Args[1], os.Args[2], "--threads", os.Args[3])
 	defer r.Kill()
 	for _, work := range []struct {
@@ -46,11 +46,9 @@ func ask(r *replica.Replica, requests, n, prompt, round int) time.Duration {
 	var bodies []string
 	for i := range requests {
 		tokens[prompt-1] = 100 + i
-		body, err := json.Marshal(map[string]any{
+		bodies = append(bodies, string(fatal.Get(json.Marshal(map[string]any{
 			"model": "m", "prompt": tokens, "max_tokens": 64, "n": n, "ignore_eos": true, "temperature": 1, "seed": i,
-		})
-		replica.Check(err)
-		bodies = append(bodies, string(body))
+		}))))
 	}
 	var wait sync.WaitGroup
 	begin := time.Now()
@@ -61,7 +59,7 @@ func ask(r *replica.Replica, requests, n, prompt, round int) time.Duration {
 					Completion int `json:"completion_tokens"`
 				}
 			}
-			replica.Check(json.Unmarshal(r.Complete(body), &answer))
+			fatal.If(json.Unmarshal(r.Complete(body), &answer))
 			if got := answer.Usage.Completion; got != 64*n {
 				log.Fatalf("%d tokens; want %d", got, 64*n)
 			}

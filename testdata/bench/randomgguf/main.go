@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"llmmemory/internal/testkit/weightfile"
+	"llmmemory/testdata/bench/fatal"
 )
 
 func main() {
@@ -22,9 +23,7 @@ func main() {
 	}
 	if *tiny {
 		for _, t := range weightfile.Tinies() {
-			if err := os.WriteFile(filepath.Join(flag.Arg(0), t.Name+".gguf"), t.GGUF(), 0o644); err != nil {
-				log.Fatal(err)
-			}
+			fatal.If(os.WriteFile(filepath.Join(flag.Arg(0), t.Name+".gguf"), t.GGUF(), 0o644))
 		}
 		return
 	}
@@ -33,10 +32,7 @@ func main() {
 	for name, l := range map[string]weightfile.Llama{"25m": small, "134m": large} {
 		for _, kind := range []string{"F16", "Q8_0", "Q4_0"} {
 			l.Type = kind
-			path := filepath.Join(flag.Arg(0), fmt.Sprintf("%s-%s.gguf", name, kind))
-			if err := weightfile.LlamaFile(path, l); err != nil {
-				log.Fatal(err)
-			}
+			fatal.If(weightfile.LlamaFile(filepath.Join(flag.Arg(0), fmt.Sprintf("%s-%s.gguf", name, kind)), l))
 		}
 	}
 }

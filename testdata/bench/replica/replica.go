@@ -1,5 +1,4 @@
-// Package replica starts llmserve for measurements over HTTP. Errors end the program, because a measurement that fails
-// halfway has no result.
+// Package replica starts llmserve for measurements over HTTP. Errors end the program.
 package replica
 
 import (
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"llmmemory/testdata/bench/fatal"
 )
 
 // A Replica is a running server.
@@ -27,9 +28,8 @@ func Start(llmserve, model string, args ...string) *Replica {
 	c := exec.Command(llmserve, append([]string{model, "--port", "0", "--kv-cache-gb", "1", "--served-model-name", "m"}, args...)...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // if the program ends early
 	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	Check(err)
-	Check(c.Start())
+	out := fatal.Get(c.StdoutPipe())
+	fatal.If(c.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if url := address.FindString(lines.Text()); url != "" {
 			go func() { _, _ = io.Copy(io.Discard, out) }()
@@ -55,19 +55,11 @@ func (r *Replica) Complete(body string) []byte {
 func (r *Replica) Metrics() []byte { return read(http.Get(r.URL + "/metrics")) }
 
 func read(answer *http.Response, err error) []byte {
-	Check(err)
+	fatal.If(err)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	Check(err)
+	text := fatal.Get(io.ReadAll(answer.Body))
 	if answer.StatusCode != http.StatusOK {
 		log.Fatalf("%s: %s", answer.Status, text)
 	}
 	return text
-}
-
-// Check ends the program if there is an error.
-func Check(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
 }

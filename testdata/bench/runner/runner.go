@@ -7,39 +7,29 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/testdata/bench/fatal"
 )
 
 // BlockSize is the number of tokens in a block of the store.
 const BlockSize = 16
 
-// With opens a model and a store for keys and values, calls run, and closes both.
+// With opens a model and a store for keys and values, calls run, and closes both. It returns an error if the model cannot be
+// opened with the options.
 func With(path string, threads, blocks int, kv attention.DType, options []model.Option,
-	run func(*model.Model, *model.Runner) error) error {
-	pool, err := parallel.New(threads)
-	if err != nil {
-		return err
-	}
+	run func(*model.Model, *model.Runner)) error {
+	pool := fatal.Get(parallel.New(threads))
 	defer pool.Close()
-	g, err := weights.OpenGGUF(path)
-	if err != nil {
-		return err
-	}
+	g := fatal.Get(weights.OpenGGUF(path))
 	defer g.Close()
 	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(BlockSize, kv), Layers: m.NumLayers, NumBlocks: blocks}, pool)
-	if err != nil {
-		return err
-	}
+	store := fatal.Get(kvstore.New(kvstore.Config{Shape: m.KVShape(BlockSize, kv), Layers: m.NumLayers, NumBlocks: blocks}, pool))
 	defer store.Close()
-	r, err := model.NewRunner(m, store, pool, nil)
-	if err != nil {
-		return err
-	}
-	return run(m, r)
+	run(m, fatal.Get(model.NewRunner(m, store, pool, nil)))
+	return nil
 }
 
 // Prefill returns a batch with one prompt. Its blocks begin at block first.

@@ -16,6 +16,7 @@ import (
 
 	"llmmemory/internal/simulation/cost"
 	"llmmemory/internal/simulation/experiment"
+	"llmmemory/testdata/bench/fatal"
 )
 
 func main() {
@@ -23,71 +24,38 @@ func main() {
 	if len(os.Args) != 4 {
 		log.Fatal("usage: served FOLDER MACHINE FILE")
 	}
-	if err := collect(os.Args[1], os.Args[2], os.Args[3]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func collect(dir, machine, out string) error {
-	line, err := cost.OpenMeasured(filepath.Join(dir, "cost.json"))
-	if err != nil {
-		return err
-	}
+	dir := os.Args[1]
+	line := fatal.Get(cost.OpenMeasured(filepath.Join(dir, "cost.json")))
 	line.Name, line.Source = "llmserve", "llmserve bench under three other loads" // and not the folder's name
-	served := experiment.Served{Machine: machine, Date: time.Now().UTC().Format(time.DateOnly), Cost: line}
+	served := experiment.Served{Machine: os.Args[2], Date: time.Now().UTC().Format(time.DateOnly), Cost: line}
 	// predict-RATE-INPUT-OUTPUT-ROUND.json
-	files, err := filepath.Glob(filepath.Join(dir, "predict-*.json"))
-	if err != nil {
-		return err
-	}
+	files := fatal.Get(filepath.Glob(filepath.Join(dir, "predict-*.json")))
 	if len(files) == 0 {
-		return fmt.Errorf("no results predict-*.json in %s", dir)
+		log.Fatalf("no results predict-*.json in %s", dir)
 	}
 	for _, file := range files {
-		run, err := read(strings.TrimSuffix(file, ".json"))
-		if err != nil {
-			return err
-		}
-		served.Runs = append(served.Runs, run)
+		served.Runs = append(served.Runs, read(strings.TrimSuffix(file, ".json")))
 	}
-	text, err := json.Marshal(served)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, append([]byte(strings.ReplaceAll(string(text), `{"load"`, "\n"+`{"load"`)), '\n'), 0o644)
+	text := strings.ReplaceAll(string(fatal.Get(json.Marshal(served))), `{"load"`, "\n"+`{"load"`)
+	fatal.If(os.WriteFile(os.Args[3], []byte(text+"\n"), 0o644))
 }
 
 // read reads a result and the arrivals beside it.
-func read(base string) (run experiment.ServedRun, err error) {
+func read(base string) (run experiment.ServedRun) {
 	parts := strings.Split(filepath.Base(base), "-")
 	if len(parts) != 5 {
-		return run, fmt.Errorf("%s: want predict-RATE-INPUT-OUTPUT-ROUND", base)
+		log.Fatalf("%s: want predict-RATE-INPUT-OUTPUT-ROUND", base)
 	}
 	run.Load = fmt.Sprintf("%s/s, %s + %s tokens", parts[1], parts[2], parts[3])
-	data, err := os.ReadFile(base + ".json")
-	if err != nil {
-		return run, err
+	if err := json.Unmarshal(fatal.Get(os.ReadFile(base+".json")), &run.Measured); err != nil {
+		log.Fatalf("%s.json: %v", base, err)
 	}
-	if err := json.Unmarshal(data, &run.Measured); err != nil {
-		return run, fmt.Errorf("%s.json: %w", base, err)
-	}
-	file, err := os.Open(base + ".arrivals.csv")
-	if err != nil {
-		return run, err
-	}
+	file := fatal.Get(os.Open(base + ".arrivals.csv"))
 	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		return run, err
-	}
-	for _, row := range rows[1:] {
-		at, err := strconv.ParseFloat(row[0], 64)
-		if err != nil {
-			return run, err
-		}
-		run.Arrivals = append(run.Arrivals, at)
+	for _, row := range fatal.Get(csv.NewReader(file).ReadAll())[1:] {
+		run.Arrivals = append(run.Arrivals, fatal.Get(strconv.ParseFloat(row[0], 64)))
 	}
 	run.Prompt, _ = strconv.Atoi(parts[2])
 	run.Output, _ = strconv.Atoi(parts[3])
-	return run, nil
+	return run
 }

@@ -8,10 +8,10 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"regexp"
 	"slices"
@@ -19,39 +19,26 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"llmmemory/testdata/bench/fatal"
 )
 
 func main() {
 	file := flag.String("json", "", "`file` to write the measurements for llmsim figures to")
 	machine := flag.String("machine", "", "description of the processor and memory, for -json")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *file, *machine); err != nil {
-		fmt.Fprintln(os.Stderr, "tables:", err)
-		os.Exit(1)
+	log.SetFlags(0)
+	log.SetPrefix("tables: ")
+	if *file != "" && *machine == "" {
+		log.Fatal("-json needs -machine, which says what was measured on")
 	}
-}
-
-func run(in io.Reader, out io.Writer, file, machine string) error {
-	if file != "" && machine == "" {
-		return errors.New("-json needs -machine, which says what was measured on")
+	results := read(os.Stdin)
+	print(os.Stdout, results)
+	if *file != "" {
+		f := newFigures(results)
+		f.Machine, f.Date = *machine, time.Now().UTC().Format(time.DateOnly)
+		fatal.If(os.WriteFile(*file, append(fatal.Get(json.MarshalIndent(f, "", " ")), '\n'), 0o644))
 	}
-	results, err := read(in)
-	if err != nil {
-		return err
-	}
-	if err := print(out, results); err != nil || file == "" {
-		return err
-	}
-	f, err := newFigures(results)
-	if err != nil {
-		return err
-	}
-	f.Machine, f.Date = machine, time.Now().UTC().Format(time.DateOnly)
-	text, err := json.MarshalIndent(f, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
 // A result has the values that a benchmark has printed, by unit.
@@ -73,13 +60,13 @@ func (r *result) median(unit string) float64 {
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // read returns the results in the order in which they come. A failed test is an error.
-func read(in io.Reader) (results []*result, err error) {
+func read(in io.Reader) (results []*result) {
 	byName := map[string]*result{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		text := lines.Text()
 		if strings.HasPrefix(text, "FAIL") || strings.HasPrefix(text, "--- FAIL") {
-			return nil, errors.New(text)
+			log.Fatal(text)
 		}
 		m := line.FindStringSubmatch(text)
 		if m == nil {
@@ -92,22 +79,19 @@ func read(in io.Reader) (results []*result, err error) {
 		}
 		fields := strings.Fields(m[2])
 		for i := 0; i+1 < len(fields); i += 2 {
-			value, err := strconv.ParseFloat(fields[i], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", text, err)
-			}
-			unit := fields[i+1]
+			value, unit := fatal.Get(strconv.ParseFloat(fields[i], 64)), fields[i+1]
 			if !slices.Contains(r.units, unit) {
 				r.units = append(r.units, unit)
 			}
 			r.values[unit] = append(r.values[unit], value)
 		}
 	}
-	return results, lines.Err()
+	fatal.If(lines.Err())
+	return results
 }
 
 // print writes a table for each list of units.
-func print(out io.Writer, results []*result) error {
+func print(out io.Writer, results []*result) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var units []string
 	for _, r := range results {
@@ -121,7 +105,7 @@ func print(out io.Writer, results []*result) error {
 		}
 		fmt.Fprintln(w)
 	}
-	return w.Flush()
+	fatal.If(w.Flush())
 }
 
 // figures has the measurements of attention for llmsim figures. Times are in microseconds.
@@ -149,7 +133,7 @@ type size struct {
 	Swap   float64 `json:"swap_us"`
 }
 
-func newFigures(results []*result) (*figures, error) {
+func newFigures(results []*result) *figures {
 	f := &figures{Threads: 1, Shape: "32 query heads on 8 of 128, f16"}
 	for _, r := range results {
 		var p paged
@@ -166,13 +150,13 @@ func newFigures(results []*result) (*figures, error) {
 		} else if n, _ := fmt.Sscanf(r.name, "BlockSize/swap/tokens=%d", &tokens); n == 1 {
 			at := slices.IndexFunc(f.Sizes, func(s *size) bool { return s.Tokens == tokens })
 			if at < 0 {
-				return nil, fmt.Errorf("%s has no decode", r.name)
+				log.Fatalf("%s has no decode", r.name)
 			}
 			f.Sizes[at].Swap = r.median("us")
 		}
 	}
 	if len(f.Paged) == 0 || len(f.Sizes) == 0 {
-		return nil, errors.New("the benchmarks Paged and BlockSize of kvstore are missing")
+		log.Fatal("the benchmarks Paged and BlockSize of kvstore are missing")
 	}
-	return f, nil
+	return f
 }

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"llmmemory/testdata/bench/fatal"
 	"llmmemory/testdata/bench/replica"
 )
 
@@ -41,8 +42,7 @@ func main() {
 		log.Fatal("usage: tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf")
 	}
 	command, model = flag.Arg(0), flag.Arg(1)
-	dir, err := os.MkdirTemp(filepath.Dir(model), "tier-")
-	replica.Check(err)
+	dir := fatal.Get(os.MkdirTemp(filepath.Dir(model), "tier-"))
 	defer os.RemoveAll(dir)
 	files := []string{"--kv-offload-dir", dir, "--kv-offload-gb", "20"}
 	server := []string{"--kv-offload-url", *redis}
@@ -106,7 +106,7 @@ func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 			} `json:"prompt_tokens_details"`
 		}
 	}
-	replica.Check(json.Unmarshal(text, &a))
+	fatal.If(json.Unmarshal(text, &a))
 	return took, a.Usage.Details.Cached
 }
 
@@ -116,9 +116,7 @@ func metric(r *replica.Replica, name string) float64 {
 	if found == nil {
 		log.Fatal("no metric ", name)
 	}
-	v, err := strconv.ParseFloat(string(found[1]), 64)
-	replica.Check(err)
-	return v
+	return fatal.Get(strconv.ParseFloat(string(found[1]), 64))
 }
 
 // once returns how long a new server takes to answer.
@@ -151,7 +149,7 @@ func fill(args []string, body string) {
 // drop removes the files from the page cache.
 func drop(dir string) {
 	unix.Sync()
-	replica.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	fatal.If(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
