@@ -22,8 +22,9 @@ type ToolParser struct {
 type Writing struct {
 	Before, Begin, Middle, End, Between, After string
 
-	Marker string // the beginning of calls that can be nothing else, or ""
-	Once   bool   // an answer has one call
+	Marker string    // the beginning of calls that can be nothing else, or ""
+	Other  [2]string // other texts that may be instead of Begin and Middle, or ""
+	Once   bool      // an answer has one call
 }
 
 // Named describes calls in which the name is not part of the JSON.

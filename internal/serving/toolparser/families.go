@@ -16,7 +16,8 @@ func list(marker, arguments, after string) Writing {
 // template, and the first such parser is. Several parsers may have one name; they differ in Writing.
 var toolParsers = []*ToolParser{
 	{Name: "openai", harmony: true, template: [][]string{{markChannel, markMessage}},
-		Writing: Writing{Begin: markChannel + "commentary to=functions.", Middle: " " + markFormat + "json" + markMessage, Once: true}},
+		Writing: Writing{Begin: markChannel + "commentary to=functions.", Middle: " " + markFormat + "json" + markMessage, Once: true,
+			Other: [2]string{" to=functions.", markChannel + "commentary json" + markMessage}}}, // as chat templates write earlier calls
 	{Name: "mistral", Begin: []string{"[TOOL_CALLS]"}, Named: &Named{ID: "[CALL_ID]", Args: "[ARGS]"}, NineIDs: true,
 		template: [][]string{{"[TOOL_CALLS]", "[ARGS]"}},
 		Writing:  Writing{Begin: "[TOOL_CALLS]", Middle: "[ARGS]", Marker: "[TOOL_CALLS]"}},
@@ -38,6 +39,8 @@ var toolParsers = []*ToolParser{
 		template: [][]string{{"functools["}}, Writing: list("functools", "arguments", "")},
 	{Name: "phi4_mini_json", Begin: []string{"functools", "<|tool_call|>"}, End: []string{"<|/tool_call|>"},
 		template: [][]string{{"<|tool|>", "<|/tool|>"}}, Writing: list("<|tool_call|>", "arguments", "<|/tool_call|>")},
+	{Name: "nemotron_json", Begin: []string{"<TOOLCALL>"}, End: []string{"</TOOLCALL>"},
+		template: [][]string{{"<TOOLCALL>"}}, Writing: list("<TOOLCALL>", "arguments", "</TOOLCALL>")},
 	{Name: "hermes", Begin: []string{"<tool_call>"}, End: []string{"</tool_call>"},
 		template: [][]string{{"<tool_call>", "arguments"}},
 		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Between: "\n",

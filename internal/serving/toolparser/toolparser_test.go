@@ -115,6 +115,7 @@ var texts = []struct {
 	{"DeepSeek-V3", "deepseek_v3", "", "", "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" + object +
 		"\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" + object2 + "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 		"I look." + weather + weather2},
+	{"Nemotron", "nemotron_json", "", "", `<TOOLCALL>[{"name": "get_weather", "arguments": ` + object + `}]</TOOLCALL>`, weather},
 	{"JSON: a list", "json", "", "", `[{"name": "get_weather", "parameters": ` + object + `}, {"name": "get_weather", "parameters": ` + object2 + `}]`, weather + weather2},
 	{"JSON: a fence", "json", "", "", "I look:\n```json\n{\"name\": \"get_weather\", \"arguments\": " + object + "}\n```\n", "I look:" + weather},
 	{"JSON: another fence", "json", "", "", "```json\n{\"a\": [1]}\n```", "```json\n{\"a\": [1]}\n```"},

@@ -99,6 +99,9 @@ type (
 	message struct {
 		Role, Content, Reasoning string
 		ReasoningContent         string `json:"reasoning_content"`
+		ToolCalls                []struct {
+			Function struct{ Name, Arguments string }
+		} `json:"tool_calls"`
 	}
 	logprobs struct {
 		Content []struct {

@@ -76,25 +76,31 @@ func isText(f *structured.Form) bool {
 		f.Sequence == nil && f.AnyOf == nil && f.Tag == nil && f.Tags == nil && f.Separated == nil
 }
 
-// begin returns the text of a call of a tool before its arguments.
-func (s *shape) begin(t *tool) string {
+// begins returns the texts of a call of a tool before its arguments. They are alternatives.
+func (s *shape) begins(t *tool) []string {
 	w := &s.format.Tools.Writing
-	return w.Begin + t.name + w.Middle
+	all := []string{w.Begin + t.name + w.Middle}
+	if w.Other[0] != "" {
+		all = append(all, w.Other[0]+t.name+w.Other[1])
+	}
+	return all
 }
 
-// tags returns a tag for each tool. Each begins with the text before.
+// tags returns the tags of calls of each tool. Each begins with the text before.
 func (s *shape) tags(before string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]
-		arguments := structured.Form{JSONObject: true}
-		if t.parameters != nil && !s.loose[t.name] {
-			arguments = structured.Form{JSONSchema: t.parameters}
+		arguments := structured.Form{JSONSchema: t.parameters}
+		if s.loose[t.name] {
+			arguments = structured.Form{JSONObject: true}
 		}
-		tag := structured.Tag{Begin: before + s.begin(t), Content: arguments}
-		if end := s.format.Tools.Writing.End; end != "" {
-			tag.End = []string{end}
+		for _, begin := range s.begins(t) {
+			tag := structured.Tag{Begin: before + begin, Content: arguments}
+			if end := s.format.Tools.Writing.End; end != "" {
+				tag.End = []string{end}
+			}
+			tags = append(tags, tag)
 		}
-		tags = append(tags, tag)
 	}
 	return tags
 }
@@ -150,14 +156,18 @@ func (s *shape) refused(err error) (*tool, string) {
 	}
 	for i := range s.tools {
 		t := &s.tools[i]
+		begin := s.begins(t)[0]
 		for _, before := range []string{"", s.format.Tools.Writing.Marker} {
-			if _, reason, ok := strings.Cut(err.Error(), fmt.Sprintf("the tag %q: ", before+s.begin(t))); ok {
+			if _, reason, ok := strings.Cut(err.Error(), fmt.Sprintf("the tag %q: ", before+begin)); ok {
 				return t, reason
 			}
 		}
 	}
 	return nil, ""
 }
+
+// maxLoose is how many tools are loosened one by one, which takes time. Then all are.
+const maxLoose = 4
 
 // loosen lets a tool take any object if its schema cannot be obeyed because of err, and the model need not call it. It
 // returns false if that does not help.
@@ -170,6 +180,11 @@ func (s *shape) loosen(err error) bool {
 		s.loose = map[string]bool{}
 	}
 	s.loose[t.name] = true
+	for i := range s.tools {
+		if len(s.loose) > maxLoose && !s.tools[i].strict {
+			s.loose[s.tools[i].name] = true
+		}
+	}
 	return true
 }
 

@@ -213,8 +213,8 @@ func TestAnswersHaveTheShape(t *testing.T) {
 			[]string{`{"a": 1}`, `<|python_tag|>{"name": "get_weather", "parameters": {"city": "Rom"}}`}, []string{"<|python_tag|>a"}},
 		{"no marker", shape{format: general, tools: twoTools, mode: auto}, "", nil, nil},
 		{"gpt-oss calls or speaks", shape{format: gptOSS, tools: twoTools, mode: auto}, "",
-			[]string{"<|channel|>final<|message|>Yes.", gptCall, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + gptCall},
-			[]string{"<|channel|>commentary to=functions.o", gptCall + "a"}},
+			[]string{"<|channel|>final<|message|>Yes.", gptCall, ` to=functions.get_time<|channel|>commentary json<|message|>{}`, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + gptCall},
+			[]string{"<|channel|>commentary to=functions.o", " to=functions.o", gptCall + "a"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			form := test.shape.form(&prompt{end: test.prompt})

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -19,7 +20,7 @@ const (
 type tool struct {
 	name       string
 	definition any             // for the chat template, in OpenAI's form
-	parameters json.RawMessage // a JSON Schema, or nil
+	parameters json.RawMessage // a JSON Schema of objects
 	strict     bool            // arguments fit the schema even if the model chooses to call
 }
 
@@ -27,6 +28,7 @@ type tool struct {
 type toolChoice struct {
 	mode choiceMode
 	only []string // the tools that may be called; nil means all
+	once bool     // one call is wanted
 }
 
 type choiceMode uint8
@@ -81,12 +83,31 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 		return t, invalid("tools", "The name of tool %d has %d bytes; at most %d are possible.", i, len(t.name), maxToolName)
 	case !toolparser.IsName(t.name):
 		return t, invalid("tools", "The name of tool %d is %q; letters, digits, _, -, ., : and / are possible.", i, t.name)
-	case isNull(t.parameters):
-		t.parameters = nil
-	case json.Unmarshal(t.parameters, &map[string]json.RawMessage{}) != nil:
-		return t, invalid("tools", "The parameters of the function %q are not a JSON object.", t.name)
 	}
-	return t, nil
+	return t, t.setParameters()
+}
+
+// setParameters makes parameters a schema of objects. As in OpenAI's interface, a function without parameters takes none.
+func (t *tool) setParameters() error {
+	if isNull(t.parameters) {
+		t.parameters = json.RawMessage(`{"type": "object", "additionalProperties": false}`)
+		return nil
+	}
+	var schema map[string]json.RawMessage
+	if json.Unmarshal(t.parameters, &schema) != nil {
+		return invalid("tools", "The parameters of the function %q are not a JSON object.", t.name)
+	}
+	var kind string
+	switch {
+	case len(schema) == 0:
+		t.parameters = json.RawMessage(`{"type": "object"}`)
+	case isNull(schema["type"]):
+		_, rest, _ := bytes.Cut(t.parameters, []byte("{"))
+		t.parameters = append([]byte(`{"type": "object", `), rest...)
+	case json.Unmarshal(schema["type"], &kind) == nil && kind != "object":
+		return invalid("tools", "The parameters of the function %q have the type %q; arguments are an object.", t.name, kind)
+	}
+	return nil
 }
 
 // readChoice reads OpenAI's tool_choice.
@@ -111,22 +132,39 @@ func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err 
 		}
 		return choice, nil
 	}
-	var named struct {
-		Type     string
-		Function struct{ Name string }
+	var given struct {
+		namedTool
+		Allowed struct {
+			Mode  string
+			Tools []namedTool
+		} `json:"allowed_tools"`
 	}
-	if json.Unmarshal(text, &named) != nil || named.Type != "function" || named.Function.Name == "" {
+	switch err := json.Unmarshal(text, &given); {
+	case err == nil && given.Type == "allowed_tools" && len(given.Allowed.Tools) > 0:
+		choice.mode = auto
+		if given.Allowed.Mode == "required" {
+			choice.mode = required
+		}
+		for _, t := range given.Allowed.Tools {
+			choice.only = append(choice.only, t.Function.Name)
+		}
+	case err == nil && given.Type == "function" && given.Function.Name != "":
+		choice = toolChoice{required, []string{given.Function.Name}, true}
+	default:
 		return choice, invalid("tool_choice", "tool_choice is neither a known word nor a function; %s.", names)
 	}
-	choice = toolChoice{required, []string{named.Function.Name}}
-	if !c.has(named.Function.Name) {
-		return choice, invalid("tool_choice", "tool_choice has the function %q, which is not in tools.", named.Function.Name)
+	for _, name := range choice.only {
+		if !slices.ContainsFunc(c.tools, func(t tool) bool { return t.name == name }) {
+			return choice, invalid("tool_choice", "tool_choice has the function %q, which is not in tools.", name)
+		}
 	}
 	return choice, nil
 }
 
-func (c *conversation) has(name string) bool {
-	return slices.ContainsFunc(c.tools, func(t tool) bool { return t.name == name })
+// A namedTool is a function in tool_choice.
+type namedTool struct {
+	Type     string
+	Function struct{ Name string }
 }
 
 // callable returns the tools that may be called.

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	client "github.com/openai/openai-go/v3"
@@ -15,7 +16,8 @@ import (
 )
 
 // echoTools makes the model repeat the last message, like induction.Template, and mentions tools.
-const echoTools = "\x01{% if tools %}{% endif %}{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}" +
+const echoTools = "\x01{% if tools %}{% endif %}{% for message in messages if message.content %}\x02{{ message.content }}\x03" +
+	"{% endfor %}" +
 	"{% if add_generation_prompt %}\x02{% endif %}"
 
 // startTools serves a model that repeats the last message, with the parsers of these names.
@@ -142,4 +144,93 @@ func TestReasoningIsBesideTheContent(t *testing.T) {
 	a := s.ask(t, chats, body(`, "include_reasoning": false`))
 	require.Equal(t, "Yes.", a.Choices[0].Message.Content)
 	require.NotContains(t, a.Text, "Hm.")
+}
+
+// Ensure that a client can send back the calls it got, with their results.
+func TestOfficialClientContinuesAfterCalls(t *testing.T) {
+	s := startTools(t, "mistral", "")
+	c := s.official()
+	p := officialMessage(`[TOOL_CALLS]get_weather[ARGS]{"city":"Rom","days": 7}`)
+	p.Tools = []client.ChatCompletionToolUnionParam{weatherTool}
+	got, err := c.Chat.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	calls := got.Choices[0].Message.ToolCalls
+	require.Len(t, calls, 1)
+	p.Messages = append(p.Messages, got.Choices[0].Message.ToParam(), client.ToolMessage("Sunny, 20°.", calls[0].ID))
+	got, err = c.Chat.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, "Sunny, 20°.", got.Choices[0].Message.Content)
+	require.Equal(t, "stop", got.Choices[0].FinishReason)
+}
+
+// Ensure that tool_choice limits the tools that may be called, and what is refused of tools.
+func TestToolsAreChecked(t *testing.T) {
+	s := startTools(t, "hermes", "")
+	one := func(more string) string { return `{"type": "function", "function": {"name": "f"` + more + `}}` }
+	other := `{"type": "function", "function": {"name": "get_time"}}`
+	body := func(tools, choice string) string {
+		return demo + `"messages": [{"role": "user", "content": "x"}], "max_tokens": 100, "temperature": 0, "tools": [` + tools +
+			`], "tool_choice": ` + choice + `}`
+	}
+	const long = 128
+	for _, test := range []struct{ name, tools, choice, param, says string }{
+		{"an unknown word", one(""), `"any"`, "tool_choice", `tool_choice is "any"; none, auto, required and`},
+		{"an unknown function", one(""), `{"type": "function", "function": {"name": "g"}}`, "tool_choice", `the function "g", which is not in tools`},
+		{"an unknown type", one(""), `{"type": "custom"}`, "tool_choice", "neither a known word nor a function"},
+		{"an unknown allowed function", one(""), `{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function",
+			"function": {"name": "g"}}]}}`, "tool_choice", `the function "g", which is not in tools`},
+		{"required without tools", "", `"required"`, "tool_choice", "there are no tools"},
+		{"a tool that is no function", `{"type": "custom", "custom": {"name": "c"}}`, `"auto"`, "tools", "Tool 0 has no function with a name."},
+		{"another type", `{"type": "custom", "function": {"name": "c"}}`, `"auto"`, "tools", `Tool 0 has the type "custom"`},
+		{"a bad name", strings.Replace(one(""), "f\"}", "a b\"}", 1), `"auto"`, "tools", `The name of tool 0 is "a b"`},
+		{"a long name", strings.Replace(one(""), "f\"}", strings.Repeat("f", long+1)+"\"}", 1), `"auto"`, "tools", "has 129 bytes; at most 128"},
+		{"a name twice", one("") + "," + one(""), `"auto"`, "tools", `Two tools have the name "f"`},
+		{"too many", strings.Repeat(one("")+",", long) + one(""), `"auto"`, "tools", "There are 129 tools; at most 128 are possible."},
+		{"too large", one(`, "description": "` + strings.Repeat("x", 1<<20) + `"`), `"none"`, "tools", "more than 1048576 bytes"},
+		{"parameters that are no schema", one(`, "parameters": 5`), `"auto"`, "tools", `The parameters of the function "f" are not a JSON object.`},
+		{"parameters that are no object", one(`, "parameters": {"type": "string"}`), `"auto"`, "tools", `have the type "string"`},
+		{"a schema that cannot be obeyed", one(`, "parameters": {"properties": {"a": {"type": "array", "uniqueItems": true}}}`), `"required"`, "tools",
+			`The parameters of the function "f" cannot be obeyed: `},
+		{"the same, strict", one(`, "strict": true, "parameters": {"properties": {"a": {"type": "array", "uniqueItems": true}}}`), `"auto"`, "tools",
+			`The parameters of the function "f" cannot be obeyed: `},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := s.ask(t, chats, body(test.tools, test.choice))
+			require.Equal(t, 400, a.Status, a.Text)
+			require.Equal(t, test.param, a.Error.Param)
+			require.Contains(t, a.Error.Message, test.says)
+		})
+	}
+	for _, test := range []struct{ name, tools, choice, want string }{
+		{"without parameters", other, `"required"`, `get_time({})`},
+		{"a choice of two", one("") + "," + other, `{"type": "function", "function": {"name": "get_time"}}`, `get_time({})`},
+		{"allowed tools", one("") + "," + other,
+			`{"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "get_time"}}]}}`, `get_time({})`},
+		{"an object without a type", `{"type": "function", "function": {"name": "h", "parameters": {"properties": {"a": {"const": 1}}, "required": ["a"],
+			"additionalProperties": false}}}`, `"required"`, `h({"a":1})`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := s.ask(t, chats, strings.TrimSuffix(body(test.tools, test.choice), "}")+`, "parallel_tool_calls": false`+noSpaces+"}")
+			require.Equal(t, 200, a.Status, a.Text)
+			calls := a.Choices[0].Message.ToolCalls
+			require.Len(t, calls, 1, a.Text)
+			require.Equal(t, test.want, calls[0].Function.Name+"("+calls[0].Function.Arguments+")")
+		})
+	}
+}
+
+// noSpaces keeps the model from repeating the space that JSON allows.
+const noSpaces = `, "logit_bias": {"9": -100, "10": -100, "13": -100, "32": -100}`
+
+// Ensure that a chat without a chance to call is refused by a sentence that says what to do.
+func TestToolsThatTheModelCannotSeeAreRefused(t *testing.T) {
+	s := start(t, nil)
+	body := talk + `"tools": [{"type": "function", "function": {"name": "f"}}]}`
+	a := s.ask(t, chats, body)
+	require.Equal(t, 400, a.Status)
+	require.Contains(t, a.Error.Message, "This server does not look for tool calls (--tool-call-parser none)")
+	s = start(t, func(c *openai.Config, _ *engine.Config) { c.Format.Tools = toolparser.General() })
+	a = s.ask(t, chats, body)
+	require.Equal(t, "tools", a.Error.Param)
+	require.Contains(t, a.Error.Message, `The chat template of the model "demo" does not show tools to the model`)
 }

@@ -21,6 +21,9 @@ func (m *Message) variables() map[string]any {
 	}
 	if len(m.ToolCalls) > 0 {
 		all["tool_calls"] = m.ToolCalls
+		if m.Reasoning != "" && m.Content == "" {
+			all["thinking"] = m.Reasoning // gpt-oss, whose template wants no content then
+		}
 	}
 	return all
 }
