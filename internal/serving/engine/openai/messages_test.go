@@ -145,7 +145,7 @@ func TestMessagesHaveThinkingAndCalls(t *testing.T) {
 func TestMessagesHaveTheCallsThatMustCome(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	// The model repeats the text as far as the form of calls allows.
-	text := userMessage(`[{"name":"get_weather", "parameters" :{"city": "Rom" ,"days": 7}}]`) + messageTools
+	text := userMessage(`arguments": {"city":"Rom", "days" : 7}}`) + messageTools
 	for _, choice := range []string{`{"type": "any", "disable_parallel_tool_use": true}`, `{"type": "tool", "name": "get_weather"}`} {
 		m := s.messageBoth(t, text+`, "tool_choice": `+choice)
 		require.Equal(t, "tool_use", m.StopReason)

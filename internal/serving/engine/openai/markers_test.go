@@ -1,0 +1,92 @@
+package openai_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/tokenizer"
+	"llmmemory/internal/serving/toolparser"
+)
+
+// startMarked serves the model that repeats the last message. Its special tokens are markers of Mistral's calls, and
+// <other>. Special tokens in messages are tokens.
+func startMarked(t *testing.T, template, reasoning string) *served {
+	dir := t.TempDir()
+	text := byteTokenizer(t, nil, map[string]any{"id": 14, "content": "[TOOL_CALLS]", "special": true},
+		map[string]any{"id": 15, "content": "[ARGS]", "special": true}, map[string]any{"id": 16, "content": "<other>", "special": true},
+		map[string]any{"id": 3, "content": "\x03"})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"eos_token": "\u0003"}`), 0o644))
+	return start(t, func(c *openai.Config, e *engine.Config) {
+		var err error
+		c.Template, err = chat.New(template, nil)
+		require.NoError(t, err)
+		c.Format = toolparser.Choose("[TOOL_CALLS][ARGS]")
+		if reasoning != "" {
+			c.Format.Reasoning, err = toolparser.Thinking(reasoning)
+			require.NoError(t, err)
+		}
+		e.Tokenizer, err = tokenizer.Open(dir)
+		require.NoError(t, err)
+		c.ParseSpecial = true
+	})
+}
+
+const callF = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]`
+
+// Ensure that markers that are special tokens are found, and that neither they nor other special tokens are shown.
+func TestMarkersThatAreSpecialTokensAreFound(t *testing.T) {
+	s := startMarked(t, echoTools, "")
+	body := func(more string) string {
+		return demo + `"messages": [{"role": "user", "content": "Yes.<other>[TOOL_CALLS]f[ARGS]{\"a\":7}"}], "temperature": 0` + more + `}`
+	}
+	for _, stream := range []string{"", `, "stream": true`} {
+		var content, calls string
+		for _, c := range s.ask(t, chats, body(`, `+callF+stream)).Choices {
+			for _, m := range []message{c.Message, c.Delta} {
+				content += m.Content
+				for _, call := range m.ToolCalls {
+					calls += call.Function.Name + call.Function.Arguments
+				}
+			}
+		}
+		require.Equal(t, "Yes.", content)
+		require.Equal(t, `f{"a":7}`, calls)
+	}
+	require.NotContains(t, s.ask(t, chats, body("")).Choices[0].Message.Content, "<other>")
+	got := s.ask(t, chats, body(`, "skip_special_tokens": false`)).Choices[0].Message
+	require.Equal(t, `Yes.<other>[TOOL_CALLS]f[ARGS]{"a":7}`, got.Content)
+}
+
+// Ensure that calls that must come have the special tokens of the family, and that the last token is that of the form.
+func TestCallsThatMustComeHaveTheMarkersOfTheFamily(t *testing.T) {
+	s := startMarked(t, echoTools, "")
+	a := s.ask(t, chats, talk[:len(talk)-len(`"max_tokens": 1, `)]+`"max_tokens": 60, "temperature": 0, "tools": [{"type": "function", "function":
+		{"name": "f"}}], "tool_choice": "required", "parallel_tool_calls": false, "return_token_ids": true`+noSpaces+`}`)
+	require.Equal(t, 200, a.Status, a.Text)
+	require.Equal(t, []int32{14, 'f', 15, '{', '}'}, a.Choices[0].TokenIDs)
+	require.Equal(t, "tool_calls", a.Choices[0].Finish)
+}
+
+// Ensure that an answer has its form after the reasoning, which is free.
+func TestFormsBeginAfterTheReasoning(t *testing.T) {
+	s := startMarked(t, echoTools, "deepseek_r1")
+	for i, stream := range []string{"", `, "stream": true`} {
+		var reasoning, content string
+		a := s.ask(t, chats, demo+fmt.Sprintf(`"messages": [{"role": "user", "content": "Hm, 12?</think>xyz"}], "temperature": 0, "max_tokens": 40,
+			"structured_outputs": {"regex": "[0-9]{3}"}%s}`, stream))
+		require.Equal(t, 200, a.Status, a.Text)
+		for _, c := range a.Choices {
+			reasoning, content = reasoning+c.Message.Reasoning+c.Delta.Reasoning, content+c.Message.Content+c.Delta.Content
+		}
+		require.Equal(t, "Hm, 12?", reasoning, i)
+		require.Regexp(t, `^[0-9]{3}$`, content, i)
+	}
+}
