@@ -10,13 +10,13 @@ import "C"
 
 import "runtime"
 
-// llm_bench_empty does nothing. It has append_kv's signature, so that it measures the cost
-// of an empty call from C into Go.
+// llm_bench_empty does nothing. It has the signature of append_kv, so that it measures the cost of an empty call
+// from C into Go.
 //
 //export llm_bench_empty
 func llm_bench_empty(e *C.LLMEngine, id, data C.int) C.int { return 0 }
 
-// llm_bench_mallocs returns the number of allocations on the Go heap since the start.
+// llm_bench_mallocs returns the number of allocations on the Go heap since the program started.
 //
 //export llm_bench_mallocs
 func llm_bench_mallocs() C.uint64_t {

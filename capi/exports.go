@@ -1,9 +1,8 @@
-// Command capi is libllm_memory: the functions of llm_memory.h and
-// llm_memory_ext.h over package course. It is built as a C shared library and
-// as a C archive (see the Makefile), never as a program.
+// Command capi is libllm_memory: the functions of llm_memory.h and llm_memory_ext.h over package course. It is
+// built as a C shared library and as a C archive (see the Makefile), never as a program.
 //
-// The Go files only translate arguments and results. guest.c has the code that makes the
-// library a good guest in a C process.
+// The Go files only translate arguments and results. guest.c has the code that makes the library a good guest in a
+// C process.
 package main
 
 /*

@@ -1,8 +1,7 @@
 package main
 
-// The pointers that are passed to C point at C memory or at the library's static
-// data, and C neither keeps them nor calls Go. Therefore the directives below are
-// correct; they save an allocation and a stack check for each call.
+// The pointers that are passed to C point to C memory or to the library's static data, and C neither keeps them nor
+// calls Go. Therefore the directives below are correct. They save an allocation and a stack check for each call.
 
 /*
 #cgo noescape llm_heap_get

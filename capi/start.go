@@ -11,9 +11,8 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// llm_start is called once, by the constructor in guest.c, before the program's main.
-// strict and tidy set the fields of course.Library; watched, which means that the
-// program runs under Memcheck, also sets Strict.
+// llm_start is called once, by the constructor in guest.c, before the program's main. strict and tidy set the
+// fields of course.Library. watched means that the program runs under Memcheck; watched also sets Strict.
 //
 //export llm_start
 func llm_start(strict, watched, tidy C.int) {
@@ -24,7 +23,7 @@ func llm_start(strict, watched, tidy C.int) {
 	library.Tidy = tidy != 0
 }
 
-// llm_rest does nothing. The caller, which prepares a fork, only needs to enter and leave Go.
+// llm_rest does nothing. Its caller prepares a fork, and only needs to enter and leave Go.
 //
 //export llm_rest
 func llm_rest() {}
@@ -34,9 +33,9 @@ func llm_rest() {}
 //export llm_deepen
 func llm_deepen() { course.Deepen() }
 
-// setGCPercent is the part of debug.SetGCPercent that is in the runtime. Package
-// runtime/debug itself imports fmt, os and internal/godebug, whose init grows the main
-// goroutine's stack, which Memcheck reports in every program that links the library.
+// setGCPercent is the part of debug.SetGCPercent that is in the runtime. Package runtime/debug itself cannot be
+// used: it imports fmt, os and internal/godebug, whose init grows the main goroutine's stack, and Memcheck reports
+// this in every program that links the library.
 //
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

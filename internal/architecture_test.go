@@ -16,8 +16,7 @@ import (
 
 const module = "llmmemory/"
 
-// wings maps each row of the table in README.md to the other wings, or packages of other wings, that it may
-// import.
+// wings maps each row of the table in README.md to what it may import: other wings, or packages of other wings.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
 	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/terminal"},
@@ -38,7 +37,7 @@ var wings = map[string][]string{
 	"internal/testkit":    {"internal/scheduling"},
 }
 
-// packages maps packages, or folders of packages, to the other packages of their wing that they may import.
+// packages maps a package, or a folder of packages, to the other packages of its wing that it may import.
 var packages = map[string][]string{
 	"internal/homework/course": {},
 	"internal/homework/ctree":  {},
@@ -100,7 +99,7 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// rowOf returns the longest key of rows that is a prefix of the package's path, or "".
+// rowOf returns the longest key of rows that is a prefix of the package's path, or "" if there is none.
 func rowOf(rows map[string][]string, pkg string) string {
 	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
 		if _, ok := rows[at]; ok {
@@ -110,8 +109,8 @@ func rowOf(rows map[string][]string, pkg string) string {
 	return ""
 }
 
-// Ensure that each package imports only what the rows of its wing and of the package allow, and that no row is
-// without packages.
+// Ensure that each package imports only what the row of its wing and its own row allow, and that each row has
+// packages.
 func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
@@ -161,7 +160,7 @@ func hasPackages(wing string) bool {
 	return false
 }
 
-// Ensure that no two wings, and no two packages of a wing, may import each other, directly or through others.
+// Ensure that no two wings may import each other, and no two packages of a wing, directly or through others.
 func TestImportsRunOneWay(t *testing.T) {
 	after := func(rows map[string][]string, folder string) {
 		var visit func(row string, above []string)
@@ -205,11 +204,11 @@ func TestTheReadmeHasARowForEachWing(t *testing.T) {
 	}
 }
 
-// Ensure that the linked programs contain no packages that they must not contain, however they are imported.
+// Ensure that the linked programs do not contain packages that they must not contain, however these are imported.
 func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 	for _, c := range []struct {
 		name, packages string
-		only, never    []string // prefixes of paths; only applies to paths with a dot and to paths of this module
+		only, never    []string // prefixes of paths; only is applied to paths with a dot and to paths of this module
 	}{
 		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/homework/course", "internal/block", "internal/invariants"}, nil},
 		{"the course's rules know nothing else", "./internal/homework/course", []string{"internal/homework/course", "internal/block", "internal/invariants"}, nil},

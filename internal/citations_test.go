@@ -21,8 +21,8 @@ var (
 	item     = regexp.MustCompile(`^(\d+)\. `)
 )
 
-// Ensure that each section that a comment cites is a heading of a document in the repository. If the citation
-// also has a point, the section must have that item in a list.
+// Ensure that each section that a comment cites is a heading of a document in the repository. If the citation also
+// names a point, the section must have a list with that item.
 func TestCitationsLeadSomewhere(t *testing.T) {
 	const root = ".."
 	headings := map[string][]string{} // by document
@@ -82,7 +82,7 @@ func sections(text string) (numbers []string) {
 	return numbers
 }
 
-// find looks for a document in the folder of the file that cites it, and in the parent folders.
+// find looks for a document in the folder of the file that cites it, and then in the parent folders.
 func find(root, file, document string) string {
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
 		for _, candidate := range []string{filepath.Join(dir, document), filepath.Join(dir, "internal", document)} {

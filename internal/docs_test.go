@@ -72,8 +72,8 @@ func TestEveryMakeTargetOfTheDocumentsExists(t *testing.T) {
 	require.Greater(t, named, 10)
 }
 
-// Ensure that the architecture can be read in a few minutes. Longer texts belong beside the code that they
-// explain.
+// Ensure that the architecture document is short enough to be read in a few minutes. Longer texts belong beside the
+// code that they explain.
 func TestTheArchitectureIsShort(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(documents(t)["../internal/README.md"], "\n"), 150)
 }

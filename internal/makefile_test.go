@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that each part of a -run or -bench pattern in the Makefile matches a test. go test does not report a
-// pattern without a match, for example after a test was renamed.
+// Ensure that each part of a -run or -bench pattern in the Makefile matches a test. Without this check, a pattern
+// that matches nothing, for example after a test was renamed, would go unnoticed.
 func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	text, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
@@ -29,7 +29,8 @@ func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	}
 }
 
-// Ensure that the packages that make test names (in .ci/test) exist: it would otherwise test too little.
+// Ensure that the packages that make test names (in .ci/test) exist. If one did not, make test would test too
+// little.
 func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	text, err := os.ReadFile("../.ci/test")
 	require.NoError(t, err)
@@ -40,7 +41,7 @@ func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	}
 }
 
-// namesOfTests returns the lines on which the tests and benchmarks of some folders begin.
+// namesOfTests returns the first lines of the tests and benchmarks in some folders.
 func namesOfTests(t *testing.T, folders []string) string {
 	t.Helper()
 	var names strings.Builder

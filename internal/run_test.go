@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has its own clock. Its make prints the target and advances the clock.
+// A fakeMachine has its own clock. Its make prints the target and moves the clock forward.
 type fakeMachine struct{ root, made string }
 
-// newFakeMachine returns a machine on which each target takes the given seconds. A target that is not in the
-// map fails.
+// newFakeMachine returns a machine on which each target takes the given number of seconds. A target that is not in
+// the map fails.
 func newFakeMachine(t *testing.T, seconds map[string]int) fakeMachine {
 	t.Helper()
 	root := t.TempDir()
@@ -66,8 +66,8 @@ func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, prin
 	return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out), cmd.ProcessState.ExitCode()
 }
 
-// Ensure that CI always runs make test, runs the other checks while time is left, prints which it omits, and
-// ends with the last lines of make test.
+// Ensure that CI always runs make test, and runs the other checks while time is left. Ensure that it prints which
+// checks it leaves out, and ends with the last lines of make test.
 func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
 	fast := map[string]int{"vet": 30, "test": 270, "check": 60, "race": 60, "invariants": 30}
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// toolchain returns an archive like those that Go publishes. Its go command prints which one it is.
+// toolchain returns an archive like those that Go publishes. The go command in it prints a version.
 func toolchain(t *testing.T) []byte {
 	t.Helper()
 	const program = "#!/bin/sh\necho go1.26.7\n"
@@ -78,8 +78,8 @@ func (m bareMachine) run(t *testing.T, server, argument string) (ok bool, printe
 	return err == nil, string(out)
 }
 
-// Ensure that on a machine without Go root gets the published toolchain if its checksum is right, and that
-// other users are shown the commands to type.
+// Ensure that on a machine without Go, root gets the published toolchain if its checksum is right, and that other
+// users are shown the commands to type.
 func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -142,8 +142,8 @@ env) echo go1.23.4 ;;
 *) echo "go: download go1.25 for linux/amd64: x509: certificate signed by unknown authority" >&2; exit 1 ;;
 esac`
 
-// Ensure that a Go that cannot download the required version says why, and that the advice is not to install
-// the same old version.
+// Ensure that if a Go cannot download the required version, the output says why, and does not advise to install the
+// same old version.
 func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	for _, uid := range []string{"0", "1000"} {
 		m := newBareMachine(t, uid, hex.EncodeToString(make([]byte, 32)))
@@ -159,8 +159,8 @@ func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	}
 }
 
-// Ensure that a user without the right to install packages gets one list of all that the target needs, with who
-// has to run each command.
+// Ensure that a user without the right to install packages gets one list of everything that the target needs, and
+// of who has to run each command.
 func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 	const course = " gcc libc6-dev valgrind"
 	for _, c := range []struct {

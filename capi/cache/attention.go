@@ -60,7 +60,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf returns a shape, or an error if it is not possible.
+// shapeOf returns a shape, or an error if attention does not support it.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
@@ -102,7 +102,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// The parts may alternate in the same memory, so each has its own spans.
+	// The parts may alternate in the same memory, so each part has its own spans.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer
@@ -133,7 +133,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	return c, c.CheckStrides()
 }
 
-// tensorOf returns a tensor of C, whose rows have width elements, and its number of rows.
+// tensorOf returns a tensor of C, whose rows have width elements, and the number of its rows.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
 	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
@@ -247,8 +247,8 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf returns a cache that is written and one that is read. Other memory that the call reads must have been
-// noted before.
+// cachesOf returns two caches: the call writes to the first and reads from the second. Other memory that the call
+// reads must have been noted before.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err
@@ -310,8 +310,8 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The variable in and its tensors are copies in Go's memory, which outputs cannot overlap. Their spans are
-	// in a list of their own, which is not checked for overlaps.
+	// The variable in and its tensors are copies in Go's memory, which outputs cannot overlap. Their spans are in a
+	// separate list, which is not checked for overlaps.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err

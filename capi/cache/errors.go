@@ -31,7 +31,7 @@ func fail(code C.int, format string, args ...any) error {
 	return &fault{code, fmt.Sprintf(format, args...)}
 }
 
-// status returns the code for err, and keeps the detail for this thread.
+// status returns the code for err. It keeps the detail of the error for this thread.
 func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
@@ -46,7 +46,7 @@ var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }
 
-// detail returns an error's text without the texts of classes at its beginning.
+// detail returns the text of an error. It removes texts of classes from the beginning.
 func detail(err error) string {
 	text := err.Error()
 	for i := 0; i < len(classes); i++ {

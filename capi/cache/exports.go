@@ -1,9 +1,8 @@
-// Command cache is libllm_cache: the functions of llm_cache.h over package
-// sched. It is built as a C shared library and as a C archive (see the Makefile),
-// never as a program.
+// Command cache is libllm_cache: the functions of llm_cache.h over package sched. It is built as a C shared library
+// and as a C archive (see the Makefile), never as a program.
 //
-// The package only translates: it checks what C passes, makes one call, and copies the result into
-// C's arrays. It also manages handles, locks each cache during a call, and recovers from panics.
+// The package only translates: it checks what C passes, makes one call, and copies the result into C's arrays. In
+// addition, it manages handles, locks each cache during a call, and recovers from panics.
 package main
 
 /*
@@ -193,7 +192,7 @@ func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int 
 	})
 }
 
-// withAll runs f on a cache and the scheduler's ids for an array of C.
+// withAll runs f on a cache, with the scheduler's ids for an array of C.
 func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, inside []sched.ID) error) C.int {
 	return caches.with(h, func(c *cache) error {
 		var s spans
@@ -205,7 +204,7 @@ func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache,
 	})
 }
 
-// allPrivate returns the scheduler's ids for an array, after it has checked the memory of the call.
+// allPrivate returns the scheduler's ids for an array of C. It checks the memory of the call first.
 func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
 	if err := s.apart(); err != nil {
 		return nil, err

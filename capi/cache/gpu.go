@@ -59,8 +59,8 @@ func llm_cuda_close(h C.llm_cuda) C.int {
 	return status(guarded(func() error { return refused(g.kernels.Close()) }))
 }
 
-// refused returns an error of package cuda or kernels with its code: LLM_CACHE_E_GPU for errors of the driver or the GPU,
-// LLM_CACHE_E_RANGE for errors about arguments.
+// refused returns an error of package cuda or kernels with a code: LLM_CACHE_E_GPU for errors of the driver or the
+// GPU, LLM_CACHE_E_RANGE for errors about arguments.
 func refused(err error) error {
 	var driver *cuda.Error
 	switch {
@@ -79,7 +79,7 @@ func (g *gpu) launch(kernel interface {
 	return refused(kernel.Launch(g.kernels, g.context.StreamOf(uintptr(stream))))
 }
 
-// within returns n as an int, or an error unless it can be a number of tokens or blocks.
+// within returns n as an int. It returns an error if n cannot be a number of tokens or blocks.
 func within(what string, n C.int64_t) (int, error) {
 	if n < 0 || n > 1<<31-1 {
 		return 0, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want 0 to %d", what, n, 1<<31-1)
@@ -87,7 +87,8 @@ func within(what string, n C.int64_t) (int, error) {
 	return int(n), nil
 }
 
-// address16 returns an address on the GPU that kernels access in pieces of 16 bytes.
+// address16 returns an address on the GPU. It returns an error if kernels cannot access the address in pieces of 16
+// bytes.
 func address16(what string, at C.uint64_t) (cuda.Pointer, error) {
 	if at == 0 {
 		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", what)
@@ -136,7 +137,7 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 	})
 }
 
-// blocksOf returns the blocks and pairs of a call that copies some.
+// blocksOf returns the blocks and the pairs of a call that copies blocks.
 func blocksOf(p *C.llm_cuda_blocks, pairs C.uint64_t, n C.int64_t) (b kernels.Blocks, mapping cuda.Pointer, count int, err error) {
 	var s spans
 	var in C.llm_cuda_blocks

@@ -59,7 +59,7 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
-	// Nothing fails after the copies, so a refused step has not changed a table.
+	// After the copies, nothing can fail. So a refused step has not changed a table.
 	if err := k.copy(copies); err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (k *store) avoided(s *spans) {
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies blocks, drops the tables of requests that are gone, and enters the copies
-// into the tables of the others.
+// copy copies blocks, drops the tables of requests that are gone, and enters the copies into the tables of the
+// other requests.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -94,7 +94,8 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf stores the rows of a step in k.rows. The sum of their tokens must be tokens.
+// rowsOf stores the rows of a step in k.rows. It returns an error if the sum of their tokens is not the given
+// number.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// Checks of C's memory. Every pointer of C is checked before it is used.
+// This file checks C's memory. Every pointer of C is checked before it is used.
 
 const (
 	fewSpans   = 20      // of most calls, a step among them; they need no allocation
@@ -25,8 +25,8 @@ type span struct {
 	written  bool
 }
 
-// spans has the memory that a call reads and writes. It keeps the first error until apart returns it.
-// The call must not read or write before that.
+// spans has the memory that a call reads and writes. It keeps the first error until apart returns this error.
+// Before that, the call must not read or write the memory.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -68,7 +68,8 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart returns the first error, or an error if noted memory overlaps with memory that is written.
+// apart returns the first error. If there is none, it returns an error if memory that is written overlaps with
+// noted memory.
 func (s *spans) apart() error {
 	if s.err != nil {
 		return s.err
@@ -83,8 +84,8 @@ func (s *spans) apart() error {
 	return nil
 }
 
-// avoid records an error if memory that the call writes overlaps with noted memory. It does not
-// note the memory itself, so two such pieces may overlap.
+// avoid records an error if memory that the call writes overlaps with noted memory. It does not note that memory
+// itself, so two such pieces of memory may overlap.
 func (s *spans) avoid(what string, data []byte) {
 	if s.err != nil || len(data) == 0 {
 		return
@@ -99,7 +100,7 @@ func (s *spans) avoid(what string, data []byte) {
 	}
 }
 
-// noteOne notes the value that p points at, which the call writes.
+// noteOne notes the value at p, which the call writes.
 func noteOne[T any](s *spans, what string, p *T) { output(s, what, p, 1) }
 
 // output is like slice, for an array that the call writes.
@@ -112,8 +113,8 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return array
 }
 
-// slice notes an array of C that the call reads, and returns it, or nil after an error.
-// The slice is valid during the call.
+// slice notes an array of C that the call reads. It returns the array as a slice, or nil after an error. The slice
+// is valid during the call.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))
@@ -123,7 +124,7 @@ func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return unsafe.Slice(p, int(n))
 }
 
-// size returns the size that a struct of C has in its first field. It must be at least least.
+// size returns the size in the first field of a struct of C. It returns an error if this size is below least.
 func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	if s.note(name, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err
@@ -142,8 +143,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// sized copies into ours the fields that both the caller and this library know. The other
-// fields of ours stay 0. It fails if a field that only the caller knows is not 0.
+// sized copies the fields that both the caller and this library know to out. The other fields of out stay 0. sized
+// fails if a field that only the caller knows is not 0.
 func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
@@ -160,7 +161,8 @@ func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	return nil
 }
 
-// insideField names the field of a struct in the middle of which n bytes end.
+// insideField returns the name of the field of a struct that begins within the first n bytes and does not end
+// there, if there is such a field.
 func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -189,12 +191,12 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs has the memory of a call that fills arrays of C. The call lists the arrays in a function
-// that runs three times: to note their memory before anything happens, to check that they are
-// large enough, and to write them.
+// outputs has the memory of a call that fills arrays of C. A function of the call lists the arrays. It runs three
+// times: to note the memory before anything happens, to check that the arrays are large enough, and to write the
+// arrays.
 type outputs struct {
 	spans
-	end   uintptr // end of C's struct, which may be of an older header; if 0, it has all fields
+	end   uintptr // end of C's struct, which may come from an older header; 0 means that it has all fields
 	pass  pass
 	small bool // some array is too small
 }
@@ -207,7 +209,7 @@ const (
 	writing
 )
 
-// filled is like sized, for a struct that the call also writes.
+// filled does what sized does, for a struct that the call also writes.
 func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 	i := o.n
 	err := sized(&o.spans, what, p, least, out)
@@ -219,8 +221,8 @@ func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 
 var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
-// fill writes all arrays that put lists, and sets their lengths. If an array is too small, it only
-// sets the lengths.
+// fill writes all arrays that put lists, and sets their lengths. If an array is too small, fill only sets the
+// lengths.
 func (o *outputs) fill(put func()) error {
 	o.pass = counting
 	if put(); o.err != nil {
@@ -233,8 +235,8 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. It returns the entries
-// if they must be written now, otherwise nil.
+// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. If the entries must be written
+// now, reserve returns them; otherwise it returns nil.
 func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	a := (*struct {
 		at       *T

@@ -73,13 +73,13 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 // A planner is a call that plans memory.
 type planner struct {
 	outputs
-	blocks  C.int32_t // number of blocks; if 0, as many as the bytes suffice for
+	blocks  C.int32_t // number of blocks; 0 means as many as the bytes allow
 	layers  []memplan.Layer
 	workers []memplan.Worker
 	plans   []plan
 }
 
-// A plan is a plan of C, with what is written to it.
+// A plan is a plan of C, together with what is written to it.
 type plan struct {
 	to   *C.llm_cache_plan
 	in   C.llm_cache_plan // its contents before the call
@@ -88,7 +88,7 @@ type plan struct {
 	groups                []memplan.Group
 	layerGroups, tensors  []int32 // by layer
 	tensorBytes, offsets  []int64
-	stride                int // from one block of a packed plan to the next; 0 if it is not packed
+	stride                int // bytes from one block of a packed plan to the next; 0 if the plan is not packed
 	requestBytes, longest int // of the longest request
 }
 
@@ -157,8 +157,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// checkLongest computes the longest request of each plan. If a request of max_model_len does not
-// fit into one of them, it writes the results to all plans and returns an error.
+// checkLongest computes the longest request of each plan. If a request of max_model_len does not fit into one of
+// the plans, it writes the results to all plans and returns an error.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {
@@ -198,7 +198,7 @@ func (p *planner) writeLongest() {
 	}
 }
 
-// list computes the arrays of a plan for n layers. Layers of other workers have -1.
+// list computes the arrays of a plan for n layers. Layers of other workers get -1.
 func (t *plan) list(made *memplan.Plan, n int) {
 	t.made, t.groups = made, made.Groups
 	t.layerGroups, t.tensors = slices.Repeat([]int32{-1}, n), slices.Repeat([]int32{-1}, n)
@@ -245,7 +245,7 @@ func (p *planner) put() {
 	}
 }
 
-// layersOf translates layers. It limits their numbers so that no product of them overflows.
+// layersOf translates layers. It limits the numbers in a layer so that no product of them overflows.
 func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 	const maxNumber, maxElement, maxState = 1 << 14, 16, 1 << 44
 	var list []memplan.Layer

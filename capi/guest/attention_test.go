@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The example's model has known answers, and the example compares its answers with them.
+// The example uses a model whose answers are known, and compares its answers with them.
 func TestAttentionServesTheExample(t *testing.T) {
 	example := filepath.Join("..", "examples", "attention")
 	each(t, linked, func(t *testing.T, w way) {

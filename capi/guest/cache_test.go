@@ -29,8 +29,8 @@ var publicCache = []string{
 	"llm_kvstore_open", "llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
 }
 
-// Ensure that llm_cache.h declares the calls that every host needs first and rare calls last, in the
-// order of its index, and that the index lists every call.
+// Ensure that llm_cache.h declares the calls that every host needs first and rare calls last, in the order of the
+// header's index, and that the index lists every call.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
 	require.NoError(t, err)
@@ -113,8 +113,8 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 			})
 		})
 	}
-	// The tests run in one process, because Valgrind spends most of its time on translating the Go
-	// runtime. cache_errors is the first, because it expects that no call has failed before.
+	// The tests run in one process, because Valgrind spends most of its time translating the Go runtime.
+	// cache_errors is the first test, because it expects that no call has failed before.
 	t.Run("all of them, checked", func(t *testing.T) {
 		t.Parallel()
 		const rounds = "2" // of cache_traffic; of attention_errors the types
@@ -135,8 +135,8 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range level.Pick([]mode{{"close", "1"}}, []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}}) {
-			// glibc keeps the stack of a joined thread. The stack contains a pointer into the middle
-			// of the thread's vector, so Memcheck reports the vector as "possibly lost".
+			// glibc keeps the stack of a thread that was joined. The stack contains a pointer into the middle of
+			// the thread's vector, so Memcheck reports the vector as "possibly lost".
 			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}

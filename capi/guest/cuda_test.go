@@ -13,7 +13,7 @@ import (
 // cudaExample decodes over blocks that llm_cache schedules.
 var cudaExample = filepath.Join("..", "examples", "cuda")
 
-// The example's model has known answers, and the example compares its answers with them.
+// The example uses a model whose answers are known, and compares its answers with them.
 func TestAGPUServesTheExample(t *testing.T) {
 	driver := cudatest.Library(t)
 	each(t, linked, func(t *testing.T, w way) {

@@ -16,8 +16,8 @@ var forkModes = []mode{
 	{"ending", level.Pick("80", "200")},
 }
 
-// Ensure that a fork waits until no other thread is inside a call, so that every engine is consistent
-// and every lock is open in the child.
+// Ensure that a fork waits until no other thread is inside a call. In the child, every engine is then consistent
+// and every lock is open.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
 	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "forking"), forkModes)
@@ -30,7 +30,7 @@ func TestAThreadForksOnOneProcessor(t *testing.T) {
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
-	for range level.Pick(1, 20) { // when a fork stopped the runtime's monitor during its sleep, one run in ten hung
+	for range level.Pick(1, 20) { // if a fork stopped the runtime's monitor while it slept, one run in ten hung
 		forkTogetherUnderValgrind(t)
 	}
 }
@@ -39,12 +39,12 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	t.Helper()
 	r := underValgrind(t, nil, "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
 		shared.compile(t, "forking"), "together", "1", level.Pick("3", "8"))
-	require.Zero(t, r.status, r.stderr) // the children leave the memory that glibc allocated for the parent's threads, as with plain C
+	require.Zero(t, r.status, r.stderr) // children keep what glibc allocated for the parent's threads, as in plain C
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Ensure that a sleeping thread of the runtime is recognized. Otherwise it is visited tens of
-// thousands of times.
+// Ensure that a sleeping thread of the runtime is recognized. Without this, the thread is visited tens of thousands
+// of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

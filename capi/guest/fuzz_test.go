@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A player is a process of testdata/guest/fuzz.c, which plays one input after the other.
+// A player is a process of testdata/guest/fuzz.c. It plays one input after the other.
 type player struct {
 	cmd    *exec.Cmd
 	in     io.Writer
@@ -21,8 +21,7 @@ type player struct {
 	stderr bytes.Buffer
 }
 
-// players holds the processes. A player is started when it is first needed, and again after it has
-// aborted.
+// players has the processes. A player is started when it is first needed, and again after it has aborted.
 var players = map[string]*player{}
 
 func startPlayer(t *testing.T, w way, strict string) *player {

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a grader that forks a child for each test loses no child, whatever the parent did
-// before. The test is not parallel, because in make test-long it brings its own load.
+// Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done
+// before. The test is not parallel, because in make test-long it makes its own load.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 	cases := []struct {
 		name string

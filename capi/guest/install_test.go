@@ -58,7 +58,7 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	if !level.Long() {
 		made = made[:1] // the recipes of the other libraries name the folder less often, in the same words
 	}
-	// CC names the compiler. The program gcc fails, so that a call of it is noticed.
+	// CC names the compiler. The program gcc fails, so that a call of gcc instead of CC is noticed.
 	gcc, err := exec.LookPath("gcc")
 	require.NoError(t, err)
 	tools := t.TempDir()
@@ -70,8 +70,8 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	// No recipe may name a folder without quotes. This check covers the libraries that make did not
-	// build here, too.
+	// No recipe may name a folder without quotes. This check also covers the libraries that make did not build in
+	// this test.
 	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
 	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }

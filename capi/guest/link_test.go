@@ -24,10 +24,10 @@ func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// companies lists groups of test programs. The programs of a group are linked into one executable,
-// because linking the libraries takes most of the time. The executable runs the program that argv[0]
-// names. A program is linked alone if it would change the others (it replaces malloc, or has a
-// constructor or destructor), if it tests the linking, or if only one test uses it.
+// companies lists groups of test programs. The programs of a group are linked into one executable, because linking
+// the libraries takes most of the time. The executable runs the program that argv[0] names. A program is not in a
+// group if it would change the others (it replaces malloc, or has a constructor or destructor), if it tests the
+// linking, or if only one test uses it.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
@@ -36,13 +36,13 @@ var companies = [][]string{
 		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten", "cuda_errors"},
 }
 
-// sanitizedCompanies lists the groups that are compiled with sanitizers, which takes longer.
+// sanitizedCompanies lists the groups of programs that are compiled with sanitizers, which takes longer.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs that are linked into one executable with those in name, which are
+// company returns the programs that are linked into one executable with the programs in name. In name, programs are
 // separated by +.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
@@ -74,13 +74,13 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays returns all ways in make test-long. Otherwise it returns two: one loads the library when
-// the program starts, and one links it into the program.
+// someWays returns all ways in make test-long. Otherwise it returns two ways: one loads the library when the
+// program starts, and the other links the library into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program that is linked in way w also runs under Valgrind or with
-// sanitizers, which takes longer than everything else. In make test only one way of each case is
-// checked, and that way differs from case to case; runs.golden lists it.
+// checked reports whether a program that is linked in way w also runs under Valgrind or with sanitizers, which
+// takes longer than everything else. In make test, only way one is checked, which differs from case to case;
+// runs.golden lists it.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 // source is the path of a program in testdata/guest.
@@ -88,28 +88,28 @@ func source(name string) string { return filepath.Join(root, "testdata", "guest"
 
 func library(name string) string { return filepath.Join(root, "build", name) }
 
-// A guest is a program of testdata/guest, built into an executable in one of the ways.
+// A guest is a program of testdata/guest that was built into an executable in one of the ways.
 type guest struct {
 	name      string
 	way       way
 	sanitized bool
 }
 
-// programs keeps the results of builds by their key. The files are in a folder that TestMain removes.
+// programs has the results of builds by their keys. The files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map
 	guests sync.Map // the guest of each path
 }
 
-// A program is a build, which the first test that needs it runs.
+// A program is a build. The first test that needs the program runs the build.
 type program struct {
 	sync.Once
 	path string
 }
 
-// once calls build with a new folder the first time that a test asks for the key, and returns the path
-// of the result. Later calls return the same path.
+// once calls build with a new folder the first time that a test asks for the key. It returns the path of the
+// result. Later calls with the same key return the same path.
 func once(t *testing.T, key string, build func(dir string) (name string)) string {
 	t.Helper()
 	made, _ := programs.all.LoadOrStore(key, &program{})
@@ -123,8 +123,8 @@ func once(t *testing.T, key string, build func(dir string) (name string)) string
 	return p.path
 }
 
-// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. The
-// options come before all other arguments.
+// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. In the
+// compiler's command line, the options come before all other arguments.
 func (w way) compile(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	return w.link(t, name, options, map[way][]string{
@@ -134,9 +134,8 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// link builds an executable and returns the path that runs the named program. A name like "a+b" stands
-// for two programs, which run one after the other. Objects are compiled only once if they are equal
-// for all ways.
+// link builds an executable and returns the path that runs the named program. A name like "a+b" means two programs
+// that run one after the other. If the objects of a program are equal for all ways, they are compiled only once.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -172,8 +171,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// object compiles testdata/guest/name.c. The options differ between the ways only for a source that
-// contains WITH_EXT or LOADED.
+// object compiles testdata/guest/name.c. Only if a source contains WITH_EXT or LOADED do the options differ between
+// the ways.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
@@ -202,7 +201,7 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// dispatcher writes a C file whose main calls the renamed main functions of the programs that argv[0]
+// dispatcher writes a C file. Its main function calls the renamed main functions of the programs that argv[0]
 // names, separated by +.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()

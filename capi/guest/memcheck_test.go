@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memcheck runs a program under Valgrind as strictly as a course's script can: every block that is
-// left is an error, and there is no rc file, no option from the environment and no suppression.
+// memcheck runs a program under Valgrind as strictly as a course's script can: every block that is not freed is an
+// error, and there is no rc file, no option from the environment and no suppression.
 func memcheck(t *testing.T, env []string, command ...string) result {
 	t.Helper()
 	return underValgrind(t, env, append([]string{"--leak-check=full", "--show-leak-kinds=all",
@@ -49,9 +49,9 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc returns a folder with a C library without debug info, because reading debug info is half
-// of Valgrind's start time. Programs that a script runs use the normal library. The result is empty if
-// the library cannot be copied.
+// plainLibc returns a folder with a C library without debug info, because reading debug info takes half of
+// Valgrind's start time. Programs that a script runs use the normal library. The result is empty if the library
+// cannot be copied.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {
@@ -98,8 +98,8 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// Ensure that Memcheck reports the same heap as for the same program with a llm_memory.c in plain C,
-// however the program ends.
+// Ensure that however a program ends, Memcheck reports the same heap for it as for the same program with a
+// llm_memory.c in plain C.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -119,7 +119,7 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ways := []way{shared, archive, dropin}
-			if c.mode == "atexit" || c.mode == "destructor" { // a child of the drop-in ends by _exit, and a late call loads the library again
+			if c.mode == "atexit" || c.mode == "destructor" { // a drop-in's child ends by _exit; a late call loads it again
 				ways = linked
 			}
 			each(t, level.Pick(c.ways, ways), func(t *testing.T, w way) {
@@ -139,8 +139,8 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// left returns how many blocks of each kind a run has left. A thread that is alive at the end leaves
-// the memory that glibc allocated for it, with plain C, too.
+// left returns how many blocks of each kind a run has left. Even with plain C, a thread that is alive at the end
+// leaves the memory that glibc allocated for it.
 func left(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -151,10 +151,9 @@ func left(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// leftByThreads returns what left returns, with one number for "possibly lost" and "still reachable"
-// together. glibc keeps a pointer into the middle of a block of each thread (the dtv). Whether
-// Memcheck reports the block as reachable depends on whether unused memory still contains its address,
-// which differs between programs on arm64.
+// leftByThreads does what left does, but adds up "possibly lost" and "still reachable". For each thread, glibc
+// keeps a pointer into the middle of a block (the dtv). Whether Memcheck reports the block as reachable depends on
+// whether unused memory still contains its address, which differs between programs on arm64.
 func leftByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found, sum := left(t, r), 0
@@ -168,9 +167,8 @@ func leftByThreads(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// Ensure that the library's caches contain nothing that Memcheck takes for a pointer of the host. The
-// engine has 40 sequences, because the library remembers look-ups only if there are more sequences
-// than it always searches.
+// Ensure that the library's caches contain nothing that Memcheck takes for a pointer of the host. The engine has 40
+// sequences, because the library remembers look-ups only if there are more sequences than it always searches.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {

@@ -40,8 +40,8 @@ const (
 	offloadTokens = 12
 )
 
-// Ensure that a second run loads the blocks that the first run computed, and that it uses nothing from
-// a damaged file or from a file of another prefix.
+// Ensure that a second run loads the blocks that the first run computed, and that it uses nothing from a damaged
+// file or from the file of another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -86,8 +86,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged requires the same answers as without the damage, and that the four damaged files are
-// written again.
+// checkDamaged requires that the run gives the same answers as without the damage, and writes the four damaged
+// files again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -99,8 +99,8 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder from whole, and then damages the first block of each system prompt. It
-// returns the files that the folder must contain after a run: the file of another prefix stays.
+// damage restores the folder from whole, and then damages the first block of each system prompt. It returns the
+// files that the folder must contain after a run, which include the file of another prefix.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)
@@ -119,7 +119,7 @@ func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]b
 	return after
 }
 
-// firstBlocks returns the names of the files whose prefix has one block.
+// firstBlocks returns the names of the files with the block of a prefix that has only one block.
 func firstBlocks(files map[string][]byte) (names []string) {
 	for name, content := range files {
 		if binary.NativeEndian.Uint32(content[offloadTokens:]) == 16 {

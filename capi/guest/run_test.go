@@ -51,14 +51,14 @@ func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	return r
 }
 
-// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime, and without a
-// home directory with their rc files.
+// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime. Its home directory has no rc
+// files of these programs.
 func cleanEnv(t *testing.T) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
 }
 
-// runMake calls make in the repository. It passes the environment of the test, unlike run, because
-// make may have to build.
+// runMake calls make in the repository. In contrast to run, it passes the environment of the test, because make may
+// have to build.
 func runMake(t *testing.T, args ...string) result {
 	t.Helper()
 	noteInputs()

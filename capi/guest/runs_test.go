@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write down anew what is run")
 
-// runs counts how often each guest has run, by program, way and tool.
+// runs counts how often each guest has run, for each program, way and tool.
 var runs struct {
 	sync.Mutex
 	count   map[string]int
@@ -53,7 +53,8 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns requires that the runs equal those in runs.golden, so that a dropped case is noticed. It does not compare if only some tests ran, or if make test-long ran more.
+// compareRuns requires that the runs equal those in runs.golden, so that a missing case is noticed. It compares
+// nothing if only some tests ran, or if make test-long ran more tests.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {
@@ -88,8 +89,8 @@ func compareRuns() error {
 	return err
 }
 
-// Ensure that make test runs every program of testdata/guest, that it runs each way of linking under
-// Valgrind, and that it runs each way that supports sanitizers with them.
+// Ensure that make test runs every program of testdata/guest, that it runs each way of linking under Valgrind, and
+// that it runs each way that supports sanitizers with sanitizers.
 func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
 	if *update {
 		t.Skip("they are being written down")

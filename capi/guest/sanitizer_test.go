@@ -26,7 +26,7 @@ func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
 }
 
 func TestLeakSanitizerFindsEveryAllocationTheHostLoses(t *testing.T) {
-	const sequences, all = "10", "in 32 allocation(s)" // the 32 allocations are an engine and its counts, and ten times a sequence and two tables
+	const sequences, all = "10", "in 32 allocation(s)" // 1 engine, 1 object of counts, 10 sequences of 3 objects
 	for _, w := range linked {
 		r := run(t, t.TempDir(), nil, w.compile(t, "leak", sanitizers, "-fno-sanitize-recover=all"), sequences)
 		require.NotZero(t, r.status)

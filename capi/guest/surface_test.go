@@ -36,8 +36,8 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-// Ensure that the libraries export the public names and no others, and that the shared libraries
-// export them with their versions.
+// Ensure that the libraries export the public names and no other names, and that the shared libraries export these
+// names with their versions.
 func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
@@ -59,8 +59,8 @@ func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	}
 }
 
-// The test checks all four files, because each way of linking takes the code of the Go runtime from
-// one of them.
+// The test checks all four files, because in each way of linking, the code of the Go runtime comes from one of
+// them.
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
@@ -76,7 +76,7 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 			continue
 		}
 		if runtime.GOARCH == "arm64" && filepath.Ext(name) == ".a" {
-			continue // the object in the archive begins with data (Makefile), so objdump takes Go's code for data, too
+			continue // the object in the archive begins with data (Makefile), so objdump takes Go's code for data
 		}
 		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
 		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
@@ -164,8 +164,8 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
-// The sources are compiled as gnu11, because they use POSIX. The build does not turn warnings into
-// errors, because a later compiler may report more of them.
+// The sources are compiled as gnu11, because they use POSIX. The build does not turn warnings into errors, because
+// a later compiler may report more warnings.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")

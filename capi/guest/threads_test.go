@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A mode is one of the cases of a program of testdata/guest, and how often the program repeats it.
+// A mode is one of the cases of a program of testdata/guest. times says how often the program repeats the case.
 type mode struct{ name, times string }
 
 func eachMode(t *testing.T, prog string, modes []mode) {
@@ -33,7 +33,7 @@ func TestThreadsLeaveAConsistentState(t *testing.T) {
 	})
 }
 
-// Ensure that the runtime's threads do not keep a process alive that would end with plain C.
+// Ensure that the runtime's threads do not keep a process alive that would end if the library were in plain C.
 func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
 	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
 		prog := w.compile(t, "main_leaves")

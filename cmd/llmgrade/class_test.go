@@ -90,7 +90,7 @@ func cell(t *testing.T, dir, student, column string) string {
 	return ""
 }
 
-// unusable maps rows of overrides.csv that end a run to a part of the error.
+// unusable maps rows of overrides.csv that make a run fail to a part of the error.
 var unusable = map[string]string{
 	"ada,most,\n":         `line 2: the points of ada are "most", not a number`,
 	"ada,1,\nada,1,\n":    "line 3: ada stands in line 2 already",
@@ -165,8 +165,8 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// background returns a command that runs llmgrade with its own folder for temporary files. The caller starts
-// it.
+// background returns a command that runs llmgrade with a separate folder for temporary files. The caller must start
+// the command.
 func background(temporary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
@@ -195,11 +195,11 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 		for _, folder := range left() { // as it is a while later
 			require.NoError(t, os.Chtimes(folder, time.Time{}, time.Now().Add(-time.Hour)))
 		}
-		require.NoError(t, start().Wait()) // a compiler that outlives the killed run may write once more: then the next one
+		require.NoError(t, start().Wait()) // a compiler of the killed run may still write; the next run finds that
 	}
 }
 
-// Ensure that the pages and rows are complete at any time, even if the run is killed, and that the same command
+// Ensure that the pages and rows are complete at any time, even if the run is killed. Ensure that the same command
 // continues an interrupted run.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
@@ -259,8 +259,8 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Equal(t, 1, status, stderr)
 }
 
-// requireRowsSoFar checks the output files for a class of 40, of which the first has been graded and the last
-// has not.
+// requireRowsSoFar checks the output files for a class of 40. The first submission has been graded, the last has
+// not.
 func requireRowsSoFar(t *testing.T, out string) {
 	t.Helper()
 	require.Len(t, grades(t, out)[1:], 40)

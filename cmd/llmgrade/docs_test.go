@@ -33,8 +33,8 @@ func blocks(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// Ensure that the examples in STUDENTS.md are the output for a submission with that mistake, in this case one
-// whose copy ends after the records in use.
+// Ensure that the examples in STUDENTS.md are the output for a submission with that mistake: its copy of a block
+// ends after the records in use.
 func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestTheStepsForStudentsAreRead(t *testing.T) {
 
 var flagOf = regexp.MustCompile(`(?:^|\s)(--[a-z-]+)`)
 
-// Ensure that every command in the two documents exists and has the flags shown there.
+// Ensure that every command in the two documents exists, and has the flags that the documents show.
 func TestTheCommandsOfTheDocumentsExist(t *testing.T) {
 	help := map[string]string{}
 	for _, name := range []string{"", "gate", "gradescope", "merge", "points", "student"} {

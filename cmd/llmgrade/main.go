@@ -1,5 +1,5 @@
-// Command llmgrade grades submissions of the homework: a file, or a folder with
-// one file or one folder per student.
+// Command llmgrade grades submissions of the homework: a file, or a folder with a file or a folder for each
+// student.
 package main
 
 import (
@@ -21,7 +21,7 @@ const (
 
 func main() {
 	rules.Serve()
-	signal.Ignore(syscall.SIGPIPE) // an error of the write says it, and what is temporary is removed
+	signal.Ignore(syscall.SIGPIPE) // the write returns an error instead, and temporary files are removed
 	status := fullMarks
 	c := command(&status)
 	terminal.RefuseUnknownNames(c)

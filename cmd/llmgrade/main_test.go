@@ -44,7 +44,7 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
-// put writes the correct submission with one replacement, and returns the path of the file.
+// put writes the correct submission with one text replaced. It returns the path of the file.
 func put(t *testing.T, dir, name, before, after string) string {
 	t.Helper()
 	level.SkipQuick(t)
@@ -59,8 +59,8 @@ func write(t testing.TB, path, text string) string {
 	return path
 }
 
-// Ensure that a correct file gets its points even if the umask hides it from other users (as root, the grader
-// runs submissions as another user), and even if the file has the name of a command.
+// Ensure that a correct file gets its points even if the umask hides it from other users. (As root, the grader runs
+// submissions as another user.) Ensure the same if the file has the name of a command.
 func TestARightSubmissionGetsItsPoints(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--seed", "7", "--only", "task1_accepts", put(t, t.TempDir(), "gradescope", "", ""))
@@ -141,8 +141,8 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that an incomplete command line ends with status 2 and says what is missing, and that a removed
-// command or flag names its replacement.
+// Ensure that an incomplete command line ends with status 2 and a text that says what is missing. Ensure that a
+// removed command or flag names its replacement.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

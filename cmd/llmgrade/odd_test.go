@@ -50,7 +50,7 @@ var oddOutcomes = map[string]string{
 	"asm": "__asm__ is assembly code", `a\x1b[31mred\x07\x0a\u202e`: "", "'=1+1": "error", long: "error",
 }
 
-// Ensure that every entry of a class, however unusual, has a row in the table with its points or the reason.
+// Ensure that every entry of a class, however unusual, has a row in the table, with its points or a reason.
 func TestAClassOfOddEntries(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An accessLog writes a line for each request, or only for requests that get an error. It limits the lines about errors,
-// so that clients cannot fill the disk, and writes how many it has left out.
+// An accessLog writes a line for each request, or only for requests that get an error. It limits the number of
+// lines about errors, so that clients cannot fill the disk, and writes how many lines it has left out.
 type accessLog struct {
 	to  io.Writer
 	all bool // --log-requests
@@ -27,7 +27,7 @@ type accessLog struct {
 const (
 	errorBurst   = 20          // lines about errors that are written at once
 	errorRate    = 1           // lines about errors in a second after that
-	omittedAfter = time.Minute // from the first line left out to the line with their number
+	omittedAfter = time.Minute // time from the first line that is left out to the line with their number
 )
 
 func newAccessLog(to io.Writer, all bool) *accessLog {
@@ -70,7 +70,7 @@ func accessLine(r *openai.Record) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// shortened returns a text of a client on one line, shortened to most bytes.
+// shortened returns a client's text on one line, shortened to at most most bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

@@ -111,7 +111,7 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return nil // the reader of the pipe would take closing it for the end of the result
+		return nil // closing a pipe would end its reader's input before the result comes
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -210,7 +210,7 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 // A result has the names of vllm bench serve. Times are in milliseconds.
 type result map[string]float64
 
-// Parts of the names of times in a result, and their printed names.
+// Parts of the names that times have in a result, and the names with which they are printed.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
 	times      = []struct{ name, shown string }{

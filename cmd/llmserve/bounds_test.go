@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// peak returns the most memory, in bytes, that the process has used since the last call.
+// peak returns the largest amount of memory, in bytes, that the process has used since the last call.
 func (s *server) peak(t *testing.T) int {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/", s.cmd.Process.Pid)
@@ -66,9 +66,9 @@ func (s *server) streams() {
 	}
 }
 
-// Ensure that the largest bodies that each limit allows, 16 at a time, take little memory, and that a stream that runs
-// beside them gets its share of the processor time. The share is computed from the number of tokens: each takes as much
-// processor time as it does alone.
+// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory. Ensure that a
+// stream that runs beside them gets its share of the processor time. The share is computed from the number of tokens:
+// each token takes as much processor time as when the stream runs alone.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, most, share = 16, 160 << 20, 0.15

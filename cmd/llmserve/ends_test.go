@@ -34,8 +34,7 @@ func tinyWith(t *testing.T, change map[string]any, texts ...string) string {
 	return path
 }
 
-// tinyFolder writes a model with the tokens a, b, <end> and <turn>. Its config.json names <end> as the end of
-// an answer.
+// tinyFolder writes a model with the tokens a, b, <end> and <turn>. Its config.json says that <end> ends an answer.
 func tinyFolder(t *testing.T, more map[string]string) string {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -71,8 +70,8 @@ func tinySafetensors(vocab int, more ...string) []byte {
 	return weightfile.Safetensors(tensors...)
 }
 
-// Ensure that an answer also stops at the token that ends a turn if the model's configuration names another
-// one, as in llama.cpp and vLLM, and that the server prints these tokens when it starts.
+// Ensure that an answer also stops at the token that ends a turn, as in llama.cpp and vLLM, even if the model's
+// configuration names another token. Ensure that the server prints these tokens when it starts.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

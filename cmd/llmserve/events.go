@@ -29,7 +29,7 @@ func (o *eventOptions) flags(f *pflag.FlagSet) {
 		"send events as arrays, as vLLM did until 2026 and llm-d reads them, not as maps")
 }
 
-// seedOfHashes makes hashes of equal blocks equal in all servers, as PYTHONHASHSEED=0 does for vLLM.
+// seedOfHashes makes equal blocks have equal hashes in all servers, as PYTHONHASHSEED=0 does in vLLM.
 const seedOfHashes = "0"
 
 // open opens the sockets, if there are flags for them.

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// Ensure that a subscriber gets the stored blocks with their tokens. The test sends new prompts until the
+// Ensure that a subscriber gets events with the tokens of stored blocks. The test sends new prompts until the
 // subscription is active.
 func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 	address := "ipc://" + filepath.Join(t.TempDir(), "kv")
@@ -27,7 +27,7 @@ func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 		if m := sub.Receive(10 * time.Millisecond); m != nil {
 			require.Len(t, m, 3)
 			require.Equal(t, "kv@pod@demo", string(m[0]))
-			// The message contains arrays: one with the time, the events and the rank, and in it the first
+			// The message consists of arrays: an array with the time, the events and the rank, and in it the first
 			// event, which is BlockStored.
 			require.Contains(t, string(m[2]), "\xabBlockStored")
 			require.NotContains(t, string(m[2]), "block_hashes")

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that a process never uses more than 100 MB besides the packed weights, neither while it loads a file
-// nor after an answer. The keys and values of one answer take a few MB.
+// Ensure that a process never uses more than 100 MB in addition to the packed weights, neither while it loads a
+// file nor after an answer. The keys and values of one answer take a few MB.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 	level.SkipQuick(t)
 	const mostMB = 100
@@ -61,8 +61,8 @@ func number(t *testing.T, text, pattern string) int {
 	return n
 }
 
-// Ensure that the start says that a GGUF file's sliding window is not used, and says nothing if the window is
-// used or no sequence can be longer than it.
+// Ensure that the server says at its start if it does not use a GGUF file's sliding window. It must say nothing if
+// it uses the window or no sequence can be longer than the window.
 func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 	for _, test := range []struct {
 		tiny   string

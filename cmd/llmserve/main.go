@@ -38,11 +38,12 @@ func main() {
 	}
 }
 
-// interrupted is the exit status of run and bench if a signal has ended them, the status that a shell reports for SIGINT.
+// interrupted is the exit status of run and bench if a signal has ended them. It is the status that a shell reports
+// for SIGINT.
 const interrupted = 130
 
-// endAtSignal ends the process at a signal until the caller calls loaded. Loading can take minutes, and nothing is lost
-// if it is interrupted.
+// endAtSignal makes a signal end the process until the caller calls loaded. Loading can take minutes, and interrupting
+// it loses nothing.
 func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }

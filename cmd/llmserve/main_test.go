@@ -115,7 +115,7 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
 }
 
-// Ensure that after a signal the running requests are answered completely and no new one is accepted. A beam
+// Ensure that after a signal the running requests are answered completely and new requests are refused. A beam
 // search is one request for the user, although each of its steps is several requests for the engine.
 func TestASignalLetsRequestsEnd(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
@@ -143,8 +143,8 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Ensure that the server continues when the reader of its output ends, as a log program does when it is
-// restarted, and still lets its requests end.
+// Ensure that the server continues when the program that reads its output ends, as a log program does when it is
+// restarted. Ensure that it still answers its running requests before it ends.
 func TestAServerWhoseOutputNobodyReadsDrains(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions",
@@ -181,8 +181,8 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 	}
 }
 
-// Ensure that the exit status of bench shows that it was interrupted. Otherwise a script could take a partial
-// result for a complete one.
+// Ensure that the exit status of bench shows that it was interrupted. Without this status, a script could take a
+// partial result for a complete result.
 func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	level.SkipQuick(t)
 	c := llmserve("bench", "demo", "--num-prompts", "20000")

@@ -56,7 +56,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look records that somebody is looking at a page, and reports whether a page was open before.
+// look records that a user is looking at a page. It reports whether a page was already open.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +73,8 @@ func (m *memoryMap) Active() bool {
 	return time.Now().Before(m.until)
 }
 
-// Memory implements engine.MemoryObserver. It combines steps within m.pause into a frame, except those with copies or
-// preemptions.
+// Memory implements engine.MemoryObserver. It combines all steps within m.pause into one frame, except steps with
+// copies or preemptions.
 func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,8 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	return m.live.Write(w, "memory/frames?from=")
 }
 
-// frames answers GET /memory/frames with the frames from a number on, or with 204 if there is none within askTime.
+// frames answers GET /memory/frames with the frames from a number on. If there is no such frame within askTime, it
+// answers with 204.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 {
@@ -164,7 +165,7 @@ func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 
 type pages = map[string]func(http.ResponseWriter, *http.Request) error
 
-// memoryPages returns the handlers of the memory map. stop ends those that wait.
+// memoryPages returns the handlers of the memory map. stop ends the handlers that wait.
 func memoryPages(e *engine.Engine, name string) (all pages, stop func()) {
 	m, err := newMemoryMap(e, name)
 	if err != nil {

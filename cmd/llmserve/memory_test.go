@@ -21,7 +21,7 @@ import (
 // patience limits the wait for an event. It does not measure speed.
 const patience = 10 * time.Minute
 
-// keepAsking starts n users, who send the same request again and again until the test ends them.
+// keepAsking starts n users. Each sends the same request again and again until the test calls stop.
 func (s *server) keepAsking(n int, body string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var users sync.WaitGroup
@@ -46,9 +46,9 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// Ensure that, while 16 requests run, the memory page shows that they share the blocks of their prompt. The
-// page starts with blocks grouped by request, because there are thousands of blocks. It continues by itself,
-// stays at a step that the user has chosen, and shows at the end that all blocks are free.
+// Ensure that while 16 requests run, the memory page shows that they share the blocks of their prompt. The page
+// starts with blocks grouped by request, because there are thousands of blocks. It updates itself, stays at a step
+// that the user has chosen, and shows at the end that all blocks are free.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

@@ -23,7 +23,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// maxThreads is far above any useful number. Go's runtime ends a process with more than 10,000 threads.
+// maxThreads is far above any useful number of threads. Go's runtime ends a process with more than 10,000 threads.
 const maxThreads = 1024
 
 // modelOptions are the flags for running a model.
@@ -218,7 +218,7 @@ func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
 	return err
 }
 
-// checkMemory compares the memory for weights, keys and values with what is available.
+// checkMemory compares the memory that weights, keys and values need with the available memory.
 func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 	if err := l.fitsOnGPU(o, files); err != nil || l.device != nil {
 		return err
@@ -243,7 +243,7 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// prepare reads a model without its weights. path is demo, a folder or a GGUF file.
+// prepare reads everything of a model except the weights. path is demo, a folder or a GGUF file.
 func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -274,7 +274,8 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// oneOfMany returns an error for a file of a model whose folder is needed, and for a folder of GGUF files.
+// oneOfMany returns an error in two cases: if path is a file of a model whose folder is needed, and if it is a
+// folder of GGUF files.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
@@ -290,8 +291,8 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// loadWeights reads and packs the parts of a model, each on the threads of its worker, which places weights in memory
-// near them. After an error the caller must still close l.
+// loadWeights reads and packs the parts of a model. Each part is loaded by the threads of its worker, so that its
+// weights are in memory near them. After an error the caller must still close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {

@@ -48,7 +48,7 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers returns the answers to all prompts with their log probabilities, which show any difference in the
+// answers returns the answers to all prompts, with their log probabilities, which show any difference between
 // logits.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
@@ -117,7 +117,7 @@ func TestRanksAnswerAsOneProcess(t *testing.T) {
 	}
 }
 
-// Ensure that a setting that ranks cannot share is reported once, by rank 0, and that all ranks end.
+// Ensure that if ranks must not differ in a setting and do, rank 0 alone reports this, and all ranks end.
 func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	path, other := randomModel(t, "F16"), randomModel(t, "Q8_0")
 	for _, test := range []struct {
@@ -152,8 +152,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks store the same bytes as the same number of workers of one process, and that they find these
-// and their own blocks again after a rank was killed.
+// Ensure that ranks store the same bytes as the same number of workers of one process. Ensure that they find the
+// workers' blocks, and their own blocks after a rank was killed.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +
@@ -206,7 +206,7 @@ func heads(t *testing.T, n int) string {
 	return path
 }
 
-// Ensure that the help of a process that was started without mpirun has the flags of ranks.
+// Ensure that the help of a process that was started without mpirun lists the flags of ranks.
 func TestRanksFlagIsInTheHelp(t *testing.T) {
 	text, err := llmserve("--help").Output()
 	require.NoError(t, err)

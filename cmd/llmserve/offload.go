@@ -102,7 +102,7 @@ func (o *offloadOptions) redis() (kvoffload.RedisConfig, error) {
 	return c, nil
 }
 
-// openTimeout is how long a Redis server may take to answer at the start.
+// openTimeout is the longest time that a Redis server may take to answer when llmserve starts.
 const openTimeout = 5 * time.Second
 
 // open opens the tiers.
@@ -132,7 +132,7 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 	return nil
 }
 
-// openOffload opens the tiers, if there are flags for them. It reads all weights.
+// openOffload opens the tiers that the flags name. It reads all weights, unless there are no such flags.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil
@@ -165,7 +165,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }
 
-// identity returns texts that identify the model's weights and shape. It reads all weights.
+// identity returns texts that identify the weights and the shape of the model. It reads all weights.
 func (l *loaded) identity() (content, shape string, err error) {
 	content = "demo"
 	if l.fingerprint != nil {

@@ -19,8 +19,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// ranks are the processes that share a model, or nil if this process has all of it. Only programs built with the tag mpi
-// have ranks.
+// ranks are the processes that share a model. It is nil if this process has the whole model. Only programs built
+// with the tag mpi have ranks.
 var ranks *processes
 
 // A world connects processes that were started together. Package mpi implements it.
@@ -34,7 +34,7 @@ type world interface {
 	End()
 }
 
-// connect returns the world. It is nil in programs built without the tag mpi.
+// connect returns the world. In programs built without the tag mpi, connect is nil.
 var connect func(limit time.Duration) (world, error)
 
 // defaultLimit is how long vLLM waits for a step (VLLM_ENGINE_ITERATION_TIMEOUT_S).
@@ -67,8 +67,8 @@ const (
 	loadedWeights       // it can compute steps
 )
 
-// processes is a world whose members exchange reports until all have loaded their weights. In this way each
-// process notices when another one fails or is lost.
+// processes is a world whose members exchange reports until all have loaded their weights. In this way, each
+// process notices when another process fails or is lost.
 type processes struct {
 	world
 
@@ -97,7 +97,7 @@ func newProcesses(w world) *processes {
 	return p
 }
 
-// follow reports whether this process only computes a part of the steps of rank 0.
+// follow reports whether this process only computes its part of rank 0's steps.
 func (p *processes) follow() bool { return p != nil && p.Rank() > 0 }
 
 // share sets the options so that the processes share the model.
@@ -124,8 +124,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes a part of the steps of rank 0 until that ends. It ignores signals that all ranks get, because rank 0
-// lets requests end first.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals, which all ranks get,
+// because rank 0 lets running requests end first.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -143,7 +143,7 @@ func follow(path string, o *modelOptions) error {
 	return errors.Join(err, l.close())
 }
 
-// agree waits until the facts of all processes are known. If they differ, exchange ends the process.
+// agree waits until the facts of all processes are known. If the facts differ, exchange ends the process.
 func (p *processes) agree(l *loaded, o *modelOptions) error {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -176,7 +176,8 @@ func (p *processes) reach(s stage) {
 // interval is the time between exchanges of reports.
 const interval = 50 * time.Millisecond
 
-// exchange exchanges reports until all processes have loaded their weights. It ends this process if one refuses.
+// exchange exchanges reports until all processes have loaded their weights. If a process refuses, exchange ends
+// this process.
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
@@ -203,7 +204,7 @@ func (p *processes) exchange() {
 	}
 }
 
-// refusal returns why the processes cannot continue, or "". The result is the same in all processes.
+// refusal returns why the processes cannot continue, or "" if they can. The result is the same in all processes.
 func refusal(all []report) string {
 	for rank, r := range all {
 		if r.Refused != "" {
@@ -224,7 +225,7 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process, as all others do. Rank 0 prints why.
+// quit ends this process. All other processes end, too. Rank 0 prints why.
 func (p *processes) quit(why string) {
 	p.end()
 	if p.follow() {
@@ -247,7 +248,7 @@ func (p *processes) advance(all []report) stage {
 	return p.all
 }
 
-// reached returns the stage of a process. One that has left counts as being at the last stage.
+// reached returns the stage of a process. A process that has left counts as being at the last stage.
 func (r report) reached() stage {
 	if r.Left {
 		return loadedWeights
@@ -255,7 +256,8 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// leave disconnects this process. err is why it ends. If it ends with an error before the first step, so do all others.
+// leave disconnects this process. err says why it ends. If a process ends with an error before the first step, all
+// processes end.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err
@@ -280,7 +282,7 @@ func (p *processes) leave(err error) error {
 	return err
 }
 
-// end leaves the world. If that takes too long, because another process is lost, it ends this process.
+// end leaves the world. If another process is lost, leaving may take too long; end then ends this process.
 func (p *processes) end() {
 	p.mu.Lock()
 	patience := max(p.limit, 10*time.Second)

@@ -49,7 +49,7 @@ func (w table) Exchange(own []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Ensure that a process passes a stage only after the other one has reached it.
+// Ensure that a process passes a stage only after the other process has reached this stage.
 func TestRanksWaitForEachOther(t *testing.T) {
 	seat := [2]chan []byte{make(chan []byte, 1), make(chan []byte, 1)}
 	first, second := newProcesses(table{rank: 0, seat: seat}), newProcesses(table{rank: 1, seat: seat})

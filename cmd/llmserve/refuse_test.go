@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// refused runs the command, which must end with one line on standard error. It also requires that little memory
-// was used, so that no weights were packed before the refusal.
+// refused runs the command and requires that it ends with one line on standard error. It also requires that the
+// command used little memory, so that it packed no weights before it refused.
 func refused(t *testing.T, args ...string) (line string) {
 	c := llmserve(args...)
 	var stderr bytes.Buffer
@@ -46,7 +46,7 @@ func refusedHere(t *testing.T, args ...string) string {
 	return err.Error()
 }
 
-// hole writes a file with 600 MB of weights that lacks the last tensor.
+// hole writes a file with 600 MB of weights in which the last tensor is missing.
 func hole(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "hole.gguf")
 	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{

@@ -134,8 +134,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check checks the flags before a model is loaded. It opens the port and closes it again, because a client must not be
-// able to connect before the server answers.
+// check checks the flags before a model is loaded. It opens the port and closes it again: clients must not be able to
+// connect before the server can answer.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (o *options) check() error {
 	return listener.Close()
 }
 
-// readKeys adds the key of the environment to those of the flag. It refuses an empty key, which usually comes from an
-// unset shell variable.
+// readKeys adds the key in the environment to the keys of the flag. It refuses an empty key, which usually comes from
+// an unset shell variable.
 func (o *options) readKeys() error {
 	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
 	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {
@@ -204,10 +204,10 @@ func (o *options) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// partingTime is the time for sending errors to requests that have not ended after --drain.
+// partingTime is the time for sending errors to requests that have not ended after the time of --drain.
 const partingTime = 5 * time.Second
 
-// serve answers requests until ctx ends. Then it refuses new requests and lets the others end.
+// serve answers requests until ctx ends. Then it refuses new requests, and answers the running requests.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	name := cmp.Or(o.name, l.name)
 	format, err := o.parsers.format(l.template)
@@ -288,7 +288,7 @@ func reachable(a net.Addr) string {
 	return a.String()
 }
 
-// bearer returns the header that curl needs if there are keys. It contains no key, because output is kept in logs.
+// bearer returns the header that curl needs if there are keys. It contains no key, because logs keep the output.
 func bearer(keys []string) string {
 	if len(keys) == 0 {
 		return ""

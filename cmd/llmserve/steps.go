@@ -33,15 +33,15 @@ func (s *stepTimes) Step(r engine.StepReport) {
 	}
 }
 
-// overhead returns the time for scheduling, sampling and delivering in percent of the model's time.
+// overhead returns the time for scheduling, sampling and delivering, in percent of the model's time.
 func (s *stepTimes) overhead() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv returns a line for each step: the sequences that sample a token, the tokens of context that decoding sequences
-// attend to divided by that number, tokens of prompts, and seconds.
+// csv returns a line for each step: the number of sequences that sample a token; the mean number of tokens to which
+// they attend when they decode; the number of prompt tokens; and seconds.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

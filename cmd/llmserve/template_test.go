@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that, if a model has several named templates, the server uses the one that transformers and vLLM use
+// Ensure that if a model has several named templates, the server uses the template that transformers and vLLM use
 // for a chat without tools.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
@@ -39,8 +39,8 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	}
 }
 
-// Ensure that a model whose own template cannot be used is served without chat, and that a bad --chat-template
-// is an error.
+// Ensure that a model whose own template cannot be used is served without chat. Ensure that a --chat-template that
+// cannot be used is an error.
 func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}
 	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))

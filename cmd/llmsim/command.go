@@ -45,7 +45,7 @@ func writeFact(w io.Writer, name, text string, column int) {
 	}
 }
 
-// onlyFlags returns an error if there are arguments. It names the flags that take files.
+// onlyFlags returns an error if there are arguments. The error names the flags that take files.
 func onlyFlags(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func onlyFlags(c *cobra.Command, args []string) error {
 		strings.Join(files, " or "))
 }
 
-// completeNames makes the shell complete the names for flags of a command. If no name matches, it offers files.
+// completeNames makes the shell complete names after flags of a command. If no name matches, it offers files.
 func completeNames(c *cobra.Command) {
 	for _, flag := range []struct {
 		name   string
@@ -76,7 +76,7 @@ func completeNames(c *cobra.Command) {
 			_ = c.RegisterFlagCompletionFunc(flag.name, func(*cobra.Command, []string, string) ([]string,
 				cobra.ShellCompDirective) {
 				return flag.values(), cobra.ShellCompDirectiveDefault
-			}) // fails only for a flag that does not exist or is registered already
+			}) // fails only if the flag does not exist or is already registered
 		}
 	}
 }

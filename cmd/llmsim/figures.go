@@ -51,7 +51,7 @@ func figuresCommand() *cobra.Command {
 	return c
 }
 
-// figuresMemory is the memory limit of concurrent searches in bytes; each produces much garbage.
+// figuresMemory is the memory limit, in bytes, for concurrent searches. Each search makes much garbage.
 const figuresMemory = 800 << 20
 
 // run runs the experiments, and draws or checks them.

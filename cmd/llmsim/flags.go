@@ -75,7 +75,7 @@ func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 		"count the requests within all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
-// A goodput is a flag with limits for the latencies of each request.
+// A goodput is a flag with limits of the latencies of each request.
 type goodput sim.Goodput
 
 func (g *goodput) String() string { return "" }
@@ -103,7 +103,7 @@ func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// positive is a flag with a number above 0. It refuses 0, which means the default in a scenario.
+// positive is a flag with a number above 0. It refuses 0, because 0 in a scenario means the default.
 type positive[T int | float64] struct{ number *T }
 
 func (p positive[T]) String() string {
@@ -143,7 +143,7 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	}
 }
 
-// addArrivals adds the flags of addRequests that are the same for all runs of a sweep.
+// addArrivals adds those flags of addRequests that are the same for all runs of a sweep.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")

@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// fleetOptions are the flags of llmsim fleet that are not a scenario's.
+// fleetOptions are the flags of llmsim fleet, except the flags of a scenario.
 type fleetOptions struct {
 	s        scenario.Scenario
 	replicas int
@@ -154,7 +154,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	return nil
 }
 
-// write writes the results for a terminal, a line for each router.
+// write writes the results for a terminal. There is a line for each router.
 func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fact := func(name, text string) { writeFact(w, name, text, len("requests  ")) }
@@ -184,7 +184,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return nil
 }
 
-// lastAnswers returns the time of the last answer in s, as a range if the routers differ.
+// lastAnswers returns the time of the last answer in s. If the routers differ, it returns a range.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds

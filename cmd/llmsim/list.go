@@ -82,7 +82,7 @@ func aboutSetup(name string) (string, error) {
 	return m.Describe() + ", " + m.Constants(), nil
 }
 
-// listEngines returns the engines and the GPUs for which they have constants.
+// listEngines returns the engines, each with the GPUs for which it has constants.
 func listEngines() [][2]string {
 	return [][2]string{
 		{cost.VLLM, "V1 (0.10 to 0.20), as measured on " + strings.Join(cost.MeasuredGPUs(), ", ") +

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused has command lines that fail, each with a part of the error.
+// refused has command lines that fail. says is a part of the error.
 var refused = []struct{ args, says string }{
 	{"fly", "unknown command"},
 	{"run --ratee 3", "did you mean --rate?"},

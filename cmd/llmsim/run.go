@@ -81,7 +81,7 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
-// runWithProgress runs and shows on a terminal how many requests are answered.
+// runWithProgress runs the plan. On a terminal, it shows how many requests are answered.
 func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	if !terminal.StderrIsTerminal() {
 		return plan.Run(ctx, nil, nil)
@@ -186,7 +186,7 @@ func rangeOf(ends []*sim.Result) string {
 		between(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
 }
 
-// writeMemory writes the averages of the window and the numbers of moved blocks.
+// writeMemory writes the averages over the window and the numbers of moved blocks.
 func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 	a := &r.Window
 	if a.Iterations == 0 {

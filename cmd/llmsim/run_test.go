@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second run prints the same output, and that the output names what was run.
+// Ensure that a second run prints the same output as the first, and that the output names what was run.
 func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
@@ -94,8 +94,8 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// Ensure that Mooncake's hashes give prefix hits. The trace has 24 conversations, and each prompt begins with
-// the blocks of the previous one.
+// Ensure that Mooncake's hashes cause prefix hits. The trace has 24 conversations, and each prompt begins with the
+// blocks of the prompt before it.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder

@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// short has 12 short jobs. long has 12 jobs that take long enough to be interrupted twice.
+// short has 12 jobs that take little time. long has 12 jobs that take so long that a test can interrupt it twice.
 var (
 	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
 	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
@@ -73,7 +73,7 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.Equal(t, before, tables(t, dir))
 }
 
-// stop starts the long sweep, waits for two more jobs, and sends it a signal.
+// stop starts the sweep long, waits for two more jobs, and sends the sweep a signal.
 func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	t.Helper()
 	before := finished(dir)
@@ -110,8 +110,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a sweep over concurrencies prints a table without needing a folder, and that more clients get
-// more answers per second.
+// Ensure that a sweep over concurrencies prints a table and needs no folder. Ensure that more clients get more
+// answers per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -131,8 +131,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that a row of a sweep over concurrencies has the same error range as llmsim run, in the table and in
-// sweep.csv, and that a setup without a margin has no range.
+// Ensure that in a sweep over concurrencies, the table and sweep.csv have the same range as llmsim run, and that a
+// setup without a margin has no range.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
@@ -196,7 +196,7 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	return rows
 }
 
-// Ensure that each rate of a trace is run once unless seeds are given, because a trace has the same requests
+// Ensure that each rate of a trace is run once unless the user gives seeds, because a trace has the same requests
 // under all seeds.
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {

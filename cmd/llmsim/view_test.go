@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// Ensure that a run of every system, also with samples, beams and prefixes, gives the same page twice.
+// Ensure that a run of every system gives the same page twice, even with samples, beams and prefixes.
 func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	level.SkipQuick(t)
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	page("--system", "vllm-v1", "--workload", "wmt16-5shot", "--samples", "3", "--seed", "2")
 }
 
-// Ensure that stories and calls of the homework become pages, and that the error about a bad call names it.
+// Ensure that stories and calls of the homework become pages, and that the error about a bad call names the call.
 func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")

@@ -9,17 +9,16 @@ import (
 // ErrNotConserved is wrapped by every finding of Conserved.
 var ErrNotConserved = errors.New("blocks not conserved")
 
-// A violation is formatted with strconv, because this package is linked into the
-// C library and fmt would double the library's size.
+// A violation is formatted with strconv and not with fmt, because this package is linked into the C library and fmt
+// would double the library's size.
 type violation string
 
 func (v violation) Error() string { return ErrNotConserved.Error() + ": " + string(v) }
 func (v violation) Unwrap() error { return ErrNotConserved }
 
-// Conserved checks that each count equals the number of table entries that name the
-// block, and that free is the number of blocks with the count 0. entries yields every
-// mapped entry of every table. The error names the first block that breaks the law, or
-// the wrong number of free blocks.
+// Conserved checks two things: each count equals the number of table entries that name the block, and free is the
+// number of blocks with the count 0. entries yields every mapped entry of every table. The error names the first
+// block whose count is wrong, or the wrong number of free blocks.
 func Conserved(counts []int32, free int, entries iter.Seq[int32]) error {
 	named := make([]int32, len(counts))
 	for id := range entries {

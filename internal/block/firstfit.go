@@ -1,8 +1,8 @@
 package block
 
-// FirstFit returns free blocks in ascending order of id: the same blocks as the
-// handout's loop from 0 to total-1, run again for each block. It reads each count
-// at most once. The caller must set the counts of the blocks that it takes.
+// FirstFit returns free blocks in ascending order of id. It returns the same blocks as the handout's loop from 0 to
+// total-1, run again for each block, but reads each count at most once. The caller must set the counts of the
+// blocks that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int
@@ -11,7 +11,7 @@ type FirstFit struct {
 // FirstFitOver returns a FirstFit that starts at block 0.
 func FirstFitOver(counts []int32) FirstFit { return FirstFit{counts: counts} }
 
-// Next returns the next free block, or None when there is none left.
+// Next returns the next free block, or None if no free block is left.
 func (f *FirstFit) Next() int32 {
 	i := f.next
 	if i >= len(f.counts) {
@@ -28,8 +28,8 @@ func (f *FirstFit) Next() int32 {
 	return int32(i)
 }
 
-// Fill puts the next free blocks into out and returns their number, which is below
-// len(out) if too few are free.
+// Fill puts the next free blocks into out and returns their number. The number is less than len(out) if there are
+// too few free blocks.
 func (f *FirstFit) Fill(out []int32) int {
 	for n := range out {
 		id := f.Next()

@@ -12,8 +12,8 @@ const (
 	wide512
 )
 
-// firstZero returns the index of the first 0 in counts, or len(counts). It
-// never reads past the last count, so Memcheck does not report it.
+// firstZero returns the index of the first 0 in counts, or len(counts) if there is none. It never reads past the
+// last count, so Memcheck does not report it.
 func firstZero(counts []int32) int {
 	whole := len(counts) &^ (lane - 1)
 	if whole == 0 || width == portable {

@@ -20,8 +20,8 @@ func Broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
 }
 
-// Hold must be deferred. It panics with check's error. If the deferring function panicked,
-// Hold panics with the same value and does not call check.
+// Hold must be deferred. It calls check and panics with the error that check returns. If the deferring function has
+// panicked, Hold panics with the same value and does not call check.
 func Hold(check func() error) {
 	if p := recover(); p != nil {
 		panic(p)

@@ -31,7 +31,7 @@ func ParseShard(text string) (Shard, error) {
 // String returns the form that ParseShard reads: "2/3".
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
-// Part returns every n-th element, beginning with the i-th: shard 2/3 gets the 2nd, 5th and 8th.
+// Part returns every n-th element, beginning with the i-th, for shard i/n: shard 2/3 gets the 2nd, 5th and 8th.
 func Part[T any](s Shard, all []T) []T {
 	var part []T
 	for i := s.Index - 1; i < len(all); i += s.Of {

@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// A Temporary is a folder for temporary files. It is locked while its process lives, so that a later run can recognise and
-// remove the folder of a killed process.
+// A Temporary is a folder for temporary files. It is locked while its process lives. So a later run can recognise
+// the folder of a killed process, and remove it.
 type Temporary struct {
 	Path string
 	lock *os.File
 }
 
-// NewTemporary makes a folder whose name begins with prefix, and removes the folders with that prefix that killed processes
-// of this user have left. The prefix must not be used for anything else.
+// NewTemporary makes a folder whose name begins with prefix. It also removes folders with this prefix that killed
+// processes of this user have left. The prefix must not be used for anything else.
 func NewTemporary(prefix string) (*Temporary, error) {
 	sweep(prefix)
-	// The folder gets its name after it is locked, so a named folder without a lock was abandoned.
+	// The folder is locked before it gets its final name. So a folder with such a name and without a lock was
+	// abandoned.
 	unlocked, err := os.MkdirTemp("", "."+prefix)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func NewTemporary(prefix string) (*Temporary, error) {
 // Remove removes the folder with everything in it.
 func (t *Temporary) Remove() error { return errors.Join(os.RemoveAll(t.Path), t.lock.Close()) }
 
-const newest = time.Minute // age of an unnamed folder that is removed; a younger one may be in use soon
+const newest = time.Minute // age from which an unnamed folder is removed; a process may just be locking a younger one
 
 // sweep removes the folders that no process has locked. It ignores errors.
 func sweep(prefix string) {

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// making is an environment variable. If it is set, the test binary is a child process that makes a folder and
-// waits.
+// making is the name of an environment variable. If it is set, the test binary is a child process that makes a
+// folder and waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
 // start returns a process that has a folder, and the folder.

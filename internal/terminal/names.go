@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// RefuseUnknownNames makes the commands completion and help fail for an unknown name; cobra's own
-// print help and succeed. Call it after SetOut, because the completion command keeps the output that
-// is set when it is created.
+// RefuseUnknownNames makes the commands completion and help fail for an unknown name; without it, they print help
+// and succeed. Call it after SetOut, because the completion command keeps the output that is set when it is
+// created.
 func RefuseUnknownNames(c *cobra.Command) {
 	c.InitDefaultHelpCmd()
 	c.InitDefaultCompletionCmd()

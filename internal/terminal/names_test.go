@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that unknown names of completion and help are errors that list the known ones.
+// Ensure that an unknown name after completion or help is an error, and that the error lists the known names.
 func TestUnknownNamesAfterCompletionAndHelpAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, wantOut, wantErr string }{
 		{"a shell", "completion bash", "# bash completion", ""},

@@ -11,7 +11,7 @@ import (
 // version is set by the Makefile when it links a program.
 var version string
 
-// Program gives the main command of a program --version, suggestions for misspelt flags, and help
+// Program gives the main command of a program three things: --version, suggestions for misspelt flags, and help
 // that fits a terminal.
 func Program(c *cobra.Command) {
 	c.Version = Version()
@@ -22,8 +22,8 @@ func Program(c *cobra.Command) {
 	).Replace(c.UsageTemplate()))
 }
 
-// Version returns the project's version and the commit that the program was built from. In a
-// program that was not built by make, it returns what Go's build recorded.
+// Version returns the project's version and the commit from which the program was built. If the program was not
+// built by make, Version returns what Go's build recorded.
 func Version() string {
 	if version != "" {
 		return version

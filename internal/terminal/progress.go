@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows on standard error how much of a command's work is done: on a terminal as one line that is
-// rewritten, elsewhere as a new line every ten seconds. It is not safe for concurrent use.
+// Progress shows on standard error how much of a command's work is done. On a terminal it rewrites one line;
+// elsewhere it writes a new line every ten seconds. It is not safe for concurrent use.
 type Progress struct {
 	w       io.Writer
 	what    string
@@ -19,7 +19,7 @@ type Progress struct {
 	last    time.Time
 }
 
-// NewProgress returns the progress of work that is counted in units of that name, in the plural.
+// NewProgress returns the progress of work that is counted in the given units. Their name is in the plural.
 func NewProgress(units string) *Progress {
 	if StderrIsTerminal() {
 		return &Progress{w: os.Stderr, what: units, rewrite: true, period: 100 * time.Millisecond}
@@ -30,7 +30,8 @@ func NewProgress(units string) *Progress {
 // StderrIsTerminal reports whether standard error is a terminal.
 func StderrIsTerminal() bool { return term.IsTerminal(int(os.Stderr.Fd())) }
 
-// Show shows that done of total units are done, unless it has shown something a moment ago. The total may grow.
+// Show shows how many of total units are done. It shows nothing if it has shown something a moment ago. The total
+// may grow.
 func (p *Progress) Show(done, total int) {
 	if time.Since(p.last) < p.period {
 		return
@@ -45,7 +46,7 @@ func (p *Progress) Show(done, total int) {
 	p.last = time.Now()
 }
 
-// Clear removes the line from a terminal, before other output or at the end.
+// Clear removes the line from a terminal. Call it before other output and at the end.
 func (p *Progress) Clear() {
 	if p.rewrite && !p.last.IsZero() {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SuggestFlag adds the nearest flag to an error about an unknown one, and rewrites errors about values that are not
-// numbers. It is a FlagErrorFunc for a command.
+// SuggestFlag adds the most similar flag to an error about an unknown flag. It also rewrites errors about values
+// that are not numbers. It is a FlagErrorFunc for a command.
 func SuggestFlag(c *cobra.Command, err error) error {
 	if text, kind, number := strings.Cut(err.Error(), ": strconv.Parse"); number {
 		switch {
@@ -34,7 +34,7 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, best)
 }
 
-// Nearest returns the name that differs least from the given one, or "" if all differ by more than
+// Nearest returns the name that is most similar to the given name. It returns "" if all names differ by more than
 // two letters.
 func Nearest(name string, names []string) string {
 	best, least := "", 3

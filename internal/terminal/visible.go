@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible replaces characters that move the cursor, change colors or reorder a line, and bytes that
-// are not UTF-8, with escapes. It keeps line ends and tabs.
+// Visible replaces some characters by escapes: those that move the cursor, change colors or reorder a line, and
+// bytes that are not UTF-8. It keeps line ends and tabs.
 func Visible(text string) string {
 	return visible(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }

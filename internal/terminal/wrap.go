@@ -1,5 +1,5 @@
-// Package terminal is shared by the commands: lines wrapped to a terminal, control characters
-// made visible, --version, and suggestions for misspelt flags.
+// Package terminal has code that the commands share: wrapping lines to a terminal, making control characters
+// visible, --version, and suggestions for misspelt flags.
 package terminal
 
 import (
@@ -10,8 +10,8 @@ import (
 // Columns is the width of the text that commands print.
 const Columns = 100
 
-// Wrap breaks a text at its spaces into lines that fit behind indent columns. A word that is too long
-// gets its own line.
+// Wrap breaks a text at its spaces into lines that fit behind indent columns. If a word is too long, it gets its
+// own line.
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""

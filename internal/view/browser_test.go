@@ -64,7 +64,7 @@ func copyStep(t *testing.T, r *view.Recording) int {
 	return i
 }
 
-// made keeps the recordings of runs, so that each is made once for all tests.
+// made keeps the recordings of runs, so that each recording is made once for all tests.
 var made = map[string]*view.Recording{}
 
 // recording returns the recording of a run.
@@ -76,12 +76,12 @@ func recording(t *testing.T, name string) *view.Recording {
 	return made[name]
 }
 
-// recordingNames lists one run for each kind of scheduler, and the stories.
+// recordingNames lists one run for each kind of scheduler, and all stories.
 func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
 }
 
-// goTo goes to a step on a page with one scene, with nothing selected.
+// goTo shows a step on a page with one scene. Nothing is selected on the page.
 func goTo(t *testing.T, x context.Context, step int) {
 	t.Helper()
 	press(t, x, kb.Escape)
@@ -89,8 +89,8 @@ func goTo(t *testing.T, x context.Context, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x))
 }
 
-// Ensure that a user can read, point at, play and print a story. All parts use one page, because loading it
-// takes long.
+// Ensure that a user can read, point at, play and print a story. All four are tested on one page, because loading
+// it takes long.
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")

@@ -22,9 +22,9 @@ const (
 	maxLive  = 256 // sequences at a time; every frame lists all of them
 )
 
-// Course plays a trace (package trace) on package course. The comment after a call, and comment lines above it, are shown
-// with the call; a line "# title:" sets the title. Errors in the trace wrap trace.ErrSyntax and name the line. Writes from
-// outside are errors.
+// Course plays a trace (package trace) on package course. A call is shown with the comment after it and the comment
+// lines above it; a line "# title:" sets the title. Errors in the trace wrap trace.ErrSyntax and name the line.
+// Writes from outside are errors.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *player) play(c call) {
 	p.last[engine] = f
 }
 
-// unwritten is shown in place of a record that append_kv has not written.
+// unwritten stands for a record that append_kv has not written.
 const unwritten = math.MinInt32
 
 // onlyAppended hides the records that append_kv has not written.
@@ -285,7 +285,7 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
-// freed describes which blocks became free with a sequence, and which did not.
+// freed describes which blocks of a removed sequence became free, and which did not.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

@@ -55,8 +55,9 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// Ensure for any calls that every frame is consistent: the count of a block is the number of table entries that
-// name it, only shared blocks are copied, a refused call changes nothing, and written records are in the pool.
+// Ensure that after any calls every frame is consistent: the count of a block is the number of table entries that
+// name the block, only shared blocks are copied, a refused call changes nothing, and written records are in the
+// pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
@@ -140,7 +141,7 @@ func requireCall(t *rapid.T, op trace.Op, was, is *view.Frame) {
 	}
 }
 
-func TestSeveralEnginesAreToldApart(t *testing.T) {
+func TestSeveralEnginesAreDistinguished(t *testing.T) {
 	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1\nfork e2 1 2\nappend e0 1 1\nappend e2 2 1"))
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 0, Dst: 1}}, r.Frames[6].Copies)

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// A packedPage is the JSON in the page, which script/frames.js decodes. A recording has the names of its sequences once,
-// and each frame as the difference from the previous one. A changed list is spliced: the number of entries kept at its
-// beginning, the number kept at its end, and the new entries between them.
+// A packedPage is the JSON in the page, which script/frames.js decodes. A recording has the names of its sequences
+// once. It has each frame as the difference from the previous frame. A changed list is written as a splice: the number
+// of entries kept at its beginning, the number kept at its end, and the new entries between them.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -36,7 +36,7 @@ type packed struct {
 	Live *liveness `json:"live,omitempty"`
 }
 
-// A delta is a frame. An absent field has not changed or, if it describes the step, is empty.
+// A delta is a frame. If a field is absent, it has not changed or, if it describes the step, it is empty.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`
@@ -62,7 +62,7 @@ type delta struct {
 	Records []int `json:"m,omitempty"` // position in the pool, record, position, ...
 }
 
-// An entry is a new or changed sequence: its name, tokens, device, and its spliced table.
+// An entry is a new or changed sequence: its name, tokens, device, and its table, written as a splice.
 type entry []int
 
 const maxBytes = 24 << 20 // of the JSON of a page
@@ -141,8 +141,7 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences encodes the changes of the sequences: which have one more token, which changed otherwise, and which
-// are gone.
+// sequences encodes which sequences have one more token, which have changed otherwise, and which are gone.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {
@@ -177,10 +176,10 @@ func change(name int, old, s *Sequence) entry {
 	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
-// small is above the records that traces append and below the numbers that fill a new pool.
+// small is larger than the records that traces append, and smaller than the numbers that fill a new pool.
 const small = 1_000_000
 
-// written lists the records that have changed. In a new pool, these are the small ones.
+// written lists the records that have changed. In a new pool, these are the records below small.
 func written(before, after []int32) []int {
 	var list []int
 	for i, n := range after {

@@ -96,8 +96,8 @@ func byAge(r *view.Recording, step int) []grouped {
 	return append(all, grouped{"free", indexes(used)})
 }
 
-// Ensure that the blocks of a large pool can be grouped by request (in logical order) and by age, in every step
-// and on a phone, and that the arrow keys follow the visible order.
+// Ensure that a user can group the blocks of a large pool by request (in logical order) and by age, in every step
+// and on a phone. Ensure that the arrow keys follow the visible order.
 func TestALargePoolGroupsByRequestAndByAge(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "preemption")
 	r := x.scenes["paged"].Recordings[0]

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Live is a recording that continues: its page shows the frames so far and asks for new ones. It is safe for concurrent
-// use.
+// A Live is a recording that continues: its page shows the frames so far and asks for new frames. It is safe for
+// concurrent use.
 type Live struct {
 	mu      sync.Mutex
 	head    Recording // has no frames
@@ -45,7 +45,7 @@ func (l *Live) Add(f Frame) {
 	l.changed = make(chan struct{})
 }
 
-// Restart drops all frames. It is called after a time in which no steps were recorded.
+// Restart drops all frames. Call it after a time in which no steps were recorded.
 func (l *Live) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +62,8 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page, which requests new frames from the URL source + the number of a frame. The recording must have a
-// frame.
+// Write writes the page. The page requests new frames from the URL source, followed by the number of a frame. The
+// recording must have a frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()
 	r, first := l.head, l.first
@@ -72,14 +72,14 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness is what the script of a live page needs besides the recording.
+// A liveness has what the script of a live page needs in addition to the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame
 }
 
-// Since waits until there is a frame with this number or a higher one, and returns the frames from
-// there on, encoded for the page's script. It returns nil if ctx ends first.
+// Since waits until there is a frame with this number or a higher number. It returns the frames from this number
+// on, encoded for the page's script. It returns nil if ctx ends first.
 func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	for {
 		l.mu.Lock()
@@ -106,8 +106,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe returns sentences that say what happened between two frames: what the scheduler did,
-// and which requests finished. again has the requests that had lost their blocks before.
+// Describe returns sentences that say what happened between two frames: what the scheduler did, and which requests
+// finished. again has the requests that have lost their blocks before.
 func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
 	w := words{before: before, after: after, block: r.BlockSize, again: again}
 	return w.all(it, finished)

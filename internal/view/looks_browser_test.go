@@ -15,9 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA). The background of
-// a block's text is a mixture of the colour of the request and the page's background, so the text must be
-// readable on both.
+// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA). The background of a
+// block's text is a mixture of the colour of the request and the colour of the page, so the text must be readable
+// on both.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
@@ -50,8 +50,8 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	for k, l := range looks {
 		browsertest.Change(t, x.tab, l)
 		for i, name := range all {
-			// In make test each scene has only one look; together the scenes cover all widths and colour
-			// schemes.
+			// In make test, each scene is tested with only one look; together the scenes cover all widths and
+			// colour schemes.
 			if !level.Long() && i%len(looks) != k {
 				continue
 			}

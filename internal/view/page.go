@@ -26,8 +26,8 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
 }).ParseFS(files, "page.html"))
 
-// Write writes a page that plays scenes back; if there are several, the reader chooses one. The page is one file that
-// needs no server. If a recording cannot be shown, the error wraps ErrRecording and nothing is written.
+// Write writes a page that plays scenes back. If there are several scenes, the reader chooses one. The page is one
+// file that needs no server. If a recording cannot be shown, Write writes nothing, and the error wraps ErrRecording.
 func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
 // write writes the page. If live is not nil, the page requests further frames from its server.

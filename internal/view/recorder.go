@@ -38,8 +38,8 @@ type progress struct {
 
 const maxSeqs = 1 << 10 // limits the search for the sequences of a request
 
-// NewRecorder starts recording s, which must have no requests. The caller sets the numbers of blocks and the block size in
-// r; the Recorder appends frames to r. NewRecorder fails if s does not expose its block tables.
+// NewRecorder starts recording s, which must have no requests. The caller sets the numbers of blocks and the block
+// size in r; the Recorder appends frames to r. NewRecorder fails if s does not let others read its block tables.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {
@@ -91,7 +91,8 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	return nil
 }
 
-// Reforked records that a beam became a copy of another one, with block copies. They are shown in the next frame.
+// Reforked records that a beam became a copy of another beam, and the block copies for it. The next frame shows
+// them.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -129,8 +130,8 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. The parameter it is the iteration, or nil; again has the requests that had
-// lost their blocks before it.
+// keep adds a frame with the current state. The iteration it may be nil. The map again has the requests that had lost
+// their blocks before the iteration.
 func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)
@@ -157,8 +158,8 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again 
 	r.recording.Frames = append(r.recording.Frames, f)
 }
 
-// sequences returns the sequences with blocks, sorted by request and number. A table that has not changed is shared with
-// the previous frame.
+// sequences returns the sequences with blocks, sorted by request and number. If a table has not changed, the
+// sequence shares it with the previous frame.
 func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
@@ -176,8 +177,8 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request by sequence number. It sets q.numbers when each unfinished sequence has a
-// table.
+// tables yields the block tables of a request with the numbers of their sequences. If each unfinished sequence has a
+// table, it sets q.numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0
@@ -215,7 +216,7 @@ func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	return ids
 }
 
-// unexplained returns the counts that differ from the number of table entries.
+// unexplained returns the counts that differ from the number of table entries for their block.
 func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
 	named := make([]int32, len(counts))
 	for _, s := range sequences {

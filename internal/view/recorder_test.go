@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A watched is a scheduler with a Recorder. Each frame is compared with the scheduler's state.
+// A watched is a scheduler with a Recorder. It compares each frame with the scheduler's state.
 type watched struct {
 	serve.Scheduler
 	t         *rapid.T
@@ -133,7 +133,7 @@ func (w *watched) done() {
 	}
 }
 
-// Ensure that each frame of the paper's system has the system's state, with parallel samples and beams.
+// Ensure that each frame of the paper's system shows the system's state, with parallel samples and beams.
 func TestRecordsSOSP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := paper.Config{
@@ -176,8 +176,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that each frame of V0 has the scheduler's state, and that each block has its reference count, also if
-// it is cached, lost, or outside a sliding window.
+// Ensure that each frame of V0 has the scheduler's state, and that each block has its reference count, even if the
+// block is cached, lost, or outside a sliding window.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -210,8 +210,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the reference counts of a frame with those of the devices. A request may have been aborted
-// since the frame was made.
+// counts compares the reference counts of a frame with the counts of the devices. Since the frame was made, a
+// request may have been aborted.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
@@ -282,7 +282,7 @@ func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	require.Greater(t, len(entries), 3)
 }
 
-// Ensure that a recording starts and ends at its limits, and that its first frame is right although earlier
+// Ensure that a recording starts and ends at its limits, and that its first frame is right even though earlier
 // steps were not recorded.
 func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)

@@ -1,6 +1,6 @@
-// Package view is the memory map: it records what a scheduler or the course's engine does to the blocks, step by step, and
-// writes a page that plays it back. The page is one file with its script and style. Only the page of a Live recording
-// makes requests: it asks its server for new steps.
+// Package view is the memory map: it records what a scheduler or the course's engine does to the blocks, step by
+// step, and writes a page that plays the recording back. The page is one file that includes its script and style.
+// Only the page of a Live recording makes requests: it asks its server for new steps.
 //
 // A Recorder watches a serve.Scheduler:
 //
@@ -25,7 +25,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRecording is wrapped if a page cannot show a recording, or a scheduler does not expose its block tables.
+// ErrRecording is wrapped if a page cannot show a recording, or if the block tables of a scheduler cannot be read.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
@@ -41,14 +41,14 @@ type Recording struct {
 	NumCPUBlocks int
 	Held         string // the name of blocks that have a reference but are in no table
 
-	// Course is set for the course's engine: sequences have tables, a token is a record, and a
-	// table has two levels.
+	// Course is true for the course's engine. Its sequences have tables, a token is a record, and a table has two
+	// levels.
 	Course bool
 
 	Frames []Frame
 }
 
-// A Frame is the state after one iteration or one call, and what was done.
+// A Frame is the state after one iteration or one call, and what happened in it.
 type Frame struct {
 	Now     float64  // seconds; 0 for the course's engine
 	Call    string   // call of the course's engine, in C
@@ -65,12 +65,12 @@ type Frame struct {
 	Hits                    []int32       // blocks that prefix hits found in this step
 	Cached                  []int32       // free blocks that a prefix hit can find
 
-	// Counts lists the blocks whose reference count differs from the number of table entries that
-	// name them: the null block, and blocks that a tester unlinked.
+	// Counts lists the blocks whose reference count differs from the number of table entries that name the block:
+	// the null block, and blocks that a tester unlinked.
 	Counts []Count
 
-	// Records has the records of all blocks of a small pool of the course's engine, as in memory;
-	// nil otherwise.
+	// Records has the records of all blocks of the course's engine, as in memory, if the pool is small. Otherwise
+	// it is nil.
 	Records []int32
 }
 

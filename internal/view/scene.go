@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// A Scene is what the page shows at one time: a recording, or two side by side.
+// A Scene is what the page shows at one time: a recording, or two recordings side by side.
 type Scene struct {
 	Name       string // name in the page's address, if a page has several scenes
 	Title      string
 	Note       string       // description for the reader, a sentence or two
-	Recordings []*Recording // if there are two, frames with the same index have the same time
+	Recordings []*Recording // if there are two, their frames with the same index have the same time
 }
 
 // Alone returns the scene of one recording.
@@ -42,8 +42,8 @@ type clocked struct {
 	times []int
 }
 
-// beside puts recordings on one clock: each gets a frame for every time of any of them, which repeats the state if nothing
-// happens in the recording at that time.
+// beside puts recordings on one clock: each recording gets a frame for every time at which any of them has one. If
+// nothing happens in a recording at that time, its frame repeats the state.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {
@@ -69,7 +69,7 @@ func beside(all ...clocked) []*Recording {
 	return list
 }
 
-// still returns a frame with the state of f in which nothing happens.
+// still returns a frame in which nothing happens, with the state of f.
 func still(f Frame) Frame {
 	f.Call, f.Said, f.Refused = "", nil, false
 	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil

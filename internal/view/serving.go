@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool, served by two schedulers, or by one beside equivalent calls of the
-// homework's engine.
+// A servingStory is a few requests in a small pool. Two schedulers serve them, or one scheduler beside equivalent
+// calls of the homework's engine.
 type servingStory struct {
 	name, title, note string
 	systems           []storySystem
@@ -38,7 +38,7 @@ type storyRequest struct {
 	same           int   // number of these tokens
 }
 
-// A storyRefork makes a beam a copy of another one after a step.
+// A storyRefork makes a beam a copy of another beam after a step.
 type storyRefork struct{ step, request, child, parent int }
 
 const storyBlock, storyBlocks = 4, 12
@@ -188,8 +188,8 @@ func (p *storyteller) ended() bool {
 	return p.next == len(p.story.requests) && len(p.remaining) == 0 || p.iteration == 90
 }
 
-// step makes an iteration. On the story's clock, iteration n has the time 10 n, and requests that finish after it 10 n + 5;
-// the first frame is at -1. Calls of the homework's engine are in between.
+// step makes an iteration. On the story's clock, iteration n has the time 10 n, and requests that finish after it
+// have the time 10 n + 5; the first frame is at -1. Calls of the homework's engine have times between these.
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.requests) && p.story.requests[p.next].step <= p.iteration; p.next++ {
 		q, id := p.story.requests[p.next], p.next+1
@@ -257,7 +257,7 @@ func (p *storyteller) refork() error {
 	return nil
 }
 
-// tokens returns the tokens of a request, which begin with its family's.
+// tokens returns the tokens of a request. They begin with the tokens of the request's family.
 func (q *storyRequest) tokens(id int) []int32 {
 	tokens := make([]int32, q.prompt+q.output)
 	for i := range tokens {

@@ -9,8 +9,8 @@ import (
 
 // A Tabler is a scheduler that exposes its block tables.
 type Tabler interface {
-	// Table returns the block table of a sequence of a request, or nil if it has none. The ids count from the first block
-	// of the device that the request is on.
+	// Table returns the block table of a sequence of a request, or nil if the sequence has none. The ids count from
+	// the first block of the device that has the request's blocks.
 	Table(id, sequence int) []int32
 
 	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their blocks on the CPU.
@@ -25,7 +25,7 @@ type counter interface {
 
 // A cacher is a Tabler that keeps blocks of finished prefixes.
 type cacher interface {
-	// Cached returns the GPU blocks that no table names and a hit can still find.
+	// Cached returns the GPU blocks that no table names but that a hit can still find.
 	Cached() []int32
 }
 

@@ -19,8 +19,8 @@ import (
 // paired are the stories with two boards.
 var paired = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}
 
-// lit is JavaScript that counts, on a board, the highlighted blocks, the arrows, and the arrows that go from an
-// entry of a highlighted table to the edge of a highlighted block.
+// lit is JavaScript that counts three things on a board: the highlighted blocks, the arrows, and those arrows that
+// go from an entry of a highlighted table to the edge of a highlighted block.
 const lit = `(() => {
   const board = document.querySelectorAll('.board')[%d], near = (p, r) => p.x > r.left - 6 && p.x < r.right + 6 && p.y > r.top - 6 && p.y < r.bottom + 6
   const any = (p, selector) => [...board.querySelectorAll(selector)].some(e => near(p, e.getBoundingClientRect()))
@@ -31,7 +31,8 @@ const lit = `(() => {
   return [board.querySelectorAll('.cell.lit').length, paths.length, paths.filter(p => any(at(p, 0), '.table.lit .entry') && any(at(p, p.getTotalLength()), '.cell.lit')).length]
 })()`
 
-// litOf returns what must be highlighted for a request: its blocks, and an arrow from each entry of its tables.
+// litOf returns what must be highlighted for a request: the request's blocks, and an arrow from each entry of its
+// tables.
 func litOf(f *view.Frame, request int) []int {
 	ids, entries := map[int32]bool{}, 0
 	for _, s := range f.Sequences {
@@ -45,9 +46,9 @@ func litOf(f *view.Frame, request int) []int {
 	return []int{len(ids), entries, entries}
 }
 
-// Ensure that each story can be used on a desktop and on a phone: both boards are at the same step; pointing at
-// a request highlights its blocks on both boards, with an arrow from each entry of its table; and on a phone
-// the first map is above the header.
+// Ensure that a user can follow each story on a desktop and on a phone. Both boards must be at the same step.
+// Pointing at a request must highlight the request's blocks on both boards, with an arrow from each entry of its
+// table. On a phone, the first map must be above the header.
 func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, paired...)
 	for _, width := range []int64{desktop, phone} {
@@ -81,7 +82,7 @@ func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	}
 }
 
-// above returns a script that reports whether an element is above another one.
+// above returns a script that reports whether element a is above element b.
 func above(a, b string) string {
 	return fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top < document.querySelector(%q).getBoundingClientRect().top`,
 		a, b)
@@ -106,7 +107,7 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that a user can also select a table with the keyboard, and that only the blocks of its beam are
+// Ensure that a user can also select a table with the keyboard, and that only the blocks of the selected beam are
 // highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
@@ -130,8 +131,8 @@ func isEvent(r *view.Recording, i int) bool {
 	})
 }
 
-// Ensure that the button and the keys move from event to event, and that the list shows these events and moves
-// to the one that is chosen.
+// Ensure that the button and the keys move from event to event. Ensure that the list shows these events, and that
+// choosing an event in the list moves to it.
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	all := level.Pick([]string{"paged", "orca-beside-paged"}, []string{"paged", "swapped", "orca-beside-paged"})
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
@@ -173,8 +174,7 @@ func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// Ensure that the address contains the story, the board and the step, and that opening such an address shows
-// them.
+// Ensure that the address contains the story, the board and the step, and that opening this address shows them.
 func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	in := browsertest.Start(t)
 	scenes := []*view.Scene{scene(t, "copy-on-write"), scene(t, "preemption"), scene(t, "orca-beside-paged")}
@@ -202,7 +202,7 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns the old content that a block still shows, as [from, to, owner] ranges of slots. writer has the
+// oldOf returns the old content that a block still shows, as ranges of slots: [from, to, owner]. writer has the
 // last writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
@@ -219,7 +219,7 @@ func oldOf(writer []string, filled int) [][3]string {
 	return list
 }
 
-// Ensure that the old content of a block is drawn faintly, slot by slot, until it is overwritten.
+// Ensure that the old content of a block is drawn faintly, slot by slot, until new content overwrites it.
 func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "preemption", "orca-beside-paged", "copy-on-write")
 	const old = `[...document.querySelectorAll('#gpu .cell')].map(c => [...c.querySelectorAll('.old i')].map(i => [i.style.left, i.style.width].map(parseFloat).join(' ')).join(', '))`
@@ -271,7 +271,7 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 		require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('#gpu .cell[data-was]').length`), "nothing was there at the beginning")
 	}
 
-	// The records of a freed block must still be visible, faintly, because freeing does not clear the pool.
+	// The records of a freed block must still be visible, but faintly, because freeing does not clear the pool.
 	r := x.scenes["copy-on-write"].Recordings[0]
 	freed := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return strings.HasPrefix(f.Call, "free_sequence") })
 	x.visit(t, "copy-on-write", freed)

@@ -69,8 +69,8 @@ func (x *tour) visit(t *testing.T, scene string, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
 }
 
-// A shownFrame is what a board shows of a frame: count, filled slots and owners of each block; tokens, device
-// and table of each sequence.
+// A shownFrame is what a board shows of a frame. For each block: count, filled slots and owners. For each sequence:
+// tokens, device and table.
 type shownFrame struct {
 	Said   []string
 	Blocks [2][]string

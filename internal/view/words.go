@@ -31,7 +31,7 @@ func (f *Frame) sequence(request, number int) *Sequence {
 	return nil
 }
 
-// blocksOf returns the blocks of a request, each once, by sequence and in logical order.
+// blocksOf returns the blocks of a request. Each block comes once, by sequence and in logical order.
 func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{block.None: true}
@@ -220,7 +220,7 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-// decodes names the requests that write a token, and those that begin a block.
+// decodes names the requests that write a token, and the requests that begin a block.
 func (w *words) decodes(it *serve.Iteration) {
 	if len(it.Decodes) == 0 {
 		return
@@ -270,7 +270,7 @@ func (w *words) arrivals() {
 	}
 }
 
-// evictions names the cached blocks that were reused since the previous step.
+// evictions names the blocks that were cached in the previous step and were reused since then.
 func (w *words) evictions() {
 	used := w.after.used(false)
 	gone := slices.DeleteFunc(slices.Clone(w.before.Cached), func(id int32) bool {
@@ -303,7 +303,7 @@ func listed(words []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(words[:maxListed-1], ", "), len(words)-maxListed+1)
 }
 
-// blocks lists block ids. Runs of three or more consecutive ids are shortened.
+// blocks lists block ids. It writes three or more consecutive ids as a range.
 func blocks(ids []int32) string {
 	var parts []string
 	for start := 0; start < len(ids); {

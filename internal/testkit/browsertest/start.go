@@ -21,8 +21,8 @@ var browser struct {
 	stop func()
 }
 
-// Main runs the tests of a package and then ends the browser. A package whose tests call Start
-// calls Main from TestMain.
+// Main runs the tests of a package and then ends the browser. If a package has tests that call Start, its TestMain
+// must call Main.
 func Main(m *testing.M) (status int) {
 	browser.stop = func() {}
 	status = m.Run()
@@ -30,8 +30,9 @@ func Main(m *testing.M) (status int) {
 	return status
 }
 
-// Start starts headless Chromium if necessary and returns the context for new tabs. The browser itself requests nothing
-// from the network. It runs until the tests of the package have ended. Start skips the test in a quick run.
+// Start returns the context for new tabs of headless Chromium, which it starts if necessary. The browser itself
+// requests nothing from the network. It runs until the tests of the package have ended. In a quick run, Start skips the
+// test.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	level.SkipQuick(t)
@@ -54,7 +55,8 @@ func start(t testing.TB) {
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		// Without these, each window renders two hidden pages for search suggestions, and more processes start.
+		// Without these flags, each window renders two hidden pages for search suggestions, and more processes
+		// start.
 		chromedp.Flag("disable-features", "WebUIOmniboxPopup,WebUIOmniboxAimPopup"), chromedp.Flag("disable-extensions", true),
 		chromedp.Flag("enable-features", "NetworkServiceInProcess2"), chromedp.Flag("in-process-gpu", true),
 		chromedp.Flag("renderer-process-limit", "1"),

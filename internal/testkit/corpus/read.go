@@ -39,7 +39,7 @@ func Mutants(t testing.TB, table string) []Mutant {
 	return all
 }
 
-// Source returns the text of the mutant with an ID in mutants.txt.
+// Source returns the text of the mutant that has the given ID in mutants.txt.
 func Source(t testing.TB, id string) string {
 	t.Helper()
 	all := Mutants(t, "mutants.txt")
@@ -50,8 +50,8 @@ func Source(t testing.TB, id string) string {
 	return text
 }
 
-// Changed returns the correct submission with changes. Each pair is a text that occurs at least once, and the
-// replacement of its first occurrence.
+// Changed returns the correct submission with changes. Each pair has a text that occurs at least once, and the text
+// that replaces its first occurrence.
 func Changed(t testing.TB, pairs ...string) string {
 	t.Helper()
 	text := Correct(t)

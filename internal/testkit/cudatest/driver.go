@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Driver is the loaded library. It has one GPU of compute capability 9.0 with 1 GiB unless a test says otherwise.
+// A Driver is the loaded library. Unless a test changes this, it has one GPU of compute capability 9.0 with 1 GiB.
 type Driver struct {
 	Path string
 
@@ -19,7 +19,7 @@ type Driver struct {
 	memory  func() int32
 }
 
-// Open loads the library, and resets it now and after the test. Tests that use it cannot run in parallel.
+// Open loads the library, and resets it now and after the test. Tests that use the library cannot run in parallel.
 func Open(t testing.TB) *Driver {
 	t.Helper()
 	d := &Driver{Path: Library(t)}
@@ -39,13 +39,15 @@ func Open(t testing.TB) *Driver {
 	return d
 }
 
-// Set configures the machine: "devices", "compute_capability" (80 is 8.0), "driver_version" (12040 is CUDA 12.4) and "memory" (bytes).
+// Set configures the machine: "devices", "compute_capability" (80 means 8.0), "driver_version" (12040 means CUDA
+// 12.4) and "memory" (in bytes).
 func (d *Driver) Set(t testing.TB, name string, value int) {
 	t.Helper()
 	require.Zero(t, d.set(name, value), "%s is not configurable", name)
 }
 
-// Order chooses the order in which blocks, warps and lanes run: 0 ascending, 1 descending, others shuffled.
+// Order chooses the order in which blocks, warps and lanes run: 0 is ascending, 1 descending, other numbers
+// shuffled.
 func (d *Driver) Order(order int) { d.set("order", order) }
 
 // Fail makes the next call of a function return a status.
@@ -54,7 +56,7 @@ func (d *Driver) Fail(function string, status int) { d.fail(function, int32(stat
 // Calls returns how often a function was called.
 func (d *Driver) Calls(function string) int { return int(d.calls(function)) }
 
-// Failure returns what was wrong first, or "". Unless Forget is called, it fails the test.
+// Failure returns the first failure, or "". A failure fails the test unless Forget is called.
 func (d *Driver) Failure() string { return d.failure() }
 
 // Forget resets the library: memory and handles are gone.

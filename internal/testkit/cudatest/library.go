@@ -1,11 +1,12 @@
 // Package cudatest runs CUDA kernels without a GPU. It builds a shared library that exports the functions of
-// NVIDIA's driver (libcuda.so.1) that the product uses, and contains the kernels, compiled for the host.
+// NVIDIA's driver (libcuda.so.1) that the product uses. The library contains the kernels, compiled for the host.
 //
-// The threads of a block are fibers that run one at a time. An access outside memory, a barrier that some threads do
-// not reach, copies that are not waited for and the like end a launch; Driver.Failure says which. Fresh memory, shared memory,
-// the surroundings of an allocation, and the destination of a copy that was not waited for hold NaN in every type. Work in a stream is
-// done only when something waits for it. Driver.Order changes the order of threads and blocks: a result that
-// depends on it lacks a barrier.
+// The threads of a block are fibers that run one at a time. Some mistakes of a kernel end its launch, for example an
+// access outside memory, a barrier that some threads do not reach, or copies for which it does not wait;
+// Driver.Failure says which mistake it was. Some memory holds NaN in every type: new memory, shared memory, the
+// surroundings of an allocation, and the destination of a copy that has not been waited for. Work in a stream is
+// done only when something waits for it. Driver.Order changes the order of threads and blocks: if a result depends
+// on this order, the kernel lacks a barrier.
 package cudatest
 
 import (
@@ -62,7 +63,7 @@ type unit struct {
 
 var kernel = regexp.MustCompile(`(?m)^KERNEL void (\w+)\(`)
 
-// units returns what is compiled: the emulator with all its files, each file of kernels with the names of its
+// units returns what must be compiled: the emulator with all its files, each file of kernels with the names of its
 // kernels, and the kernels that test the emulator.
 func units() ([]unit, error) {
 	files, err := filepath.Glob(filepath.Join(emulator(), "*.cc"))
@@ -103,8 +104,7 @@ func registered(names [][][]byte) string {
 	return text
 }
 
-// headers returns the text of the headers that a unit includes, so that it is compiled again if one of them
-// changes.
+// headers returns the text of the headers that a unit includes. If one of them changes, the unit is compiled again.
 func (u unit) headers() ([]byte, error) {
 	pattern := filepath.Join(kernels(), u.name+".cu")
 	if u.name == "emulator" {
@@ -133,7 +133,7 @@ type builder struct {
 	flags []string
 }
 
-// compile returns the object file of a unit. It compiles the unit unless the object file is in the cache.
+// compile returns the object file of a unit. It compiles the unit only if the cache does not have the object file.
 func (b builder) compile(u unit) (string, error) {
 	headers, err := u.headers()
 	if err != nil {
@@ -147,7 +147,7 @@ func (b builder) compile(u unit) (string, error) {
 	return object, b.run(object, u.source, "-x", "c++", "-I"+emulator(), "-I"+kernels(), "-c", "-")
 }
 
-// run runs g++ and moves the output to its final name when it is complete.
+// run runs g++, and moves the output to its final name when the output is complete.
 func (b builder) run(output, input string, arguments ...string) error {
 	temporary, err := os.MkdirTemp(b.cache, "build-")
 	if err != nil {
@@ -191,7 +191,7 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that builds the library with additional flags when it is first called.
+// variant returns a function that builds the library with additional flags the first time it is called.
 func variant(more ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {
@@ -205,7 +205,7 @@ func variant(more ...string) func() (string, error) {
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			return "", err
 		}
-		// Tests of several packages run at the same time. With the lock, one process builds the library and the
+		// Tests of several packages run at the same time. The lock makes one process build the library while the
 		// others wait.
 		lock, err := os.Create(filepath.Join(cache, "lock"))
 		if err != nil {
@@ -221,11 +221,11 @@ func variant(more ...string) func() (string, error) {
 
 var plain, sanitized = variant(), variant("-fsanitize=address")
 
-// Library builds the library, unless it was built before, and returns its path.
+// Library returns the path of the library. It builds the library if this was not done before.
 func Library(t testing.TB) string { return made(t, plain) }
 
-// Sanitized is like Library, but with AddressSanitizer. The program that opens the library must have
-// AddressSanitizer, too.
+// Sanitized does what Library does, but builds the library with AddressSanitizer. The program that opens the
+// library must have AddressSanitizer, too.
 func Sanitized(t testing.TB) string { return made(t, sanitized) }
 
 func made(t testing.TB, build func() (string, error)) string {

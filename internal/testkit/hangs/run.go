@@ -1,5 +1,5 @@
-// Package hangs runs programs for tests and kills those that hang. It measures processor time, because a test must not
-// fail on a busy machine.
+// Package hangs runs programs for tests, and kills programs that hang. It measures processor time, because a test must
+// not fail on a busy machine.
 package hangs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A program hangs if its processes use no processor time during the time idle, or if together they use more processor
+// A program hangs if its processes use no processor time for the time idle, or if together they use more processor
 // time than busy.
 const (
 	idle = time.Minute
@@ -24,8 +24,8 @@ const (
 // Err is wrapped if a program was killed because it hangs.
 var Err = errors.New("it hangs")
 
-// Run does what cmd.Run does for a program that may hang. The program runs in a new process group, which is killed if
-// it hangs.
+// Run does what cmd.Run does, for a program that may hang. The program runs in a new process group. If it hangs, Run
+// kills the group.
 func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
 
 func run(cmd *exec.Cmd, idle, busy time.Duration) error {
@@ -58,7 +58,8 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 }
 
-// processorTime returns the processor time of a process group's processes and of their ended children.
+// processorTime returns the processor time of the processes in a process group, and of their children that have
+// ended.
 func processorTime(group int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -73,7 +73,7 @@ func (s *Socket) Set(option string, value any) { s.call(new(any), "set", option,
 // Connect connects the socket.
 func (s *Socket) Connect(endpoint string) { s.call(new(any), "connect", endpoint) }
 
-// Bind binds the socket and returns the endpoint, with the port in place of *.
+// Bind binds the socket and returns the endpoint. If the port is *, the endpoint has the port that was chosen.
 func (s *Socket) Bind(endpoint string) (bound string) {
 	s.call(&bound, "bind", endpoint)
 	return bound
@@ -88,7 +88,7 @@ func (s *Socket) Send(frames ...[]byte) {
 	s.call(new(any), "send", texts)
 }
 
-// Receive returns the next message, or nil if none comes in time.
+// Receive returns the next message, or nil if none arrives within the time wait.
 func (s *Socket) Receive(wait time.Duration) (frames [][]byte) {
 	var texts []string
 	s.call(&texts, "receive", wait.Milliseconds())

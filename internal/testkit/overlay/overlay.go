@@ -1,5 +1,5 @@
-// Package overlay changes a source file for one build (go build -overlay), so that a test
-// can check that a changed rule makes other tests fail.
+// Package overlay replaces a source file for one build (go build -overlay). A test can thus break a rule and check
+// that other tests fail.
 package overlay
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Replace returns the path of an overlay in which file has the text to instead of from, which must
-// occur in it once.
+// Replace returns the path of an overlay. In the overlay, file has the text to instead of the text from, which must
+// occur once in the file.
 func Replace(t testing.TB, file, from, to string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Main is a TestMain that makes rapid check 1,500 times instead of 100, unless the command line
-// sets a number.
+// Main is a TestMain. Unless the command line sets a number, it makes rapid run 1,500 random checks instead of 100.
 func Main(m *testing.M) {
 	flag.Parse()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
@@ -21,8 +20,8 @@ func Main(m *testing.M) {
 }
 
 // Check does what rapid.Check does, for tests with many assertions. Each assertion calls testing.T.Helper twice, which
-// looks up its caller and takes longer than most assertions; Check disables it. A failed assertion still prints where
-// it was called.
+// looks up its caller and takes longer than most assertions; Check disables these calls. A failed assertion still
+// prints where it was called.
 func Check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
 	rapid.Check(withoutHelper{t}, prop)

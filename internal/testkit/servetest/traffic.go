@@ -31,7 +31,7 @@ type System struct {
 	Worker Worker                                                 // nil means a Memory
 }
 
-// traffic is a System with the state of its requests in the model.
+// traffic is a System together with the state of its requests in the model.
 type traffic struct {
 	*System
 	memory Worker
@@ -53,7 +53,7 @@ type sample struct {
 
 const answerTokens = 12 // tokens of the longest answer
 
-// Run sends random requests to the system and checks it after each operation.
+// Run sends random requests to the system. It checks the system after each operation.
 func Run(t *rapid.T, s *System) {
 	x := &traffic{System: s, memory: s.Worker, live: map[int]*answer{}}
 	if s.Worker == nil {
@@ -100,8 +100,8 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// content returns the tokens of a request and its answer: unique tokens, preceded, for prefix hits, by one of two
-// beginnings.
+// content returns the tokens of a request and its answer. Each token is unique, except that the tokens begin with
+// one of two beginnings, so that there are prefix hits.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0
@@ -263,7 +263,7 @@ func (x *traffic) pick(t *rapid.T) (int, *answer) {
 	return id, x.live[id]
 }
 
-// refork replaces a beam of a running request by a copy of another.
+// refork replaces a beam of a running request by a copy of another beam.
 func (x *traffic) refork(t *rapid.T) {
 	if x.Refork == nil || len(x.it.Decodes) == 0 {
 		return

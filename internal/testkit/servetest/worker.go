@@ -1,7 +1,7 @@
-// Package servetest drives schedulers in tests. It acts as both the model and the worker. For each slot of each block,
-// a worker's memory has a digest of the tokens up to the one whose keys and values belong there. After each iteration,
-// servetest can therefore check that every sequence attends to its own tokens, whatever was shared, copied, swapped or
-// computed again.
+// Package servetest drives schedulers in tests. It acts as the model and as the worker. A worker's memory has a digest
+// in each slot of each block: the digest of all tokens up to the token whose keys and values belong there. After each
+// iteration, servetest can therefore check that every sequence attends to its own tokens, whatever was shared, copied,
+// swapped or computed again.
 package servetest
 
 import (
@@ -19,7 +19,7 @@ type Worker interface {
 	// Write computes the tokens [start, end) of a sequence.
 	Write(table []int32, q *Sequence, start, end int) error
 
-	// Read returns an error if the blocks do not hold the tokens [start, end) of the sequence.
+	// Read returns an error if the blocks do not contain the tokens [start, end) of the sequence.
 	Read(table []int32, q *Sequence, start, end int) error
 }
 
@@ -83,7 +83,7 @@ func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
 	return nil
 }
 
-// Digests returns for each i an FNV-1a hash of tokens[:i+1], which Memory stores in the slot of token i.
+// Digests returns, for each i, an FNV-1a hash of tokens[:i+1]. Memory stores this hash in the slot of token i.
 func Digests(tokens []int32) []uint64 {
 	list := make([]uint64, len(tokens))
 	h := uint64(14695981039346656037) // FNV-1a

@@ -60,8 +60,8 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file whose weights are a hole, which takes no space on disk. The default type is F16. The
-// file lacks the tensor whose name is the argument without.
+// LlamaHole writes a file whose weights are a hole, which takes no space on disk. The default type is F16. The file
+// lacks the tensor whose name is without.
 func LlamaHole(path string, l Llama, without string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
 	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })
@@ -158,8 +158,8 @@ func (l *Llama) meta() map[string]any {
 	}
 }
 
-// byteTokens returns n tokens, and the merges. The tokens are the 256 bytes, as byte-level BPE writes them, and
-// pairs of bytes.
+// byteTokens returns n tokens, and merges. The tokens are the 256 bytes, as byte-level BPE writes them, and pairs
+// of bytes.
 func byteTokens(n int) (tokens, merges []string) {
 	other := rune(256)
 	for b := range 256 {

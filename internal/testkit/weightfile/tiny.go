@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// A Tiny is a GGUF model of one of the supported families, with a few thousand random weights in F32.
+// A Tiny is a GGUF model of one of the supported families. It has a few thousand random weights in F32.
 type Tiny struct {
 	Name    string
 	Meta    map[string]any
 	Tensors []Tensor
 }
 
-// The shape of all Tinies. It is chosen so that windows and experts affect the results within some 50 tokens.
+// The sizes of all Tinies. They were chosen so that windows and experts affect the results within some 50 tokens.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256
 	TinyExperts, TinyUsed, TinyShared, TinyWindow = 5, 2, 32, 9
 )
 
-// Tinies returns models of all families that GGUF files can have, and with several kinds of rope scaling.
+// Tinies returns a model of each family that GGUF files can have, and models with several kinds of rope scaling.
 func Tinies() []Tiny {
 	mixture := map[string]any{"expert_count": uint32(TinyExperts), "expert_used_count": uint32(TinyUsed)}
 	experts := maps.Clone(mixture)
@@ -155,7 +155,7 @@ func tiny(name, arch string, more map[string]any) Tiny {
 	return t
 }
 
-// mxfp4 returns a tensor of random MXFP4: blocks of 32 numbers of 4 bits, with an exponent whose bias is 127.
+// mxfp4 returns a tensor of random MXFP4: blocks of 32 numbers of 4 bits, each with an exponent whose bias is 127.
 func mxfp4(rnd *rand.Rand, name string, shape ...int) Tensor {
 	t := Tensor{Name: name, Type: 39, Shape: shape}
 	for range shape[0] * shape[1] * shape[2] / 32 {

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// A Tensor is written unchanged. Data is its bytes in the file; Type or DType is the type of its elements.
+// A Tensor is written unchanged. Data has its bytes in the file; Type or DType is the type of its elements.
 type Tensor struct {
 	Name  string
 	Type  uint32 // GGUF
@@ -46,7 +46,8 @@ func Safetensors(tensors ...Tensor) []byte {
 	return append(append(file, text...), data...)
 }
 
-// GGUF returns a GGUF file. meta has uint32, float32, string, bool, []string, []float32 and []int32.
+// GGUF returns a GGUF file. Values of meta may have the types uint32, float32, string, bool, []string, []float32
+// and []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
 	w.begin(meta, len(tensors))
