@@ -120,7 +120,9 @@ func (c *Constraint) newFit(item grammar.Item) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {
 		if c.others == nil {
-			c.others = lexeme.AnyName()
+			if c.others = lexeme.AnyName(); item.Lexeme.IsCompact() {
+				c.others.Compact()
+			}
 		}
 		f := *c.shared(c.others, c.others.Find(same))
 		f.except = v.exceptions(item.Lexeme, item.State)

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/structured/regex"
 )
 
-// Form describes what an answer must look like. Exactly one field is set.
+// Form describes what an answer must look like. Exactly one field besides Compact is set.
 //
 // A special token occurs only where a form names it: if the name of a special token occurs in Text, in
 // a begin, an end, a trigger or a separator, it stands for the token.
@@ -29,6 +29,9 @@ type Form struct {
 	Tag        *Tag       `json:",omitempty"`
 	Tags       *Tags      `json:",omitempty"`
 	Separated  *Separated `json:",omitempty"`
+
+	// Compact limits the white space of a JSON text to one space after each comma and colon.
+	Compact bool `json:",omitempty"`
 }
 
 // Free is any text that contains none of Without.
@@ -86,9 +89,9 @@ func (f Form) grammar(v *Vocabulary) (*grammar.Grammar, error) {
 func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 	switch {
 	case f.JSONSchema != nil:
-		return jsonschema.Compile(f.JSONSchema, b.v.longest, b.budget)
+		return jsonschema.Compile(f.JSONSchema, f.Compact, b.v.longest, b.budget)
 	case f.JSONObject:
-		return jsonschema.Compile([]byte(`{"type":"object"}`), b.v.longest, b.budget)
+		return jsonschema.Compile([]byte(`{"type":"object"}`), f.Compact, b.v.longest, b.budget)
 	case f.Grammar != "":
 		return gbnf.Compile(f.Grammar, b.budget)
 	case f.Regex != "":

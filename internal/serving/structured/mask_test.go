@@ -51,7 +51,6 @@ func TestMasksOfAShortAnswer(t *testing.T) {
 	require.Equal(t, []string{"a", "ab", "abc"}, allowed(m))
 	require.NoError(t, m.Accept(0))
 	require.Equal(t, []string{"b"}, allowed(m))
-	require.Equal(t, []byte("b"), m.ForcedBytes(10))
 	require.ErrorContains(t, m.Accept(0), `token 0 ("a") is not allowed here`)
 	require.NoError(t, m.Accept(1))
 	require.Equal(t, []string{"a", "ab", "abc", "c", "END"}, allowed(m))

@@ -110,23 +110,3 @@ func (m *Matcher) CanStop() bool { return m.last().Accept }
 
 // Done reports whether the answer is complete and only its end can follow.
 func (m *Matcher) Done() bool { return m.stopped || m.last().Accept && len(m.last().Items) == 0 }
-
-// ForcedBytes returns the bytes that must come next, at most limit. It stops where the answer may end
-// or several bytes are possible.
-func (m *Matcher) ForcedBytes(limit int) []byte {
-	if m.stopped {
-		return nil
-	}
-	m.constraint.mutex.Lock()
-	defer m.constraint.mutex.Unlock()
-	var forced []byte
-	for at := m.current(); len(forced) < limit && !at.Accept; {
-		b, ok := at.Only()
-		if !ok {
-			break
-		}
-		forced = append(forced, b)
-		at = m.constraint.runner.Step(at, b)
-	}
-	return forced
-}

@@ -46,14 +46,17 @@ func TestMasksHaveWhatIsAccepted(t *testing.T) {
 			for _, test := range c.Tests {
 				text := spaced(test.Data)
 				v := smallVocabulary(t, text, []byte(c.Schema))
-				m := compiled(t, v, Form{JSONSchema: c.Schema}).NewMatcher()
-				for _, token := range v.tokenize(text) {
-					requireMaskIsAccepted(t, m, string(text))
-					if m.Accept(token) != nil {
-						break
+				for _, compact := range []bool{false, true} {
+					m := compiled(t, v, Form{JSONSchema: c.Schema, Compact: compact}).NewMatcher()
+					for _, token := range v.tokenize(text) {
+						requireMaskIsAccepted(t, m, string(text))
+						if m.Accept(token) != nil {
+							break
+						}
 					}
+					requireMaskIsAccepted(t, m, string(text))
+					require.Equal(t, test.Valid, m.CanStop(), "%t %s", compact, text)
 				}
-				requireMaskIsAccepted(t, m, string(text))
 			}
 		})
 	}
@@ -147,4 +150,21 @@ func parseMembers(t *testing.T, source []byte) map[string][]byte {
 		out[name] = root.items[i].append(nil)
 	}
 	return out
+}
+
+// Ensure that compact texts have a space after each comma and colon, and no other white space.
+func TestCompactTexts(t *testing.T) {
+	v := smallVocabulary(t, []byte(`{"a": [1, "x"], "other": {}}`))
+	for _, form := range []Form{{JSONObject: true}, {JSONSchema: []byte(`{"properties": {"a": {"items": {"type": ["integer", "string"]}},
+		"b": {"enum": ["y", 2]}, "c": {"pattern": "^z"}, "d": {"minimum": 3}}, "patternProperties": {"^p": {"maxLength": 3}}}`)}} {
+		form.Compact = true
+		c := compiled(t, v, form)
+		for text, valid := range map[string]bool{
+			`{}`: true, `{"a": [1, "x"], "other": {"p": null}}`: true, `{"b": "y", "c": "z", "d": 3, "pq": "1"}`: true, `{"a": [], "q": {}}`: true,
+			`{"a":1}`: false, `{"a" : 1}`: false, `{"a":  1}`: false, `{ }`: false, `{ "a": 1}`: false, `{"a": [ 1]}`: false, `{"a": [1 ]}`: false,
+			`{"a": [1,2]}`: false, `{"a": [1,  2]}`: false, `{"a": 1,"q": 2}`: false, ` {}`: false, "{\"q\":\n1}": false, `{"b": 2 }`: false, `{"pq":"1"}`: false,
+		} {
+			require.Equal(t, valid, accepts(c, text), text)
+		}
+	}
 }

@@ -117,14 +117,15 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 	return nil, invalid(field, "The type of response_format is %q; text, json_object, json_schema and structural_tag are known.", kind)
 }
 
-// structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends.
+// structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends, and without any
+// white space means as Python's json.dumps writes JSON.
 func structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
 	readers := map[string]func(string, json.RawMessage) (*structured.Form, error){
 		"json": schemaForm, "regex": regexForm, "choice": choiceForm, "grammar": grammarForm, "json_object": objectForm,
 		"structural_tag": tagForm,
 	}
 	names := slices.Sorted(maps.Keys(readers))
-	fields, err := object(field, field, value, append(names, "disable_fallback")...)
+	fields, err := object(field, field, value, append(names, "disable_fallback", "disable_any_whitespace")...)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +142,9 @@ func structuredOutputs(field string, value json.RawMessage) (form *structured.Fo
 		case read != nil:
 			form = read
 		}
+	}
+	if compact := fields["disable_any_whitespace"]; form != nil && !isNull(compact) && json.Unmarshal(compact, &form.Compact) != nil {
+		return nil, invalid(field, "disable_any_whitespace must be true or false.")
 	}
 	if form == nil {
 		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", strings.Join(names, ", "))

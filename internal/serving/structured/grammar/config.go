@@ -189,20 +189,3 @@ func (r *Runner) intern(items []Item) *Config {
 func compareItems(a, b Item) int {
 	return cmp.Or(cmp.Compare(a.edge, b.edge), cmp.Compare(a.State, b.State), cmp.Compare(a.frame.id, b.frame.id))
 }
-
-// Only returns the only byte that may come next. It returns false if there are several or none.
-func (c *Config) Only() (byte, bool) {
-	only, found := byte(0), false
-	for _, item := range c.Items {
-		for b := range 256 {
-			if item.Lexeme.Next(item.State, byte(b)) == lexeme.None || found && byte(b) == only {
-				continue
-			}
-			if found {
-				return 0, false
-			}
-			only, found = byte(b), true
-		}
-	}
-	return only, found
-}

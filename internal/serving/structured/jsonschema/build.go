@@ -233,7 +233,7 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 					names, tags = append(names, m.listed[j]), append(tags, int32(j-i))
 				}
 			}
-			return lexeme.Names(names, tags)
+			return m.spaced(lexeme.Names(names, tags))
 		})
 		m.g.Read(from, t, values[i:stop]...)
 	}
@@ -243,12 +243,12 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	}
 	if others && !m.rest.dfa.Empty() {
 		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
-			return lexeme.Name("", m.rest.dfa.Retag(func(tag int32) int32 {
+			return m.spaced(lexeme.Name("", m.rest.dfa.Retag(func(tag int32) int32 {
 				if alive(tag) {
 					return tag
 				}
 				return lexeme.None
-			}))
+			})))
 		})
 		m.g.Read(from, t, values[n:]...)
 	}
@@ -259,5 +259,5 @@ func (b *builder) otherNames(excluded []string) (*grammar.Terminal, error) {
 	if len(excluded) == 0 {
 		return b.terminal("name", func() (*lexeme.Lexeme, error) { return lexeme.AnyName(), nil })
 	}
-	return b.g.Lazy(func(func(int32) bool) *lexeme.Lexeme { return lexeme.Others(excluded) }), nil
+	return b.g.Lazy(func(func(int32) bool) *lexeme.Lexeme { return b.spaced(lexeme.Others(excluded)) }), nil
 }

@@ -9,21 +9,23 @@ import (
 )
 
 // Compile returns the grammar of the JSON texts that a schema allows. The parameter longest is the
-// length of the longest token.
-func Compile(source []byte, longest int, budget *automaton.Budget) (*grammar.Grammar, error) {
+// length of the longest token. If compact is set, the only white space is a space after each comma and
+// colon, as Python's json.dumps writes it.
+func Compile(source []byte, compact bool, longest int, budget *automaton.Budget) (*grammar.Grammar, error) {
 	root, err := read(source)
 	if err != nil {
 		return nil, err
 	}
 	c := &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
 		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}
-	return c.build(conjunction{{schema: root}}, longest)
+	return c.build(conjunction{{schema: root}}, compact, longest)
 }
 
 // builder makes the rules of a grammar.
 type builder struct {
 	*compiler
 	g         *grammar.Grammar
+	compact   bool
 	longest   int
 	terminals map[string]*grammar.Terminal
 	rules     map[string]rule
@@ -39,8 +41,8 @@ type rule struct {
 // maxNodes limits the size of a grammar.
 const maxNodes = 400_000
 
-func (c *compiler) build(root conjunction, longest int) (*grammar.Grammar, error) {
-	b := &builder{compiler: c, g: grammar.New(), longest: longest, terminals: map[string]*grammar.Terminal{}, rules: map[string]rule{}}
+func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.Grammar, error) {
+	b := &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{}, rules: map[string]rule{}}
 	end := b.g.Node()
 	b.g.Final(end)
 	if err := b.value(0, end, root); err != nil {
@@ -116,14 +118,25 @@ func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) (*gr
 	if err != nil || l == nil {
 		return nil, err
 	}
-	t := b.g.Terminal(l)
+	t := b.g.Terminal(b.spaced(l))
 	if key != "" {
 		b.terminals[key] = t
 	}
 	return t, nil
 }
 
+// spaced returns l with the white space that the texts have.
+func (b *builder) spaced(l *lexeme.Lexeme) *lexeme.Lexeme {
+	if b.compact {
+		return l.Compact()
+	}
+	return l
+}
+
 func (b *builder) read(from, to grammar.Node, text string) error {
+	if text == "," && b.compact {
+		text = ", "
+	}
 	t, err := b.word(text)
 	if err == nil {
 		b.g.Read(from, t, to)

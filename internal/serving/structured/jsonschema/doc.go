@@ -6,8 +6,8 @@
 // The keyword allOf and references add schemas to a conjunction. Each conjunction with arrays or
 // objects becomes one rule of the grammar, so recursive schemas become recursive rules.
 //
-// Answers are written as follows. White space may occur between any two lexemes, up to
-// [lexeme.MaxSpace] characters. Listed properties come in the order of the schema, and other
+// Answers are written as follows. Unless they are compact, white space may occur between any two
+// lexemes, up to [lexeme.MaxSpace] characters. Listed properties come in the order of the schema, and other
 // properties after them. Integers have neither fraction nor exponent. Limited numbers have no
 // exponent. Names and limited strings have escapes only where JSON requires them.
 //

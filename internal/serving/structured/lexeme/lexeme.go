@@ -60,6 +60,45 @@ func newLexeme(key string, m machine) *Lexeme {
 	return l
 }
 
+// Compact makes a new lexeme compact: no white space comes before it, and exactly one space after the
+// colon of a name.
+func (l *Lexeme) Compact() *Lexeme {
+	l.machine = compact{l.machine}
+	if l.key != "" {
+		l.key = compactKey + l.key
+	}
+	if shape := l.shape; shape != nil {
+		l.shape = func(s State) (string, State) {
+			key, s := shape(s)
+			return compactKey + key, s
+		}
+	}
+	return l
+}
+
+// IsCompact reports whether the lexeme is compact.
+func (l *Lexeme) IsCompact() bool {
+	_, is := l.machine.(compact)
+	return is
+}
+
+const compactKey = "compact "
+
+type compact struct{ machine }
+
+func (c compact) step(s State, b byte) (State, bool) {
+	switch {
+	case s.phase == before && isSpace(b):
+		return s, false
+	case s.phase == named && s.space == 0:
+		s.space++
+		return s, b == ':'
+	case s.phase == named:
+		return State{phase: ended, at: s.at}, b == ' '
+	}
+	return c.machine.step(s, b)
+}
+
 func (l *Lexeme) intern(s State) int32 {
 	if id, ok := l.ids[s]; ok {
 		return id

@@ -25,8 +25,8 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except returns the state of AnyName that differs from a state of a lexeme of other names only in the
-// excluded names. It returns false if the lexeme is not a lexeme of other names.
+// Except returns the state of AnyName, or of its compact form, that differs from a state of a lexeme of
+// other names only in the excluded names. It returns false if the lexeme is not a lexeme of other names.
 func (l *Lexeme) Except(state int32) (State, bool) {
 	if l.except == nil {
 		return State{}, false
