@@ -56,9 +56,7 @@ func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	require.NoError(t, h.Transfers.Received(id))
 	h.update(1)
 	require.Len(t, h.schedule(), 1, "its second token needs a block")
-	computed, _, err := h.Monitor.NumComputedTokens(id)
-	require.NoError(t, err)
-	require.Zero(t, computed, "the loaded blocks were taken back")
+	require.Zero(t, h.computed(id), "the loaded blocks were taken back")
 	h.update(eos)
 	require.Equal(t, KindNew, h.schedule()[0].Kind)
 	stats, counters := h.Monitor.TakeStats(), h.Scheduler.counters
@@ -226,8 +224,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 		require.NoError(t, h.Transfers.SetMatch(id, Match{16, async}))
 		if !async {
 			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
-			require.NoError(t, h.StepFailed())
-			h.steps = nil
+			h.fail()
 			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
 			continue
 		}
@@ -276,7 +273,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
 		h.add(14, 1, Spec{MaxTokens: 2})
-		for h.Monitor.Load().Waiting+h.Monitor.Load().Running > 0 {
+		for h.unfinished() > 0 {
 			h.run(1)
 		}
 		h.add(15, 1, Spec{External: Match{external, false}})

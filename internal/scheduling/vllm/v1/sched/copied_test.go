@@ -2,7 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,22 +27,18 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 			c.AsVLLM, c.Connector = test.asVLLM, Connector{Consumer: true}
 			c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}}
 			c.Cache.HashBlockSize = 4
-			s := newSmall(t, c)
-			leaveState(t, s, prompt)
-			writer := add(t, s, Spec{Tokens: prompt, External: Match{NumTokens: 13}})
-			reader := add(t, s, Spec{Tokens: prompt})
-
-			var step Step
-			one(t, s, &step)
-			require.Equal(t, writer, step.Rows[0].ID)
-			require.Equal(t, 5, step.Rows[0].NumExternalTokens)
-			ofReader := func(r Row) bool { return r.ID == reader }
-			require.Equal(t, test.late, !slices.ContainsFunc(step.Rows, ofReader))
-			for !slices.ContainsFunc(step.Rows, ofReader) {
-				one(t, s, &step)
-				require.NotEmpty(t, step.Rows)
+			h := newHost(t, c)
+			leaveState(h, prompt)
+			writer := add(t, h.Scheduler, Spec{Tokens: prompt, External: Match{NumTokens: 13}})
+			reader := add(t, h.Scheduler, Spec{Tokens: prompt})
+			h.run(1)
+			require.Equal(t, writer, h.step.Rows[0].ID)
+			require.Equal(t, 5, h.step.Rows[0].NumExternalTokens)
+			require.Equal(t, test.late, h.rowOf(reader) < 0)
+			for h.rowOf(reader) < 0 {
+				h.run(1)
 			}
-			require.Equal(t, 12, step.Rows[slices.IndexFunc(step.Rows, ofReader)].NumComputedTokens)
+			require.Equal(t, 12, h.step.Rows[h.rowOf(reader)].NumComputedTokens)
 		})
 	}
 }
@@ -56,28 +51,26 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
 			c := small(6)
 			c.Policy, c.AsVLLM = Priority, asVLLM
-			s := newSmall(t, c)
-			var step Step
-			parent := add(t, s, Spec{Tokens: tokens(6, 1), Priority: 5, Arrival: 5})
-			one(t, s, &step)
-			other := add(t, s, Spec{Tokens: tokens(8, 2), Arrival: 1})
-			one(t, s, &step)
-			child, err := s.Fork(parent, Child{Last: -1})
-			require.NoError(t, err)
-			require.NoError(t, s.Schedule(&step))
-			require.Equal(t, other, step.Rows[0].ID)
+			h := newHost(t, c)
+			parent := h.add(6, 1, Spec{Priority: 5, Arrival: 5})
+			h.run(1)
+			other := h.add(8, 2, Spec{Arrival: 1})
+			h.run(1)
+			child := h.fork(parent, Child{Last: -1})
+			h.schedule()
+			require.Equal(t, other, h.step.Rows[0].ID)
 			if !asVLLM {
-				require.Equal(t, []ID{parent}, step.Preempted)
-				require.Len(t, step.Rows, 2)
-				require.Equal(t, child, step.Rows[1].ID, "it has the block that the parent was to copy")
-				require.Empty(t, step.Copies)
+				require.Equal(t, []ID{parent}, h.step.Preempted)
+				require.Len(t, h.step.Rows, 2)
+				require.Equal(t, child, h.step.Rows[1].ID, "it has the block that the parent was to copy")
+				require.Empty(t, h.step.Copies)
 				return
 			}
-			require.Equal(t, []ID{parent, child}, step.Preempted)
-			require.Len(t, step.Rows, 1)
-			require.Len(t, step.Copies, 1)
-			require.Equal(t, parent, step.Copies[0].ID)
-			require.Equal(t, -1, step.Copies[0].Index)
+			require.Equal(t, []ID{parent, child}, h.step.Preempted)
+			require.Len(t, h.step.Rows, 1)
+			require.Len(t, h.step.Copies, 1)
+			require.Equal(t, parent, h.step.Copies[0].ID)
+			require.Equal(t, -1, h.step.Copies[0].Index)
 		})
 	}
 }
@@ -90,40 +83,36 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 			c := large(7)
 			c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Policy, c.AsVLLM = 4, 64, Priority, asVLLM
 			c.Cache.EnablePrefixCaching, c.Cache.MaxModelLen = false, 96
-			s := newSmall(t, c)
-			var step Step
-			parent := add(t, s, Spec{Tokens: tokens(2, 1), MaxTokens: 30, Priority: 1, Arrival: 1})
-			one(t, s, &step)
-			long := add(t, s, Spec{Tokens: tokens(61, 2), MaxTokens: 30, Arrival: 2})
+			h := newHost(t, c)
+			parent := h.add(2, 1, Spec{MaxTokens: 30, Priority: 1, Arrival: 1})
+			h.run(1)
+			long := h.add(61, 2, Spec{MaxTokens: 30, Arrival: 2})
 			for range 4 {
-				one(t, s, &step)
+				h.run(1)
 			}
-			child, err := s.Fork(parent, Child{Last: -1, Arrival: 3})
-			require.NoError(t, err)
-			require.NoError(t, s.Schedule(&step)) // long needs its fifth block of six
+			child := h.fork(parent, Child{Last: -1, Arrival: 3})
+			h.schedule() // long needs its fifth block of six
 			if asVLLM {
-				require.Empty(t, step.Rows)
-				require.Len(t, step.Copies, 1)
+				require.Empty(t, h.step.Rows)
+				require.Len(t, h.step.Copies, 1)
 				return
 			}
-			require.Len(t, step.Rows, 1)
-			require.Equal(t, long, step.Rows[0].ID)
-			require.Equal(t, []ID{child, parent}, step.Preempted)
-			require.Empty(t, step.Copies)
+			require.Len(t, h.step.Rows, 1)
+			require.Equal(t, long, h.step.Rows[0].ID)
+			require.Equal(t, []ID{child, parent}, h.step.Preempted)
+			require.Empty(t, h.step.Copies)
 		})
 	}
 }
 
 // leaveState leaves the state after 12 tokens in the cache, but not the keys and values of these tokens: the
 // request is aborted before its row writes them, so their block cannot be hit.
-func leaveState(t *testing.T, s *Scheduler, prompt []int32) {
-	id := add(t, s, Spec{Tokens: prompt})
-	var step Step
-	one(t, s, &step)
-	one(t, s, &step)
-	require.NoError(t, s.Schedule(&step))
-	require.Equal(t, 12, step.Rows[0].NumComputedTokens)
-	var out Outcome
-	require.NoError(t, s.Update([]int32{0}, nil, &out))
-	require.Equal(t, 1, s.Abort(id, id, 0))
+func leaveState(h *host, prompt []int32) {
+	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
+	h.run(1)
+	h.run(1)
+	h.schedule()
+	require.Equal(h.t, 12, h.step.Rows[0].NumComputedTokens)
+	h.end([]int32{0})
+	require.Equal(h.t, 1, h.Abort(id, id, 0))
 }

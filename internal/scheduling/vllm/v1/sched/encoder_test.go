@@ -264,15 +264,6 @@ func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	}
 }
 
-func TestOutputsOfAStepThatFailedAreComputedAgain(t *testing.T) {
-	h := newHost(t, encoderConfig(64, 64, 64))
-	a := h.add(60, 1, item("a", 0, 8))
-	h.schedule()
-	require.NoError(t, h.StepFailed())
-	h.schedule()
-	requireEncodes(h, EncoderInput{ID: a})
-}
-
 func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, wantErr string

@@ -44,6 +44,11 @@ func (h *host) update(token int32) []Done {
 		}
 		counts = append(counts, n)
 	}
+	return h.end(counts, sampled...)
+}
+
+// end ends the oldest step: its rows sample these numbers of tokens.
+func (h *host) end(counts []int32, sampled ...int32) []Done {
 	h.steps = h.steps[1:]
 	require.NoError(h.t, h.Update(counts, sampled, &h.out))
 	require.NoError(h.t, h.Check())
@@ -73,9 +78,40 @@ func (h *host) lose(id ID) {
 }
 
 // run is a step at whose end each row samples token.
-func (h *host) run(token int32) {
+func (h *host) run(token int32) []Done {
 	h.schedule()
-	h.update(token)
+	return h.update(token)
+}
+
+func (h *host) fork(parent ID, child Child) ID {
+	id, err := h.Fork(parent, child)
+	require.NoError(h.t, err)
+	return id
+}
+
+// fail ends all steps in flight without a result.
+func (h *host) fail() {
+	require.NoError(h.t, h.StepFailed())
+	require.NoError(h.t, h.Check())
+	h.steps = nil
+}
+
+// reset takes all blocks from all requests.
+func (h *host) reset() {
+	ok, err := h.Reset(true)
+	require.NoError(h.t, err)
+	require.True(h.t, ok)
+}
+
+// rowOf is the number of a request's row in the last step, or -1.
+func (h *host) rowOf(id ID) int {
+	return slices.IndexFunc(h.step.Rows, func(r Row) bool { return r.ID == id })
+}
+
+// unfinished is the number of requests that run or wait.
+func (h *host) unfinished() int {
+	load := h.Monitor.Load()
+	return load.Running + load.Waiting
 }
 
 func (h *host) table(id ID) []int32 { return h.tableOf(id, 0) }

@@ -52,25 +52,6 @@ func add(t testing.TB, s *Scheduler, spec Spec) ID {
 	return id
 }
 
-// one runs one step. It samples token 1 for each row whose prompt is completely computed.
-func one(t testing.TB, s *Scheduler, step *Step) Outcome {
-	require.NoError(t, s.Schedule(step))
-	require.NoError(t, s.Check())
-	var counts, sampled []int32
-	for _, row := range step.Rows {
-		computed, all, err := s.Monitor.NumComputedTokens(row.ID)
-		require.NoError(t, err)
-		if computed < all {
-			counts = append(counts, 0)
-			continue
-		}
-		counts, sampled = append(counts, 1), append(sampled, 1)
-	}
-	var out Outcome
-	require.NoError(t, s.Update(counts, sampled, &out))
-	return out
-}
-
 func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, wantErr string
@@ -139,63 +120,47 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 // Ensure that a step contains what a worker needs: whole tables for new requests, new blocks for
 // running requests, and a slot for each token.
 func TestAStepHasWhatAWorkerNeeds(t *testing.T) {
-	s := newSmall(t, small(9))
-	var step Step
-	a := add(t, s, Spec{Tokens: tokens(6, 1)})
-	one(t, s, &step)
-	require.Equal(t, []Row{{ID: a, Kind: KindNew, Samples: true, NumScheduledTokens: 6}}, step.Rows)
-	require.Equal(t, []int32{1, 2}, step.RowBlocks(0, 0))
-	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, step.Slots[0])
-	require.Equal(t, []int32{2}, step.NumCommonPrefixBlocks, "alone it shares its whole table (vllm/v1/RULES.md §11)")
-	one(t, s, &step)
-	one(t, s, &step)
-	require.Empty(t, step.RowBlocks(0, 0))
-	b := add(t, s, Spec{Tokens: append(tokens(4, 1), 9)})
-	one(t, s, &step)
+	h := newHost(t, small(9))
+	a := h.add(6, 1, Spec{})
+	h.run(1)
+	require.Equal(t, []Row{{ID: a, Kind: KindNew, Samples: true, NumScheduledTokens: 6}}, h.step.Rows)
+	require.Equal(t, []int32{1, 2}, h.step.RowBlocks(0, 0))
+	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, h.step.Slots[0])
+	require.Equal(t, []int32{2}, h.step.NumCommonPrefixBlocks, "alone it shares its whole table (vllm/v1/RULES.md §11)")
+	h.run(1)
+	h.run(1)
+	require.Empty(t, h.step.RowBlocks(0, 0))
+	b := add(t, h.Scheduler, Spec{Tokens: append(tokens(4, 1), 9)})
+	h.run(1)
 	require.Equal(t, []Row{
 		{ID: a, Kind: KindRunning, Samples: true, NumComputedTokens: 8, NumScheduledTokens: 1},
 		{ID: b, Kind: KindNew, Samples: true, NumComputedTokens: 4, NumScheduledTokens: 1},
-	}, step.Rows)
-	require.Equal(t, []int32{3}, step.RowBlocks(0, 0))
-	require.Equal(t, 2, step.BlockStarts[0])
-	require.Equal(t, []int32{1, 4}, step.RowBlocks(1, 0), "the first block is a hit")
-	require.Equal(t, []int64{12, 16}, step.Slots[0])
-	require.Equal(t, []int32{1}, step.NumCommonPrefixBlocks)
-	require.Equal(t, 2, step.NumScheduledTokens)
-	require.Equal(t, 1, s.Abort(b))
-	one(t, s, &step)
-	require.Equal(t, []ID{b}, step.Finished)
+	}, h.step.Rows)
+	require.Equal(t, []int32{3}, h.step.RowBlocks(0, 0))
+	require.Equal(t, 2, h.step.BlockStarts[0])
+	require.Equal(t, []int32{1, 4}, h.step.RowBlocks(1, 0), "the first block is a hit")
+	require.Equal(t, []int64{12, 16}, h.step.Slots[0])
+	require.Equal(t, []int32{1}, h.step.NumCommonPrefixBlocks)
+	require.Equal(t, 2, h.step.NumScheduledTokens)
+	require.Equal(t, 1, h.Abort(b))
+	h.run(1)
+	require.Equal(t, []ID{b}, h.step.Finished)
 }
 
 func TestARequestStopsForTheRightReason(t *testing.T) {
-	s := newSmall(t, small(40))
-	var step Step
-	short := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 2})
-	stop := add(t, s, Spec{Tokens: tokens(3, 2), Stop: []int32{7, 1}})
-	late := add(t, s, Spec{Tokens: tokens(3, 3), Stop: []int32{1}, MinTokens: 3})
-	require.Equal(t, []Done{{ID: stop, Reason: StopToken}}, one(t, s, &step).Done)
-	require.Equal(t, []Done{{ID: short, Reason: Length}}, one(t, s, &step).Done)
-	require.Equal(t, []Done{{ID: late, Reason: StopToken}}, one(t, s, &step).Done)
-	full := add(t, s, Spec{Tokens: tokens(63, 4), MaxTokens: 99})
+	h := newHost(t, small(40))
+	short := h.add(3, 1, Spec{MaxTokens: 2})
+	stop := h.add(3, 2, Spec{Stop: []int32{7, 1}})
+	late := h.add(3, 3, Spec{Stop: []int32{1}, MinTokens: 3})
+	require.Equal(t, []Done{{ID: stop, Reason: StopToken}}, h.run(1))
+	require.Equal(t, []Done{{ID: short, Reason: Length}}, h.run(1))
+	require.Equal(t, []Done{{ID: late, Reason: StopToken}}, h.run(1))
+	full := h.add(63, 4, Spec{MaxTokens: 99})
 	for range 3 {
-		require.Empty(t, one(t, s, &step).Done)
+		require.Empty(t, h.run(1))
 	}
-	require.Equal(t, []Done{{ID: full, Reason: Length}}, one(t, s, &step).Done, "the longest sequence")
-	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
-}
-
-// Ensure that if a preempted request already has a row in the step, the row's tokens return to the budget.
-func TestAVictimReturnsItsTokens(t *testing.T) {
-	s := newSmall(t, small(10))
-	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
-	s.batch = s.flight.batches[0]
-	s.batch.budget = 10
-	*s.batch.add() = entry{r: r, id: r.id, tokens: 6}
-	s.unschedule(r)
-	require.Equal(t, 16, s.batch.budget)
-	require.Empty(t, s.batch.rows)
-	s.unschedule(r)
-	require.Equal(t, 16, s.batch.budget, "it is not in the batch any more")
+	require.Equal(t, []Done{{ID: full, Reason: Length}}, h.run(1), "the longest sequence")
+	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, h.Monitor.Load())
 }
 
 // Ensure that the drafts of a row are verified, that rejected drafts are computed again, and that the blocks of
@@ -204,31 +169,26 @@ func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
 		c.NumSpeculativeTokens, c.ReturnDrafts = 3, returned
-		s := newSmall(t, c)
-		var step Step
-		id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
-		one(t, s, &step)
-		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
-		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, 4, step.Rows[0].NumScheduledTokens)
-		require.Equal(t, []int32{5, 6, 7}, step.Drafts)
-		require.Equal(t, []int32{2}, step.RowBlocks(0, 0))
-		var out Outcome
-		require.ErrorIs(t, s.Update([]int32{5}, make([]int32, 5), &out), ErrRequest, "three drafts and one")
-		require.ErrorIs(t, s.Update([]int32{1}, []int32{-4}, &out), ErrRequest)
-		require.NoError(t, s.Update([]int32{1}, []int32{4}, &out)) // all rejected
-		computed, all, err := s.Monitor.NumComputedTokens(id)
-		require.NoError(t, err)
+		h := newHost(t, c)
+		id := h.add(3, 1, Spec{MaxTokens: 20})
+		h.run(1)
+		require.NoError(t, h.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		h.schedule()
+		require.Equal(t, 4, h.step.Rows[0].NumScheduledTokens)
+		require.Equal(t, []int32{5, 6, 7}, h.step.Drafts)
+		require.Equal(t, []int32{2}, h.step.RowBlocks(0, 0))
+		require.ErrorIs(t, h.Update([]int32{5}, make([]int32, 5), &h.out), ErrRequest, "three drafts and one")
+		require.ErrorIs(t, h.Update([]int32{1}, []int32{-4}, &h.out), ErrRequest)
+		h.update(4) // all rejected
+		computed, all, _ := h.Monitor.NumComputedTokens(id)
 		require.Equal(t, []int{4, 5}, []int{computed, all})
-		table, err := s.Monitor.Table(nil, id, 0)
-		require.NoError(t, err)
+		table := []int32{1, 2}
 		if returned {
-			require.Equal(t, []int32{1}, table)
-		} else {
-			require.Equal(t, []int32{1, 2}, table)
+			table = table[:1]
 		}
-		one(t, s, &step)
-		require.Equal(t, returned, len(step.RowBlocks(0, 0)) > 0)
+		require.Equal(t, table, h.table(id))
+		h.run(1)
+		require.Equal(t, returned, len(h.step.RowBlocks(0, 0)) > 0)
 	}
 }
 
@@ -236,41 +196,17 @@ func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	c := small(9)
 	c.NumSpeculativeTokens = 3
-	s := newSmall(t, c)
-	var step Step
-	id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
-	one(t, s, &step)
-	s.Monitor.TakeCounters()
+	h := newHost(t, c)
+	id := h.add(3, 1, Spec{MaxTokens: 20})
+	h.run(1)
+	h.Monitor.TakeCounters()
 	for _, sampled := range [][]int32{{5, 6, 7, 8}, {5, 9}, {4}} {
-		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
-		require.NoError(t, s.Schedule(&step))
-		require.NoError(t, s.Update([]int32{int32(len(sampled))}, sampled, &Outcome{}))
+		require.NoError(t, h.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		h.schedule()
+		h.end([]int32{int32(len(sampled))}, sampled...)
 	}
-	counters := s.Monitor.TakeCounters()
+	counters := h.Monitor.TakeCounters()
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
-}
-
-// Ensure that a decode that joins other decodes is padded to their number of tokens if the longest sequence allows
-// this, and waits otherwise (vllm/v1/RULES.md §14.3).
-func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
-	for longest, rows := range map[int]int{20: 2, 19: 1} {
-		c := small(20)
-		c.NumSpeculativeTokens, c.Cache.MaxModelLen = 3, longest
-		s := newSmall(t, c)
-		var step Step
-		first := add(t, s, Spec{Tokens: tokens(17, 1), MaxTokens: 1})
-		for s.Monitor.Live(first) {
-			one(t, s, &step)
-		}
-		add(t, s, Spec{Tokens: tokens(3, 2)})
-		one(t, s, &step)
-		add(t, s, Spec{Tokens: tokens(17, 1)}) // 16 are hit
-		one(t, s, &step)
-		require.Len(t, step.Rows, rows, "at most %d tokens", longest)
-		if rows == 2 {
-			require.Equal(t, []int{16, 4, 3}, []int{step.Rows[1].NumComputedTokens, step.Rows[1].NumScheduledTokens, step.Rows[1].NumDraftTokens})
-		}
-	}
 }
 
 // Ensure that requests are ordered by priority (smaller first), then by arrival, then by name, then by
@@ -405,72 +341,65 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 
 // Ensure that the output of a step does not count for a request that lost its blocks while the step ran.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
-	s := newSmall(t, small(9))
-	var step Step
-	var out Outcome
-	id := add(t, s, Spec{Tokens: tokens(3, 1)})
-	require.NoError(t, s.Schedule(&step))
-	ok, err := s.Reset(false)
+	h := newHost(t, small(9))
+	id := h.add(3, 1, Spec{})
+	h.schedule()
+	ok, err := h.Reset(false)
 	require.NoError(t, err)
 	require.False(t, ok, "blocks are in use")
-	ok, err = s.Reset(true)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
-	require.Equal(t, []int32{0}, out.Kept)
-	computed, all, err := s.Monitor.NumComputedTokens(id)
-	require.NoError(t, err)
+	h.reset()
+	h.update(7)
+	require.Equal(t, []int32{0}, h.out.Kept)
+	computed, all, _ := h.Monitor.NumComputedTokens(id)
 	require.Equal(t, []int{0, 3}, []int{computed, all})
-	one(t, s, &step)
-	require.Equal(t, KindResumed, step.Rows[0].Kind)
-	require.Equal(t, []ID{id}, step.Preempted)
+	h.run(1)
+	require.Equal(t, KindResumed, h.step.Rows[0].Kind)
+	require.Equal(t, []ID{id}, h.step.Preempted)
 }
 
 // Ensure that one request can become a beam of three. The children are new rows, share the computed
 // blocks, and differ in their last token.
 func TestForkOfARunningRequest(t *testing.T) {
-	s := newSmall(t, small(20))
-	var step Step
-	parent := add(t, s, Spec{Tokens: tokens(6, 1)})
-	one(t, s, &step)
+	h := newHost(t, small(20))
+	parent := h.add(6, 1, Spec{})
+	h.run(1)
 	var children []ID
 	for i := range 4 {
-		id, err := s.Fork(parent, Child{Last: int32(50 + i), Arrival: float64(1 + i)})
-		require.NoError(t, err)
-		children = append(children, id)
+		children = append(children, h.fork(parent, Child{Last: int32(50 + i), Arrival: float64(1 + i)}))
 	}
-	require.NoError(t, s.Schedule(&step))
-	_, err := s.Fork(parent, Child{})
+	h.schedule()
+	_, err := h.Fork(parent, Child{})
 	require.ErrorIs(t, err, ErrOrder)
-	require.Len(t, step.Rows, 4, "the fifth waits: four may run")
-	require.Equal(t, []ID{children[3]}, s.Monitor.Waiting(nil))
-	require.Equal(t, KindRunning, step.Rows[0].Kind)
+	require.Len(t, h.step.Rows, 4, "the fifth waits: four may run")
+	require.Equal(t, []ID{children[3]}, h.Monitor.Waiting(nil))
+	require.Equal(t, KindRunning, h.step.Rows[0].Kind)
 	for i := range 3 {
-		require.Equal(t, Row{ID: children[i], Kind: KindNew, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}, step.Rows[1+i])
-		require.Len(t, step.RowBlocks(1+i, 0), 2)
+		require.Equal(t, Row{ID: children[i], Kind: KindNew, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}, h.step.Rows[1+i])
+		require.Len(t, h.step.RowBlocks(1+i, 0), 2)
 	}
-	require.Len(t, step.Copies, 3, "four write to one block")
-	require.Equal(t, Copy{Src: 2, Dst: 3, ID: parent, Index: 1}, step.Copies[0])
+	require.Len(t, h.step.Copies, 3, "four write to one block")
+	require.Equal(t, Copy{Src: 2, Dst: 3, ID: parent, Index: 1}, h.step.Copies[0])
 	slots := map[int64]bool{}
-	for _, slot := range step.Slots[0] {
+	for _, slot := range h.step.Slots[0] {
 		slots[slot] = true
 	}
 	require.Len(t, slots, 4)
-	require.NoError(t, s.Check())
+	require.NoError(t, h.Check())
 }
 
 func TestAPausedSchedulerSchedulesWhatThePauseAllows(t *testing.T) {
-	s := newSmall(t, small(9))
-	var step Step
-	add(t, s, Spec{Tokens: tokens(3, 1)})
-	one(t, s, &step)
-	add(t, s, Spec{Tokens: tokens(3, 2)})
-	for pause, rows := range map[Pause]int{PauseAll: 0, PauseNew: 1} {
-		s.SetPause(pause)
-		one(t, s, &step)
-		require.Len(t, step.Rows, rows)
+	h := newHost(t, small(9))
+	h.add(3, 1, Spec{})
+	h.run(1)
+	h.add(3, 2, Spec{})
+	for _, x := range []struct {
+		pause Pause
+		rows  int
+	}{{PauseAll, 0}, {PauseNew, 1}, {PauseNone, 2}} {
+		h.SetPause(x.pause)
+		require.Len(t, h.schedule(), x.rows)
+		if x.rows > 0 {
+			h.update(1)
+		}
 	}
-	s.SetPause(PauseNone)
-	one(t, s, &step)
-	require.Len(t, step.Rows, 2)
 }

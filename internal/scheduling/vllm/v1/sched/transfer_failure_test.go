@@ -178,8 +178,7 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 			h.schedule()
 			require.Equal(t, []Loading{{loader, 0, 48, 12}}, h.step.Loads)
 			tc.before(h, writer, loader)
-			require.NoError(t, h.StepFailed())
-			require.NoError(t, h.Check())
+			h.fail()
 			h.Abort(writer)
 			if h.Monitor.Load().Loading > 0 {
 				require.NoError(t, h.Transfers.Received(loader))
@@ -320,7 +319,7 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 			require.ElementsMatch(t, []ID{first, second, first, second, third}, void)
 			require.NotContains(t, void, clean)
 			h.finish(9)
-			require.Zero(t, h.Monitor.Load().Running+h.Monitor.Load().Waiting)
+			require.Zero(t, h.unfinished())
 		})
 	}
 }
@@ -443,7 +442,7 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	h := newHost(t, c)
 	id := h.add(20, 1, Spec{})
 	require.Equal(t, []int{8}, scheduled(h.schedule()))
-	require.NoError(t, h.StepFailed())
+	h.fail()
 	require.NoError(t, h.Transfers.SetMatch(id, Match{16, true}))
 	require.Empty(t, h.schedule())
 	require.Len(t, h.step.Loads, 1)

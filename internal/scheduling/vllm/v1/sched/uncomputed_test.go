@@ -7,68 +7,55 @@ import (
 )
 
 // hits returns how many tokens of this prompt a new request hits.
-func hits(t *testing.T, s *Scheduler, prompt []int32) int {
-	id := add(t, s, Spec{Tokens: prompt, Priority: -100})
-	var step Step
-	require.NoError(t, s.Schedule(&step))
-	for _, row := range step.Rows {
-		if row.ID == id {
-			return row.NumComputedTokens
-		}
-	}
-	t.Fatal("the request does not run")
-	return 0
+func hits(h *host, prompt []int32) int {
+	id := add(h.t, h.Scheduler, Spec{Tokens: prompt, Priority: -100})
+	return h.schedule()[h.rowOf(id)].NumComputedTokens
 }
 
 func TestWhatIsAbortedInFlightCannotBeHit(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		c := small(20)
 		c.AsVLLM, c.AsyncScheduling, c.MaxNumBatchedTokens = asVLLM, true, 8
-		s := newSmall(t, c)
-		id := add(t, s, Spec{Tokens: tokens(20, 1)})
-		var step Step
-		require.NoError(t, s.Schedule(&step))
-		require.NoError(t, s.Update([]int32{0}, nil, &Outcome{}))
-		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, 1, s.Abort(id))
+		h := newHost(t, c)
+		id := h.add(20, 1, Spec{})
+		h.schedule()
+		h.end([]int32{0})
+		h.schedule()
+		require.Equal(t, 1, h.Abort(id))
 		want := 8
 		if asVLLM {
 			want = 16
 		}
-		require.Equal(t, want, hits(t, s, tokens(20, 1)))
+		require.Equal(t, want, hits(h, tokens(20, 1)))
 	}
 }
 
 func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
 	c := small(20)
 	c.NumSpeculativeTokens = 3
-	s := newSmall(t, c)
-	require.ErrorIs(t, s.StepFailed(), ErrOrder)
-	decode := add(t, s, Spec{Tokens: tokens(6, 1)})
-	var step Step
-	one(t, s, &step)
-	require.NoError(t, s.SetDrafts([]ID{decode}, []int32{2}, []int32{7, 8}))
-	prompt := add(t, s, Spec{Tokens: tokens(9, 2)})
-	waits := add(t, s, Spec{Tokens: tokens(30, 3)})
-	require.NoError(t, s.Schedule(&step))
-	require.Len(t, step.Rows, 3)
-	before := append([]Row{}, step.Rows...)
-	require.NoError(t, s.StepFailed())
-	require.NoError(t, s.Check())
-	require.Equal(t, []ID{decode}, s.Monitor.Running(nil))
-	require.Equal(t, []ID{prompt, waits}, s.Monitor.Waiting(nil))
-	computed, _, err := s.Monitor.NumComputedTokens(decode)
-	require.NoError(t, err)
-	require.Equal(t, 6, computed)
-	require.NoError(t, s.Schedule(&step))
+	h := newHost(t, c)
+	require.ErrorIs(t, h.StepFailed(), ErrOrder)
+	decode := h.add(6, 1, Spec{})
+	h.run(1)
+	require.NoError(t, h.SetDrafts([]ID{decode}, []int32{2}, []int32{7, 8}))
+	prompt := h.add(9, 2, Spec{})
+	waits := h.add(30, 3, Spec{})
+	h.schedule()
+	require.Len(t, h.step.Rows, 3)
+	before := append([]Row{}, h.step.Rows...)
+	h.fail()
+	require.Equal(t, []ID{decode}, h.Monitor.Running(nil))
+	require.Equal(t, []ID{prompt, waits}, h.Monitor.Waiting(nil))
+	require.Equal(t, 6, h.computed(decode))
+	h.schedule()
 	before[0].Kind = KindResumed // the worker gets its whole table
-	require.Equal(t, before, step.Rows, "the same step comes again, drafts and all")
-	require.Equal(t, []int32{7, 8}, step.Drafts)
-	require.Len(t, step.RowBlocks(0, 0), 3)
+	require.Equal(t, before, h.step.Rows, "the same step comes again, drafts and all")
+	require.Equal(t, []int32{7, 8}, h.step.Drafts)
+	require.Len(t, h.step.RowBlocks(0, 0), 3)
 }
 
 func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
-	s := newSmall(t, small(30))
+	h := newHost(t, small(30))
 	for _, test := range []struct {
 		name    string
 		spec    Spec
@@ -78,60 +65,58 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 		{"above the length", Spec{Tokens: tokens(60, 1), MinTokens: 5, MaxTokens: 9}, "min_tokens is 5 after a prompt of 60: no sequence has more than 64 tokens"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := s.Add(test.spec)
+			_, err := h.Add(test.spec)
 			require.ErrorIs(t, err, ErrRequest)
 			require.ErrorContains(t, err, test.wantErr)
 		})
 	}
-	id := add(t, s, Spec{Tokens: tokens(60, 1), MinTokens: 4, MaxTokens: 9})
-	var step Step
-	var last Outcome
-	for s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0 {
-		last = one(t, s, &step)
-	}
-	require.Equal(t, []Done{{ID: id, Reason: Length}}, last.Done)
+	id := h.add(60, 1, Spec{MinTokens: 4, MaxTokens: 9})
+	h.finish(1)
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.out.Done)
 }
 
+// Ensure that a decode that joins other decodes is padded to their number of tokens if the limits allow this, and
+// waits otherwise (vllm/v1/RULES.md §14.3).
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		threshold int
 		budget    int
+		longest   int
 		prefill   bool // the step also has a running request whose prompt is not completely computed
 		tokens    int  // of the padded row; 0: it is not scheduled
 		drafts    int
 	}{
-		{"just enough tokens", 0, 1 + 4, false, 4, 3},
-		{"one token too few", 0, 1 + 3, false, 0, 0},
-		{"clipped by the threshold", 2, 8, false, 2, 1},
-		{"beside a prefill there is no padding", 0, 8, true, 1, 0},
+		{"just enough tokens", 0, 1 + 4, 64, false, 4, 3},
+		{"one token too few", 0, 1 + 3, 64, false, 0, 0},
+		{"as long as the longest sequence", 0, 8, 4 + 4, false, 4, 3},
+		{"longer than the longest sequence", 0, 8, 4 + 3, false, 0, 0},
+		{"clipped by the threshold", 2, 8, 64, false, 2, 1},
+		{"beside a prefill there is no padding", 0, 8, 64, true, 1, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := small(40)
 			c.NumSpeculativeTokens = 3
-			s := newSmall(t, c)
-			var step Step
-			spec := Spec{Tokens: tokens(5, 1), MaxTokens: 20}
+			h := newHost(t, c)
+			spec := Spec{Tokens: tokens(3, 1), MaxTokens: 20}
 			if test.prefill {
 				spec.Tokens = tokens(30, 1)
 			}
-			add(t, s, Spec{Tokens: tokens(5, 2), MaxTokens: 1})
-			add(t, s, spec)
-			one(t, s, &step) // the first one is cached, up to its last token
-			s.config.LongPrefillTokenThreshold = test.threshold
-			s.config.MaxNumBatchedTokens = test.budget
+			h.add(5, 2, Spec{MaxTokens: 1})
+			add(t, h.Scheduler, spec)
+			h.run(1) // the first one is cached, up to its last token
+			h.config.LongPrefillTokenThreshold = test.threshold
+			h.config.MaxNumBatchedTokens, h.longest = test.budget, test.longest
 			if test.prefill {
-				s.config.LongPrefillTokenThreshold = 4
+				h.config.LongPrefillTokenThreshold = 4
 			} else {
-				one(t, s, &step)
+				h.run(1)
 			}
-			id := add(t, s, Spec{Tokens: tokens(5, 2), MaxTokens: 4})
-			require.NoError(t, s.Schedule(&step))
+			id := h.add(5, 2, Spec{MaxTokens: 4})
+			h.schedule()
 			var row Row
-			for _, r := range step.Rows {
-				if r.ID == id {
-					row = r
-				}
+			if at := h.rowOf(id); at >= 0 {
+				row = h.step.Rows[at]
 			}
 			require.Equal(t, []int{test.tokens, test.drafts}, []int{row.NumScheduledTokens, row.NumDraftTokens})
 		})
@@ -139,18 +124,17 @@ func TestPaddingUpToTheLimits(t *testing.T) {
 }
 
 func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
-	s := newSmall(t, small(20))
-	held := add(t, s, Spec{Tokens: tokens(4, 1), Hold: true})
-	other := add(t, s, Spec{Tokens: tokens(4, 2)})
-	var step Step
-	one(t, s, &step)
-	require.Len(t, step.Rows, 1)
-	require.Equal(t, other, step.Rows[0].ID)
-	require.Equal(t, []ID{held}, s.Monitor.Waiting(nil))
-	late := add(t, s, Spec{Tokens: tokens(4, 3)})
-	s.Release(held, held, 12345)
-	one(t, s, &step)
-	require.Equal(t, []ID{other, held, late}, s.Monitor.Running(nil), "it is first in the queue")
+	h := newHost(t, small(20))
+	held := h.add(4, 1, Spec{Hold: true})
+	other := h.add(4, 2, Spec{})
+	h.run(1)
+	require.Len(t, h.step.Rows, 1)
+	require.Equal(t, other, h.step.Rows[0].ID)
+	require.Equal(t, []ID{held}, h.Monitor.Waiting(nil))
+	late := h.add(4, 3, Spec{})
+	h.Release(held, held, 12345)
+	h.run(1)
+	require.Equal(t, []ID{other, held, late}, h.Monitor.Running(nil), "it is first in the queue")
 }
 
 // Ensure that the instructions of a failed step are in the next step again, because the worker may not have carried
@@ -161,12 +145,13 @@ func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 	gone := h.add(20, 1, item("a", 0, 8))
 	h.run(1)
 	require.Equal(t, 1, h.Abort(gone))
-	h.add(20, 2, item("b", 0, 8)) // evicts the output of a
+	next := h.add(20, 2, item("b", 0, 8)) // evicts the output of a
 	for range 2 {
 		require.Len(t, h.schedule(), 1)
 		require.Equal(t, []ID{gone}, h.step.Finished)
 		require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
-		require.NoError(t, h.StepFailed())
+		requireEncodes(h, EncoderInput{ID: next})
+		h.fail()
 	}
 }
 
@@ -175,14 +160,13 @@ func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 	c := small(7)
 	c.Policy = Priority
-	s := newSmall(t, c)
-	var step Step
-	add(t, s, Spec{Tokens: tokens(11, 1), MaxTokens: 12, Priority: 1})
-	one(t, s, &step)
-	add(t, s, Spec{Tokens: tokens(11, 2), MaxTokens: 12})
-	for s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0 {
-		one(t, s, &step)
-		require.NotEmpty(t, step.Rows)
+	h := newHost(t, c)
+	h.add(11, 1, Spec{MaxTokens: 12, Priority: 1})
+	h.run(1)
+	h.add(11, 2, Spec{MaxTokens: 12})
+	for h.unfinished() > 0 {
+		require.NotEmpty(t, h.schedule())
+		h.update(1)
 	}
 }
 
@@ -198,20 +182,23 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := small(10)
 			c.Policy, c.AsVLLM = Priority, test.asVLLM
-			s := newSmall(t, c)
-			r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(7, 1), MaxTokens: 20})))
-			var step Step
-			one(t, s, &step)
+			h := newHost(t, c)
+			r := h.requests.Get(uint64(h.add(7, 1, Spec{MaxTokens: 20})))
+			h.run(1)
 			require.Equal(t, 7, r.kv.NumComputedTokens)
-			s.batch = s.flight.batches[0]
-			s.batch.reset()
-			s.batch.budget = 16
-			s.scheduleRunning() // registers block 1, with token 7
-			s.removeRunning(r)
-			s.unschedule(r)
-			s.preempt(r)
-			s.batch.reset()
-			require.Equal(t, test.hit, hits(t, s, append(tokens(7, 1), 1, 9)), "block 1 was never full")
+			h.batch = h.flight.batches[0]
+			h.batch.reset()
+			h.batch.budget = 16
+			h.scheduleRunning() // registers block 1, with token 7
+			h.removeRunning(r)
+			for range 2 { // the second time, it is not in the batch
+				h.unschedule(r)
+				require.Equal(t, 16, h.batch.budget, "the tokens of its row have returned")
+				require.Empty(t, h.batch.rows)
+			}
+			h.preempt(r)
+			h.batch.reset()
+			require.Equal(t, test.hit, hits(h, append(tokens(7, 1), 1, 9)), "block 1 was never full")
 		})
 	}
 }
@@ -222,26 +209,19 @@ func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 	for _, preempts := range []bool{false, true} {
 		c := small(20)
 		c.AsyncScheduling = true
-		s := newSmall(t, c)
-		id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 4})
-		var step Step
-		var out Outcome
-		require.NoError(t, s.Schedule(&step))
-		require.NoError(t, s.Schedule(&step))
-		require.True(t, step.Rows[0].Samples)
+		h := newHost(t, c)
+		id := h.add(6, 1, Spec{MaxTokens: 4})
+		h.schedule()
+		require.True(t, h.schedule()[0].Samples)
 		if preempts {
-			r := s.live(id)
-			s.removeRunning(r)
-			s.preempt(r)
+			h.lose(id)
 		}
-		require.NoError(t, s.Update([]int32{0}, nil, &out))
-		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, []ID{id}, s.Monitor.Running(nil), "it need not wait for the row that does not count")
-		require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
-		require.NoError(t, s.Check())
-		require.Equal(t, []int32{0}, out.Kept)
-		require.NoError(t, s.Update([]int32{1}, []int32{8}, &out))
-		require.Equal(t, []int32{1}, out.Kept)
-		require.NoError(t, s.Check())
+		h.end([]int32{0})
+		h.schedule()
+		require.Equal(t, []ID{id}, h.Monitor.Running(nil), "it need not wait for the row that does not count")
+		h.update(7)
+		require.Equal(t, []int32{0}, h.out.Kept)
+		h.update(8)
+		require.Equal(t, []int32{1}, h.out.Kept)
 	}
 }

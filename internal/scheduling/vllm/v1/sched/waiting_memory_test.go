@@ -53,27 +53,26 @@ func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
 
 // Ensure the same of requests that have run for a while.
 func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
-	s := longContext(t)
+	h := &host{Scheduler: longContext(t), t: t}
 	before := heap()
-	var step Step
 	for range 17 {
 		ids := make([]ID, 64)
 		for i := range ids {
-			ids[i] = add(t, s, Spec{Tokens: tokens(100, i), MaxTokens: 131_000})
+			ids[i] = h.add(100, i, Spec{MaxTokens: 131_000})
 		}
-		one(t, s, &step)
-		require.Len(t, step.Rows, 64)
+		h.run(1)
+		require.Len(t, h.step.Rows, 64)
 		running := held(before)
 		t.Logf("running: %d bytes", running)
 		require.Less(t, running, int64(8*mib))
-		require.Equal(t, len(ids), s.Abort(ids...))
+		require.Equal(t, len(ids), h.Abort(ids...))
 	}
-	long := add(t, s, Spec{Tokens: tokens(100_000, 1), MaxTokens: 10})
-	s.Abort(long)
+	long := h.add(100_000, 1, Spec{MaxTokens: 10})
+	h.Abort(long)
 	gone := held(before)
 	t.Logf("gone: %d bytes", gone)
 	require.Less(t, gone, int64(8*mib))
-	runtime.KeepAlive(s)
+	runtime.KeepAlive(h)
 }
 
 // Ensure that waiting forks take almost no memory for tokens, and that running forks take memory for their prompts.
@@ -87,21 +86,19 @@ func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 		{"of a long prompt", 8000, 6 * mib}, // 64 requests run, with 32 KB of tokens and 16 KB of hashes each
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := longContext(t)
-			var step Step
+			h := &host{Scheduler: longContext(t), t: t}
 			before := heap()
-			parent := add(t, s, Spec{Tokens: tokens(test.prompt, 1), MaxTokens: 131_000})
-			one(t, s, &step)
+			parent := h.add(test.prompt, 1, Spec{MaxTokens: 131_000})
+			h.run(1)
 			for range 127 {
-				_, err := s.Fork(parent, Child{Last: -1})
-				require.NoError(t, err)
+				h.fork(parent, Child{Last: -1})
 			}
-			require.Equal(t, 64, s.Monitor.Load().Running)
+			require.Equal(t, 64, h.Monitor.Load().Running)
 			forked := held(before)
 			t.Logf("forked: %d bytes", forked)
 			require.Less(t, forked, test.most)
-			one(t, s, &step)
-			runtime.KeepAlive(s)
+			h.run(1)
+			runtime.KeepAlive(h)
 		})
 	}
 }

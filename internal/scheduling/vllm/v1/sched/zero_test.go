@@ -102,8 +102,7 @@ func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	loads := h.add(40, 2, remote(40))
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
-	require.NoError(t, h.StepFailed())
-	h.steps = nil
+	h.fail()
 	h.schedule()
 	require.Equal(t, want, h.step.ZeroBlocks[:3])
 	require.NotContains(t, h.step.ZeroBlocks, h.table(loads)[0])
@@ -130,8 +129,7 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
 	require.Subset(t, zeroed, h.table(loads)[1:], "it has got their blocks")
-	require.NoError(t, h.StepFailed())
-	h.steps = nil
+	h.fail()
 	h.schedule()
 	require.NoError(t, h.Transfers.Received(loads))
 	for range 2 { // before and after the step in which it runs
@@ -199,7 +197,7 @@ func TestAProducerGetsTheBlockOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 			id := h.add(6, 1, Spec{Send: tc.producer, UserData: 7, MaxTokens: 2})
 			var tails []Tail
 			var copied []int32
-			for len(tails) == 0 && h.Monitor.Load().Running+h.Monitor.Load().Waiting > 0 {
+			for len(tails) == 0 && h.unfinished() > 0 {
 				h.schedule()
 				tails = append(tails, h.step.Tails...)
 				for _, p := range h.step.Copies {
@@ -234,7 +232,7 @@ func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	h.add(3, 1, Spec{MaxTokens: 1})
 	h.schedule()
 	zeroed := h.step.ZeroBlocks[0]
-	require.NoError(t, h.StepFailed())
+	h.fail()
 	require.NoError(t, h.Transfers.SetMatch(asks, Match{1, true}))
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
