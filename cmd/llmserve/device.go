@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -15,6 +16,9 @@ import (
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
 )
+
+// driver is the library of NVIDIA's driver. Tests replace it.
+var driver = cuda.Library
 
 // deviceOptions are the flags for computing on a GPU.
 type deviceOptions struct {
@@ -51,7 +55,7 @@ func (o *deviceOptions) open(m *modelOptions) error {
 		return fmt.Errorf("--gpu-memory-utilization is %v; it must be above 0 and at most 1", o.utilization)
 	}
 	if err = o.conflict(m); err == nil {
-		o.gpu, err = gpu.Open(cuda.Library, ordinal)
+		o.gpu, err = gpu.Open(driver, ordinal)
 	}
 	return o.orCPU(err)
 }
@@ -145,4 +149,39 @@ func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	return model.LoadOn(func(_ *model.Config, s *model.Sources) error {
 		return l.device.Load(s, o.device.activationType(o), pool)
 	})
+}
+
+// failureShown is how long a server whose device has failed still answers, so that /health says so before it ends.
+const failureShown = 2 * time.Second
+
+// deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than limit.
+// It is nil on the CPU.
+func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan error {
+	if l.device == nil {
+		return nil
+	}
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			if err := e.Failure(); err != nil {
+				failed <- fmt.Errorf("%v failed: %w", l.gpu, err)
+				return
+			}
+			if since := e.SinceStep(); since > limit {
+				failed <- fmt.Errorf("%v has not finished a step for %v (--iteration-timeout)", l.gpu, since.Round(time.Second))
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	return failed
+}
+
+// abandonDevice gives an engine whose device has failed a short time to end. The process ends soon, which frees the rest.
+func (l *loaded) abandonDevice(stopped <-chan error) {
+	select {
+	case <-stopped: // with errors of everything that is on the device
+	case <-time.After(partingTime):
+	}
+	l.device = nil
 }

@@ -241,20 +241,28 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	announce(out, o, l, e, name, format, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
+	drain, broken := o.drain, false
 	select {
 	case err = <-failed:
+	case err = <-l.deviceFailure(e, o.model.limit):
+		time.Sleep(failureShown)
+		drain, broken = 0, true
 	case <-ctx.Done():
-		fmt.Fprintf(out, "stopping: requests have %v to end\n", o.drain)
+		fmt.Fprintf(out, "stopping: requests have %v to end\n", drain)
 	}
-	limit, cancel := context.WithTimeout(context.Background(), o.drain)
+	limit, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.Drain(limit.Done()) }()
-	end, cancelEnd := context.WithTimeout(context.Background(), o.drain+partingTime)
+	end, cancelEnd := context.WithTimeout(context.Background(), drain+partingTime)
 	defer cancelEnd()
 	shutdown := server.Shutdown(end)
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = server.Close()
+	}
+	if broken {
+		l.abandonDevice(stopped)
+		return err
 	}
 	return errors.Join(err, <-stopped, shutdown)
 }

@@ -20,7 +20,7 @@ type Engine struct {
 	workers workers
 	sched   *sched.Scheduler
 
-	mu       sync.Mutex // protects the fields up to offload; not held while the model computes
+	mu       sync.Mutex // protects the fields up to failure; not held while the model computes
 	changed  sync.Cond  // signalled when there may be work, and when the engine closes
 	live     map[sched.ID]*sequence
 	closed   bool // Submit refuses requests
@@ -33,6 +33,7 @@ type Engine struct {
 	events   pool.Events
 	number   int      // requests submitted so far
 	offload  *offload // nil without tiers
+	failure  error    // of the Device, after which nothing can be computed
 
 	// lastStep is the time, in Unix nanoseconds, when the last step ended or, after an idle time, when a request
 	// arrived. It is 0 while the engine has no work.
@@ -196,6 +197,14 @@ func (e *Engine) Close() error {
 	now := make(chan struct{})
 	close(now)
 	return e.Drain(now)
+}
+
+// Failure returns why the Device cannot compute any more, or nil. After a failure all requests end with an error, and
+// new ones are refused with ErrClosed.
+func (e *Engine) Failure() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failure
 }
 
 // Load returns the numbers of requests and blocks in use.

@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"llmmemory/internal/scheduling/vllm/v1/sched"
+	"llmmemory/internal/serving/model"
 )
 
 // A step holds the plan, the input and the results of one step. Its arrays are reused by later steps.
@@ -246,7 +250,18 @@ func (e *Engine) fail(s *step, cause error) {
 		e.failAnswers(s.rows[i].q.stream, fmt.Errorf("the model failed: %w", cause))
 	}
 	must(e.sched.StepFailed())
+	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) {
+		e.deviceFailed(cause)
+	}
 	e.offload.wake()
 	e.publish()
 	e.lastStep.Store(time.Now().UnixNano())
+}
+
+// deviceFailed ends all requests, because no step can be computed any more. The engine's lock is held.
+func (e *Engine) deviceFailed(cause error) {
+	e.failure, e.closed, e.cut = cause, true, true
+	for _, q := range slices.Collect(maps.Values(e.live)) {
+		e.failAnswers(q.stream, cause)
+	}
 }

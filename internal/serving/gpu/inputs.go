@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"llmmemory/internal/serving/cuda"
@@ -69,7 +70,9 @@ func (in *inputs) fill(r *Runner, b *model.Batch) error {
 		fields = append(fields, fieldOf(&planned.entries, p.Entries))
 		parts = max(parts, p.PartBytes)
 	}
-	if err := r.scratch.growAttention(r.device.context, parts); err != nil {
+	if err := r.scratch.growAttention(r.device.context, parts); errors.Is(err, cuda.ErrOutOfMemory) {
+		return fmt.Errorf("%w: %w", model.ErrBatch, err)
+	} else if err != nil {
 		return err
 	}
 	return in.send(r, fields)

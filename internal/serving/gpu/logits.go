@@ -69,7 +69,10 @@ func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) 
 		if n > 0 && r.err == nil {
 			r.err = out.download(r.stream, n)
 		}
-		return errors.Join(r.err, r.stream.Synchronize())
+		if err := r.stream.Synchronize(); r.err == nil {
+			r.err = err
+		}
+		return r.err
 	})
 	if err != nil || n == 0 {
 		return nil, err

@@ -20,8 +20,8 @@ type buffer struct {
 
 // buffers lists the memory for the largest batch, without that for results and for attention.
 func (m *Model) buffers(c *engine.RunnerConfig) ([]buffer, error) {
-	n, size := c.MaxNumBatchedTokens, m.kind.Bytes()
-	row := func(elements int) int { return n * elements * size }
+	n, bytes := c.MaxNumBatchedTokens, m.kind.Bytes()
+	row := func(elements int) int { return n * elements * bytes }
 	products, err := m.products(c)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (m *Model) buffers(c *engine.RunnerConfig) ([]buffer, error) {
 		{to: func(r *Runner) *cuda.Pointer { return &r.attended }, size: row(m.query)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.up }, size: row(l.up.out)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.act }, size: row(l.down.parts[0].Columns)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits * m.HiddenSize * size},
+		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits * m.HiddenSize * bytes},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.parts }, size: max(products.PartBytes, 16)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.arrived }, size: max(4*products.Counters, 16), zero: true},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.unpacked }, size: max(products.UnpackedBytes, 16)},
@@ -124,10 +124,15 @@ func (m *Model) KVCacheBytes(room Room, c engine.RunnerConfig) (int, error) {
 		advice = fmt.Sprintf("give --gpu-memory-utilization %.2f", math.Ceil(enough*100+1)/100)
 	}
 	return 0, fmt.Errorf("%w: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
-		ErrMemory, m.device, gib(room.Weights+m.Bytes()), gib(batch), gib(-left), gib(free+m.Bytes()), gib(total), room.Utilization, gib(reserved), advice)
+		ErrMemory, m.device, size(room.Weights+m.Bytes()), size(batch), size(-left), size(free+m.Bytes()), size(total), room.Utilization, size(reserved), advice)
 }
 
-func gib(n int) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+func size(n int) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
 
 // WeightBytes estimates the memory for a model's weights from its files.
 func (m *Model) WeightBytes(files *weights.Tensors) int {

@@ -136,9 +136,9 @@ func (r *Runner) Forward(b *model.Batch) error {
 		}
 		r.addPending(len(b.Tokens))
 		if r.err != nil {
-			return errors.Join(r.err, r.stream.Synchronize())
+			_ = r.stream.Synchronize() // the first error counts
 		}
-		return nil
+		return r.err
 	})
 }
 

@@ -15,11 +15,12 @@ func (s *scratch) growAttention(c *cuda.Context, size int) error {
 	if s.attention != nil && s.attention.Size() >= size {
 		return nil
 	}
-	if err := s.close(); err != nil {
+	larger, err := c.Alloc(max(size, 16))
+	if err != nil {
 		return err
 	}
-	var err error
-	s.attention, err = c.Alloc(max(size, 16))
+	err = s.close()
+	s.attention = larger
 	return err
 }
 

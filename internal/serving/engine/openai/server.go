@@ -219,8 +219,13 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// health answers GET /health, with an error if the engine has work and has not finished a step for IterationTimeout.
+// health answers GET /health, with an error if the device that computes has failed, or if the engine has work and has
+// not finished a step for IterationTimeout.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if err := s.config.Engine.Failure(); err != nil {
+		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "device_failed", "The server ends: "+err.Error()))
+		return
+	}
 	if since := s.config.Engine.SinceStep(); since > s.config.IterationTimeout {
 		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "engine_stalled",
 			fmt.Sprintf("The engine has not finished a step for %v (--iteration-timeout).", since.Round(time.Second))))

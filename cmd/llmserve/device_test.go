@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/testkit/cudatest"
+)
+
+// emulated makes commands of this process use an emulated GPU with some MiB of memory.
+func emulated(t *testing.T, memory int) *cudatest.Driver {
+	t.Helper()
+	d := cudatest.Open(t)
+	d.Set(t, "memory", memory<<20)
+	driver = d.Path
+	t.Cleanup(func() { driver = cuda.Library })
+	return d
+}
+
+// runHere runs the command in this process, and returns its output and what it writes to standard error.
+func runHere(t *testing.T, args ...string) (out, notes string) {
+	t.Helper()
+	c := command()
+	var stdout, stderr bytes.Buffer
+	c.SetOut(&stdout)
+	c.SetErr(&stderr)
+	c.SetArgs(args)
+	require.NoError(t, c.ExecuteContext(t.Context()))
+	return stdout.String(), stderr.String()
+}
+
+func TestRunOnAGPU(t *testing.T) {
+	d := emulated(t, 64)
+	args := []string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2", "--max-model-len", "64", "--kv-cache-gb", "0.005", "--device"}
+	out, notes := runHere(t, append(args, "cuda")...)
+	require.Equal(t, "da\n", out)
+	require.Equal(t, "  weights of the types F32, F32 (embeddings) are kept as F16\n", notes)
+	launched := d.Calls("cuLaunchKernel")
+	require.NotZero(t, launched)
+	require.Zero(t, d.Allocated())
+	out, _ = runHere(t, append(args, "cpu")...)
+	require.Equal(t, "da\n", out)
+	require.Equal(t, launched, d.Calls("cuLaunchKernel"))
+}
+
+func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
+	args := []string{"run", "demo", "abcabcabc", "--temperature", "0", "--max-tokens", "1", "--device", "auto", "--max-model-len", "64"}
+	d := emulated(t, 24)
+	_, notes := runHere(t, args...)
+	require.NotContains(t, notes, "on the CPU")
+	require.NotZero(t, d.Calls("cuLaunchKernel"))
+	d.Forget()
+	d.Set(t, "devices", 0)
+	_, notes = runHere(t, args...)
+	require.Contains(t, notes, "  on the CPU: no GPU: ")
+	require.Zero(t, d.Calls("cuLaunchKernel"))
+}
+
+// Ensure that flags that contradict each other are refused, that machines without a GPU are, and that models that do
+// not fit are, with what is missing.
+func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
+	d := emulated(t, 64)
+	for _, test := range []struct{ args, want string }{
+		{"--device gpu", `--device is "gpu"; cpu, cuda, cuda:N and auto are possible`},
+		{"--device cuda:x", `--device is "cuda:x"`},
+		{"--device cuda:1", "--device cuda:1: no GPU: there is no GPU 1 among 1"},
+		{"--gpu-memory-utilization 0.5", "--gpu-memory-utilization needs --device cuda"},
+		{"--device cuda --gpu-memory-utilization 1.5", "it must be above 0 and at most 1"},
+		{"--device cuda --activation-dtype int8", `--activation-dtype is "int8"; f16, bf16 and auto are possible on a GPU`},
+		{"--device cuda --activation-dtype f32", "f16, bf16 and auto are possible on a GPU"},
+		{"--device cuda --tensor-parallel-size 2", "leave --tensor-parallel-size out"},
+		{"--device cuda --kv-cache-dtype fp8", "only auto is possible"},
+		{"--device cuda --block-size 8", "blocks have 8 tokens; the number must be a multiple of 16"},
+		{"--device cuda --kv-cache-gb 0.001", "give more memory, or a smaller length"},
+	} {
+		require.Contains(t, refusedHere(t, append([]string{"run", "demo", "x", "--max-model-len", "512"}, strings.Fields(test.args)...)...), test.want)
+	}
+	d.Set(t, "compute_capability", 75)
+	require.Contains(t, refusedHere(t, "run", "demo", "x", "--device", "cuda"), "the GPU is too old: ")
+	d.Set(t, "compute_capability", 90)
+	d.Set(t, "memory", 20<<20)
+	require.Regexp(t, `weights of \d+\.\d MiB and \d+\.\d MiB for batches need \d\.\d MiB more than there is: 20\.0 MiB of 20\.0 MiB are free, `+
+		`of which --gpu-memory-utilization 0\.3 leaves 14\.0 MiB unused: give --gpu-memory-utilization 0\.\d\d$`,
+		refusedHere(t, "run", "demo", "x", "--device", "cuda", "--gpu-memory-utilization", "0.3", "--max-num-batched-tokens", "64"))
+	require.Zero(t, d.Allocated())
+}
+
+// Ensure that a failure of the GPU ends the server with one sentence, that /health says so before, and that the
+// request gets an error.
+func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
+	d := emulated(t, 64)
+	c := command()
+	from, to := io.Pipe()
+	c.SetOut(to)
+	c.SetArgs([]string{"demo", "--port", "0", "--device", "cuda", "--max-model-len", "64", "--kv-cache-gb", "0.005"})
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		ended <- c.ExecuteContext(ctx)
+		_ = to.Close()
+	}()
+	lines := bufio.NewReader(from)
+	address := ""
+	for address == "" {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(line)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	ask := func() (int, string) {
+		r, err := http.Post(address+"/v1/completions", "application/json", strings.NewReader(`{"model": "demo", "prompt": "abcabc", "max_tokens": 3, "temperature": 0}`))
+		require.NoError(t, err)
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return r.StatusCode, string(body)
+	}
+	status, body := ask()
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, `"text":"abc"`)
+	d.Fail("cuMemcpyHtoDAsync_v2", 719)
+	status, body = ask()
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.Contains(t, body, "CUDA_ERROR_LAUNCH_FAILED")
+	r, err := http.Get(address + "/health")
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
+	err = <-ended
+	require.EqualError(t, err, "GPU 0 (Emulated GPU 0) failed: cannot copy to the GPU: cuMemcpyHtoDAsync_v2 returned CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure")
+}
