@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
 )
@@ -87,9 +88,9 @@ func (o *deviceOptions) conflict(m *modelOptions) error {
 	return nil
 }
 
-// activationType returns the type of activations on the GPU.
+// activationType returns the type of activations.
 func (o *deviceOptions) activationType(m *modelOptions) string {
-	if o.given.Changed("activation-dtype") {
+	if o.gpu == nil || o.given.Changed("activation-dtype") {
 		return m.activations
 	}
 	return "auto"
@@ -142,6 +143,14 @@ func (l *loaded) fitsOnGPU(o *modelOptions, files *weights.Tensors) error {
 		return errors.Join(o.device.orCPU(err), l.checkEngine(o, 0))
 	}
 	return err
+}
+
+// kernels names what decides the last bits of an answer: the kind of processor or GPU.
+func (l *loaded) kernels() string {
+	if l.device != nil {
+		return l.gpu.Kind()
+	}
+	return matrix.Kernels()
 }
 
 // loadOn makes a model's weights go to the GPU.

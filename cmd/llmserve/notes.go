@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 
@@ -14,7 +13,7 @@ func (l *loaded) computes(o *modelOptions) string {
 	if l.device != nil {
 		return fmt.Sprintf("device: %v; activations: %s", o.device.gpu, l.device.Type())
 	}
-	return fmt.Sprintf("kernels: %s; activations: %s", matrix.Kernels(), o.activations)
+	return fmt.Sprintf("kernels: %s; activations: %s", l.kernels(), o.activations)
 }
 
 // notes prints which parts of the model's files are not used, and which are missing.

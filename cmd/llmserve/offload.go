@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/kvoffload"
-	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 
@@ -155,13 +154,16 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
+	if err := l.plan(o, &c, 0); err != nil {
+		return kvoffload.Space{}, err
+	}
 	c.Offload = &kvoffload.Config{}
 	if _, err := c.Check(l.config, o.workers); err != nil {
 		return kvoffload.Space{}, err
 	}
 	asked := cmp.Or(o.maxModelLen, l.config.MaxModelLen)
 	return kvoffload.NewSpace(terminal.Version(), content, shape, l.config.RopeFor(asked),
-		c.KVCacheDType.String(), o.activations, runtime.GOARCH, matrix.Kernels(),
+		c.KVCacheDType.String(), o.device.activationType(o), runtime.GOARCH, l.kernels(),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }
 

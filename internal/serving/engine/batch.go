@@ -16,6 +16,7 @@ func (e *Engine) buildBatch(s *step) {
 	now := time.Now()
 	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
+	b.LargestOnly = b.LargestOnly[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
 	s.draws, s.last, s.input.to = s.draws[:0], 0, 0
@@ -152,6 +153,7 @@ func (s *step) requestLogits(r *row, first, n int) {
 		at := len(b.Logits)
 		for k := from; k < to; k++ {
 			b.Logits = append(b.Logits, int32(first+k))
+			b.LargestOnly = append(b.LargestOnly, place == 0 && q.takesLargest())
 		}
 		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), place: place})
 	}

@@ -22,7 +22,7 @@ type ModelRunner interface {
 	Forward(b *model.Batch) error
 
 	// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row after the
-	// other. They are valid until the next call.
+	// other. They are valid until the next call. Rows that b.LargestOnly marks are undefined if Largest returns tokens.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
 	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit, the first of equal

@@ -84,6 +84,11 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 	return nil
 }
 
+// takesLargest reports whether all that sampling needs of any logits of q is the token with the largest one.
+func (q *sequence) takesLargest() bool {
+	return q.matcher == nil && q.params.Logprobs < 0 && q.stream.request.MinTokens == 0 && q.params.TakesLargest(sampling.State{})
+}
+
 // logits returns the logits with index i in the step.
 func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 

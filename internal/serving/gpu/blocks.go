@@ -20,7 +20,7 @@ type blocks struct {
 	arrays *cuda.Memory // the addresses of all arrays
 	pairs  *cuda.Pinned // of the copies of a step
 
-	mu     sync.Mutex   // protects the fields below
+	mu     sync.Mutex   // protects the fields below; not taken on the context's thread
 	moves  *cuda.Stream // of ReadBlock and WriteBlock
 	host   *cuda.Pinned // a block, then a pair
 	failed error        // of ReadBlock or WriteBlock

@@ -52,8 +52,11 @@ func (d *Device) String() string {
 	return fmt.Sprintf("GPU %d (%s)", g.Ordinal, g.Name)
 }
 
-// Memory returns the free bytes of the GPU's memory, and all.
-func (d *Device) Memory() (free, total int, err error) { return d.context.MemoryLeft() }
+// Kind names the generation of the GPU. GPUs of different kinds can round differently.
+func (d *Device) Kind() string {
+	g := d.context.Device()
+	return fmt.Sprintf("CUDA, compute capability %d.%d", g.Major, g.Minor)
+}
 
 // A launcher launches kernels until one fails.
 type launcher struct {

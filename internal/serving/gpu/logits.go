@@ -34,9 +34,20 @@ func (r *results) logits(row int) cuda.Pointer {
 	return r.device.Pointer() + cuda.Pointer(4*row*r.size)
 }
 
-func (r *results) download(s *cuda.Stream, rows int) error {
+// download copies the results of some rows to the host, without the logits that are not needed.
+func (r *results) download(s *cuda.Stream, rows int, unneeded []bool) error {
 	at := r.indices()
-	return errors.Join(s.Download(r.host, 0, r.device, 0, 4*rows*r.size), s.Download(r.host, at, r.device, at, 8*r.rows))
+	err := s.Download(r.host, at, r.device, at, 8*r.rows)
+	for first := 0; first < rows && err == nil; {
+		end := first
+		for end < rows && !unneeded[end] {
+			end++
+		}
+		at, size := 4*first*r.size, 4*(end-first)*r.size
+		err = s.Download(r.host, at, r.device, at, size)
+		first = end + 1
+	}
+	return err
 }
 
 func (r *results) close() error {
@@ -62,12 +73,16 @@ func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) 
 	if n > out.rows {
 		return nil, fmt.Errorf("%w: %d logits, for at most %d", model.ErrBatch, n, out.rows)
 	}
+	unneeded := make([]bool, n)
+	if !r.ChangesLogits() && b.LargestOnly != nil {
+		unneeded = b.LargestOnly[from:to]
+	}
 	err := r.device.context.Do(func() error {
 		if r.err = nil; n > 0 {
 			r.launchLogits(from, n)
 		}
 		if n > 0 && r.err == nil {
-			r.err = out.download(r.stream, n)
+			r.err = out.download(r.stream, n, unneeded)
 		}
 		if err := r.stream.Synchronize(); r.err == nil {
 			r.err = err

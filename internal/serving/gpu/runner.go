@@ -123,10 +123,10 @@ func (r *Runner) Forward(b *model.Batch) error {
 		return fmt.Errorf("%w: %d tokens up to position %d, for at most %d and %d", model.ErrBatch, n, slices.Max(b.Positions),
 			r.config.MaxNumBatchedTokens, r.config.MaxModelLen)
 	}
+	if err := r.failure(); err != nil {
+		return err
+	}
 	return r.device.context.Do(func() error {
-		if r.err = r.failure(); r.err != nil {
-			return r.err
-		}
 		if r.err = r.inputs.fill(r, b); r.err != nil {
 			return r.err
 		}

@@ -22,6 +22,10 @@ type Batch struct {
 	Others []Blocks // blocks of groups 1, 2, ... of layers
 
 	Logits []int32 // tokens of the batch whose logits are computed
+
+	// LargestOnly marks the elements of Logits of which only the token with the largest logit is needed. A runner that
+	// knows these tokens need not return the logits.
+	LargestOnly []bool
 }
 
 // Blocks locates the keys and values of a batch for a group of layers. The block table of sequence s is

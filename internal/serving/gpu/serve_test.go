@@ -1,0 +1,215 @@
+package gpu_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/kvoffload"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/induction"
+)
+
+// small is a model with tokens of the byte tokenizer, whose heads are not padded.
+var small = model.Config{Family: "llama", VocabSize: 256, HiddenSize: 64, NumLayers: 1, NumHeads: 2, NumKVHeads: 1, HeadDim: 64, IntermediateSize: 96,
+	MaxModelLen: 256, NormEps: 1e-5, Rope: &model.Rope{Theta: 1000}}
+
+func openSmall() opener {
+	return built(small, randomWeights(1, `
+		model.layers.%.input_layernorm.weight 1 64
+		model.layers.%.self_attn.q_proj.weight 128 64
+		model.layers.%.self_attn.k_proj.weight 64 64
+		model.layers.%.self_attn.v_proj.weight 64 64
+		model.layers.%.self_attn.o_proj.weight 64 128
+		model.layers.%.post_attention_layernorm.weight 1 64
+		model.layers.%.mlp.gate_proj.weight 96 64
+		model.layers.%.mlp.up_proj.weight 96 64
+		model.layers.%.mlp.down_proj.weight 64 96`, `
+		model.embed_tokens.weight 256 64
+		model.norm.weight 1 64
+		lm_head.weight 256 64`))
+}
+
+// A counter adds up what steps report.
+type counter struct {
+	engine.NoObserver
+	preempted, hits, external atomic.Int64
+}
+
+func (c *counter) Step(r engine.StepReport) {
+	c.preempted.Add(int64(r.Preempted))
+	c.hits.Add(int64(r.CacheHits))
+	c.external.Add(int64(r.ExternalHits))
+}
+
+// start makes an engine on a GPU, or on the CPU if w is nil.
+func start(t *testing.T, m *model.Model, w *gpu.Model, o engine.Observer, change func(*engine.Config)) *engine.Engine {
+	t.Helper()
+	c := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: newPool(t), KVCacheBytes: 1 << 20, MaxModelLen: 128, MaxNumBatchedTokens: 64}
+	if w != nil {
+		c.Device = w
+	}
+	if change != nil {
+		change(&c)
+	}
+	e, err := engine.New(c, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// transcript returns the events of a request.
+func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	texts := make([]strings.Builder, max(r.N, 1))
+	for {
+		events, err := s.Next(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		if events == nil || err != nil {
+			break
+		}
+		for _, event := range events {
+			fmt.Fprintf(&texts[event.Index], "%v %v %v %v\n", event.Tokens, event.Prompt, event.Finish, event.Err)
+		}
+	}
+	all := ""
+	for i := range texts {
+		all += texts[i].String() + "\n"
+	}
+	return all
+}
+
+// requests have a prefix of two blocks in common. They are greedy or not, have several answers, and want log
+// probabilities.
+func requests() (all []engine.Request) {
+	common := randomTokens(9, 32, 256)
+	for i := range 6 {
+		r := engine.Request{Prompt: append(append([]int32(nil), common...), randomTokens(uint64(i), 1+i, 256)...), MaxTokens: 9, IgnoreEOS: true, Params: sampling.Default()}
+		r.Temperature = 0
+		switch i {
+		case 1:
+			r.Temperature, r.Seed = 1, 5
+		case 2:
+			r.N, r.Temperature, r.Seed = 3, 1, 8
+		case 3:
+			r.Logprobs, r.PromptLogprobs = 2, 1
+		case 4:
+			r.Prompt, r.FrequencyPenalty = r.Prompt[20:], 1
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// Ensure that a request has the same events alone and among others: with prefix hits, with preemptions, in small
+// chunks, forked, and while another request is cancelled. Greedy tokens are chosen on the GPU.
+func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall())
+	alone := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching = true })
+	var want []string
+	for _, r := range requests() {
+		want = append(want, transcript(t, alone, r))
+	}
+	counts := &counter{}
+	cramped := start(t, m, w, counts, func(c *engine.Config) { // 6 blocks of 16 tokens beside the null block
+		c.MaxModelLen, c.KVCacheBytes, c.MaxNumBatchedTokens = 64, 7*16*2*64*2, 20
+	})
+	var wait sync.WaitGroup
+	for i, r := range requests() {
+		wait.Go(func() {
+			if got := transcript(t, cramped, r); got != want[i] {
+				t.Errorf("request %d\nalone\n%s\ntogether\n%s", i, want[i], got)
+			}
+		})
+	}
+	wait.Go(func() {
+		s, err := cramped.Submit(requests()[0])
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = s.Next(t.Context())
+		s.Cancel()
+	})
+	wait.Wait()
+	require.Positive(t, counts.preempted.Load())
+	require.Positive(t, counts.hits.Load())
+	load := cramped.Load()
+	require.Equal(t, load.Blocks, load.FreeBlocks)
+}
+
+// Ensure that greedy answers are those of the CPU, as long as the second largest logit is not nearly the largest.
+func TestGreedyTokensAreThoseOfTheCPU(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall())
+	pool := newPool(t)
+	onHost, err := openSmall()(pool)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
+	r := requests()[3]
+	same := 0
+	a, b := tokensOf(t, start(t, onHost, nil, nil, nil), r), tokensOf(t, start(t, m, w, nil, nil), r)
+	for i := range a {
+		require.InDelta(t, a[i].Logprob.Value, b[i].Logprob.Value, 0.03)
+		margin := math.Abs(float64(a[i].Top[0].Value - a[i].Top[1].Value))
+		if a[i].ID != b[i].ID {
+			require.Less(t, margin, 0.03)
+			break
+		}
+		same++
+	}
+	require.Greater(t, same, 4)
+}
+
+func tokensOf(t *testing.T, e *engine.Engine, r engine.Request) (all []engine.Token) {
+	t.Helper()
+	s, err := e.Submit(r)
+	require.NoError(t, err)
+	for {
+		events, err := s.Next(t.Context())
+		require.NoError(t, err)
+		if events == nil {
+			return all
+		}
+		for _, event := range events {
+			require.NoError(t, event.Err)
+			all = append(all, event.Tokens...)
+		}
+	}
+}
+
+// Ensure that blocks go to a tier and come back through pinned memory.
+func TestBlocksComeBackFromATier(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall())
+	dir, r := t.TempDir(), requests()[5]
+	tiered := func(c *engine.Config) {
+		tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)
+		require.NoError(t, err)
+		c.Hash, c.Offload = blockhash.CBOR("0"), &kvoffload.Config{Tier: tier, Stores: true, Loads: true}
+	}
+	first := start(t, m, w, nil, tiered)
+	want := transcript(t, first, r)
+	require.NoError(t, first.Close())
+	counts := &counter{}
+	second := start(t, m, w, counts, tiered)
+	require.Equal(t, want, transcript(t, second, r))
+	require.NoError(t, second.Close())
+	require.Equal(t, int64(32), counts.external.Load())
+}
