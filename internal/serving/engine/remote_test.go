@@ -24,6 +24,8 @@ func fill(t *testing.T, rnd *rand.Rand, v reflect.Value) {
 		}
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(rnd.Uint64()) >> (64 - v.Type().Bits()))
+	case reflect.Bool:
+		v.SetBool(rnd.IntN(2) == 0)
 	case reflect.Uint8:
 		v.SetUint(rnd.Uint64() >> 56)
 	default:
