@@ -8,6 +8,7 @@
 //	calls.c       what a submission asks the system for; runner.c includes it
 //	fault.c       where a call ends the process; runner.c includes it
 //	prints.c      limits what a submission prints; runner.c and watched.c include it
+//	stubs.c       stands for functions that a submission does not define
 //	tester.c      what a white-box tester does to an engine; watched.c includes it
 //	bare.c        what launch.c includes instead of the C library
 package grader

@@ -47,7 +47,7 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	for _, name := range public {
 		local = append(local, "--keep-global-symbol="+name)
 	}
-	if err := k.run("objcopy", append(local, redirected(prints, prints)...)...); err != nil {
+	if err := k.run("objcopy", append(local, redirected("prints", names["prints"])...)...); err != nil {
 		return err
 	}
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)

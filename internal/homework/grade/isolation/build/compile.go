@@ -63,7 +63,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	if _, err := exec.LookPath("ld.gold"); err == nil {
 		k.linker = []string{"-fuse-ld=gold"} // takes half of ld's time, and a third of it with sanitizers
 	}
-	for _, name := range []string{"llm_memory.h", "runner.c", "calls.c", "fault.c", "prints.c", "watched.c", "tester.c"} {
+	for _, name := range []string{"llm_memory.h", "runner.c", "calls.c", "fault.c", "prints.c", "watched.c", "tester.c", "stubs.c"} {
 		if err := os.WriteFile(filepath.Join(dir, name), grader.Source(name), 0o644); err != nil {
 			return nil, errors.Join(err, k.Close())
 		}
@@ -186,7 +186,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	if len(found.defined) == 0 {
 		local = append(local, "--keep-global-symbol=llm_init") // without any, objcopy keeps all names
 	}
-	if err := k.run("objcopy", append(local, redirected(prints, found.needed)...)...); err != nil {
+	if err := k.run("objcopy", append(local, redirected("prints", found.needed)...)...); err != nil {
 		return err
 	}
 	for _, name := range public {
@@ -200,7 +200,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 		return err
 	}
 	native := p.file("native.o")
-	if err := k.run("objcopy", append([]string{p.object, native}, redirected(heap, found.needed)...)...); err != nil {
+	if err := k.run("objcopy", append([]string{p.object, native}, redirected("heap", found.needed)...)...); err != nil {
 		return err
 	}
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
@@ -223,8 +223,8 @@ func (k *Kit) ld(program string, args ...string) error {
 }
 
 // redirected returns the flags of objcopy for the functions that a submission calls and does not define.
-func redirected(functions, needed []string) (flags []string) {
-	for _, f := range functions {
+func redirected(list string, needed []string) (flags []string) {
+	for _, f := range names[list] {
 		if slices.Contains(needed, f) {
 			flags = append(flags, "--redefine-sym", f+"=submission_"+f)
 		}
@@ -232,35 +232,16 @@ func redirected(functions, needed []string) (flags []string) {
 	return flags
 }
 
-// prints lists the functions of grader/process/prints.c that replace the C library's.
-var prints = strings.Fields("printf fprintf vprintf vfprintf puts fputs putchar putc fputc fwrite")
-
-// heap lists the functions of grader/process/runner.c that replace the C library's.
-var heap = strings.Fields("malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray strdup strndup malloc_usable_size")
-
 func (k *Kit) stubs(p *Program) (objects []string, err error) {
 	if len(p.Missing) == 0 {
 		return nil, nil
 	}
-	var text strings.Builder
-	text.WriteString("#include \"llm_memory.h\"\n")
-	for _, name := range p.Missing {
-		text.WriteString(stubs[name] + "\n")
-	}
-	if err := os.WriteFile(filepath.Join(p.dir, "missing.c"), []byte(text.String()), 0o644); err != nil {
-		return nil, err
-	}
 	object := p.file("missing.o")
-	return []string{object}, k.gcc("-std=c11", "-w", "-I.", "-c", p.file("missing.c"), "-o", object)
-}
-
-var stubs = map[string]string{
-	"append_kv":       "int append_kv(LLMEngine *engine, int seq_id, int kv_data) { return -1; }",
-	"create_sequence": "Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) { return NULL; }",
-	"fork_sequence":   "Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) { return NULL; }",
-	"free_sequence":   "int free_sequence(LLMEngine *engine, int seq_id) { return -1; }",
-	"llm_destroy":     "int llm_destroy(LLMEngine *engine) { return -1; }",
-	"llm_init":        "LLMEngine *llm_init(void *pool_addr, size_t pool_size) { return NULL; }",
+	args := []string{"-std=c11", "-w", "-I.", "-c", "stubs.c", "-o", object}
+	for _, name := range p.Missing {
+		args = append(args, "-Dmissing_"+name)
+	}
+	return []string{object}, k.gcc(args...)
 }
 
 // Close removes the program.

@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"debug/elf"
+	_ "embed"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -17,55 +18,34 @@ var ErrGate = errors.New("is not run")
 // public lists the six functions of the handout.
 var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_sequence", "llm_destroy", "llm_init"}
 
-// allowed lists the C library functions that a submission may use at no cost: functions that only compute, the
-// heap, printing, and functions that end the process, which the runner notices. Each may occur in its checked
-// form, __NAME_chk. gcc generates the names on the last lines from harmless code: Ubuntu's stack protector,
-// strcpy followed by strcat, __builtin_popcount, the tables of <ctype.h>.
-var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
-	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
-	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup
-	strspn strcspn strpbrk strtok strtok_r strcoll strxfrm strcasecmp strncasecmp index rindex ffs ffsl ffsll
-	strtol strtoul strtoll strtoull strtod strtof strtold strtoimax strtoumax atoi atol atoll atof
-	abs labs llabs imaxabs div ldiv lldiv imaxdiv qsort bsearch rand srand rand_r
-	isalnum isalpha isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper
-	strchrnul strsep strcasestr memmem rawmemchr stpncpy swab qsort_r strerror_r isascii toascii a64l l64a
-	wcslen wcscpy wcsncpy wcscmp wcsncmp wmemcpy wmemset wmemcmp towupper towlower iswalpha iswdigit iswspace mbstowcs wcstombs
-	random srandom drand48 erand48 lrand48 nrand48 mrand48 srand48
-	setjmp _setjmp longjmp
-	printf fprintf puts putchar putc fputs fputc fwrite fflush perror snprintf sprintf vprintf vfprintf vsnprintf vsprintf
-	dprintf vdprintf sscanf vsscanf setvbuf setbuf ferror feof clearerr
-	pthread_mutex_init pthread_mutex_destroy pthread_mutex_lock pthread_mutex_unlock pthread_self mtx_init mtx_lock mtx_unlock mtx_destroy
-	stdout stderr stdin abort exit _Exit _exit __assert_fail __assert __errno_location
-	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
-	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
+//go:embed names.txt
+var namesText string
 
-// mathematics lists the functions of <math.h>. Each also exists for float and long double, as NAMEf and NAMEl.
-var mathematics = strings.Fields(`acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
-	floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint
-	nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc exp10 sincos`)
+// names has the lists of names.txt, by their headings.
+var names = lists(namesText)
 
-func init() {
-	for _, name := range mathematics {
-		allowed = append(allowed, name, name+"f", name+"l")
+func lists(text string) map[string][]string {
+	all, heading := map[string][]string{}, ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "["):
+			heading = strings.Trim(line, "[]")
+		default:
+			all[heading] = append(all[heading], strings.Fields(line)...)
+		}
 	}
+	for _, name := range all["mathematics"] {
+		all["allowed"] = append(all["allowed"], name, name+"f", name+"l")
+	}
+	return all
 }
 
-// refusing lists functions that can be linked, but make system calls that the sandbox refuses.
-var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime localtime gmtime strftime asctime ctime mktime nanosleep sleep usleep
-	fopen fopen64 freopen fclose fseek ftell rewind remove rename tmpfile tmpnam
-	write open open64 close lseek access unlink getpid isatty sysconf sbrk brk`)
-
-// reading lists functions that can be linked, but read standard input or the environment. Both are empty in
-// every run.
-var reading = strings.Fields("fread fgets fgetc getc getchar scanf fscanf ungetc getline read getenv secure_getenv")
-
-// Sections that gcc makes of C with -ggdb.
-var (
-	families = []string{".text", ".data", ".bss", ".rodata", ".rela.", ".rel.", ".tdata", ".tbss"}
-	single   = strings.Fields(`.comment .eh_frame .symtab .strtab .shstrtab .symtab_shndx .note.GNU-stack .note.gnu.property
-	.rela.eh_frame .debug_info .debug_abbrev .debug_aranges .debug_line .debug_str .debug_line_str .debug_rnglists .debug_ranges
-	.debug_loc .debug_loclists .debug_frame .debug_addr .debug_str_offsets .debug_macro .debug_types`)
-)
+// in reports whether a list has one of the names.
+func in(list string, some ...string) bool {
+	return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names[list], name) })
+}
 
 // Limits of an object file; a correct one has less than 16 KiB.
 const (
@@ -161,8 +141,8 @@ func (g *objectGate) section(s *elf.Section) {
 			return
 		}
 	}
-	known := s.Name == "" || slices.Contains(single, s.Name) || slices.Contains(single, name) ||
-		slices.ContainsFunc(families, func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
+	known := s.Name == "" || in("sections", s.Name, name) ||
+		slices.ContainsFunc(names["section families"], func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
 	executable := s.Flags&elf.SHF_EXECINSTR != 0
 	line := g.line("section", "__section__")
 	switch {
@@ -202,10 +182,10 @@ func (g *objectGate) symbol(f *elf.File, s elf.Symbol) {
 func (g *objectGate) needs(symbol string, line int) {
 	name := plain(symbol)
 	switch {
-	case slices.Contains(allowed, symbol) || slices.Contains(allowed, name) || slices.Contains(public, symbol):
-	case slices.Contains(refusing, symbol) || slices.Contains(refusing, name):
+	case in("allowed", symbol, name) || slices.Contains(public, symbol):
+	case in("refusing", symbol, name):
 		g.broken(line, "refused", "it uses %s, which the sandbox refuses: what depends on it does not work here", name)
-	case slices.Contains(reading, symbol) || slices.Contains(reading, name):
+	case in("reading", symbol, name):
 		g.broken(line, "refused", "it uses %s, which finds nothing here: standard input and the environment are empty", name)
 	default:
 		g.broken(line, "needs", "it uses %s, which the homework has no use for", name)
@@ -220,7 +200,7 @@ func (g *objectGate) others() {
 		case name == "main":
 			g.broken(g.line("main"), "main",
 				"it defines main: linked with the main program of the course it fails. Take it out before you hand it in")
-		case library(name):
+		case in("allowed", name) || in("refusing", name) || in("reading", name):
 			ofLibrary = append(ofLibrary, name)
 		default:
 			ours = append(ours, name)
@@ -251,10 +231,6 @@ func list(names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func library(name string) bool {
-	return slices.Contains(allowed, name) || slices.Contains(refusing, name) || slices.Contains(reading, name)
 }
 
 // plain returns the name as a student writes it. Newer C libraries replace memcpy by __memcpy_chk, strtol by

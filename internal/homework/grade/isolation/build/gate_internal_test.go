@@ -192,10 +192,9 @@ func TestMissingFunctionsBecomeStubs(t *testing.T) {
 func TestAGateFileIsChecked(t *testing.T) {
 	g, err := ParseGate([]byte(Gate{}.String()))
 	require.NoError(t, err)
-	require.Len(t, g, len(GateRules))
-	for _, r := range GateRules {
-		require.Equal(t, r.Default, g[r.Name])
-	}
+	require.Equal(t, rules, g)
+	require.Equal(t, gateText, Gate{}.String())
+	require.Contains(t, Gate{"size": Ignore}.String(), "size       ignore  # more than 256 KiB")
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"unknown rule", "size refuse\ngoto refuse\n", "line 2: there is no rule \"goto\""},
 		{"unknown action", "size forbid\n", "\"forbid\" is not refuse"},

@@ -15,13 +15,6 @@ const (
 	mostNesting = 1000 // of parentheses, brackets and braces
 )
 
-// headers lists the headers of C11 and four more. checkObject decides which of their functions a submission may use.
-var headers = strings.Fields(`llm_memory.h
-	assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
-	stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
-	threads.h time.h uchar.h wchar.h wctype.h
-	malloc.h strings.h sys/types.h unistd.h`)
-
 // A Refusal is why a submission is not run. It wraps ErrGate.
 type Refusal struct {
 	Line int    // line of llm_memory.c; 0: none
@@ -199,7 +192,7 @@ func (g *textGate) include(name token, rest []token) {
 	switch {
 	case rest[0].text == "<llm_memory.h>":
 		g.broken(name.line, "header", `write #include "llm_memory.h": with the command of the handout, gcc looks for <llm_memory.h> among the headers of the system only`)
-	case slices.Contains(headers, file):
+	case in("headers", file):
 	case rest[0].text[0] == '<' && systemHeader.MatchString(file):
 		g.pastes = true // its macros can hold anything
 		g.broken(name.line, "header", "<%s> is not a header of standard C", file)
@@ -236,15 +229,6 @@ var words = map[string]Refusal{
 	"__SANITIZE_ADDRESS__": {0, "sanitizer", "is not defined here: all builds see the same text"},
 }
 
-// attributes lists the forbidden attributes. They run code outside the six calls, move it to other places in
-// the program, replace symbols, or hide code from the sanitizers.
-var attributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
-	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
-	no_instrument_function`)
-
-// optimizing lists attributes that change how one function is compiled.
-var optimizing = strings.Fields(`optimize target target_clones`)
-
 func (g *textGate) code(tokens []token) {
 	for _, t := range tokens {
 		switch t.kind {
@@ -266,7 +250,7 @@ func (g *textGate) word(t token) {
 		return
 	}
 	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
-	refused, optimizes := slices.Contains(attributes, plain), slices.Contains(optimizing, plain)
+	refused, optimizes := in("attributes", plain), in("optimizing", plain)
 	g.attributes = g.attributes || refused || optimizes
 	switch {
 	case t.text == "_Pragma":

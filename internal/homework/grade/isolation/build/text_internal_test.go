@@ -14,8 +14,8 @@ import (
 // strict refuses everything that a rule is about.
 func strict() *verdicts {
 	g := Gate{}
-	for _, r := range GateRules {
-		g[r.Name] = Refuse
+	for name := range rules {
+		g[name] = Refuse
 	}
 	return &verdicts{gate: g}
 }
