@@ -150,8 +150,7 @@ func look(e *course.Engine) Frame {
 		return Frame{}
 	}
 	f := Frame{Blocks: int(e.Total)}
-	for n := e.Active.Next; n != &e.Active; n = n.Next {
-		s := (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
+	for s := range e.Sequences {
 		q := Sequence{Request: int(s.ID), Tokens: int(s.KVCount)}
 		for _, l2 := range s.BlockTable {
 			if l2 == nil {

@@ -74,10 +74,16 @@ func (e *Engine) checkSequence(s *Sequence, seen map[int32]bool) error {
 	return nil
 }
 
+// Sequences yields the sequences in list order. The list must be consistent.
+func (e *Engine) Sequences(yield func(*Sequence) bool) {
+	for n := e.Active.Next; n != &e.Active && yield(sequenceOf(n)); n = n.Next {
+	}
+}
+
 // entries yields every mapped table entry of every sequence.
 func (e *Engine) entries(yield func(int32) bool) {
-	for n := e.Active.Next; n != &e.Active; n = n.Next {
-		for _, l2 := range sequenceOf(n).BlockTable {
+	for s := range e.Sequences {
+		for _, l2 := range s.BlockTable {
 			if l2 == nil {
 				continue
 			}

@@ -70,8 +70,7 @@ func (m *model) sequences() []*Sequence {
 	if m.engine == nil {
 		return nil
 	}
-	w := world{engines: []*Engine{m.engine}}
-	return w.listed(0)
+	return slices.Collect(m.engine.Sequences)
 }
 
 // clone returns a copy that shares nothing with m.

@@ -9,17 +9,12 @@ import (
 
 // Find returns the sequence with the id, or nil if there is none.
 func Find(e *course.Engine, id int32) *course.Sequence {
-	for n := e.Active.Next; n != &e.Active; n = n.Next {
-		if s := SequenceOf(n); s.ID == id {
+	for s := range e.Sequences {
+		if s.ID == id {
 			return s
 		}
 	}
 	return nil
-}
-
-// SequenceOf returns the sequence that a node of the list is part of.
-func SequenceOf(n *course.Node) *course.Sequence {
-	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 }
 
 // Entry returns the block that a sequence maps a logical block to, -1 if there is none.

@@ -79,8 +79,7 @@ func (p *player) want(op trace.Op, block int) *State {
 		return nil
 	}
 	state := oracle.EngineState{Total: e.Total, Free: e.Free, RefCount: slices.Clone(oracle.Counts(e)), Pool: p.expected.Pools[op.Engine]}
-	for n := e.Active.Next; n != &e.Active; n = n.Next {
-		from := oracle.SequenceOf(n)
+	for from := range e.Sequences {
 		s := oracle.SequenceState{ID: from.ID, KVCount: from.KVCount}
 		for slot, l2 := range from.BlockTable {
 			if l2 != nil {

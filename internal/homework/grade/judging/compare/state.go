@@ -80,18 +80,8 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 		return d
 	}
 	before, from, position := head, view[listNode](p, head), 1
-	for n := want.Active.Next; ; n, position = n.Next, position+1 {
+	for expected := range want.Sequences {
 		node := from.next
-		if n == &want.Active {
-			if node != head {
-				return broken("next", before, "the dummy head", node)
-			}
-			if back := view[listNode](p, head).prev; back != before {
-				return broken("prev", head, name(before), back)
-			}
-			return nil
-		}
-		expected := oracle.SequenceOf(n)
 		s := checked[sequenceStruct](p, node-nodeOffset)
 		if s == nil || node == head {
 			return broken("next", before, fmt.Sprintf("sequence %d", expected.ID), node)
@@ -103,8 +93,15 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 			d.sequence = expected.ID
 			return d
 		}
-		before, from = node, &s.node
+		before, from, position = node, &s.node, position+1
 	}
+	if from.next != head {
+		return broken("next", before, "the dummy head", from.next)
+	}
+	if back := view[listNode](p, head).prev; back != before {
+		return broken("prev", head, name(before), back)
+	}
+	return nil
 }
 
 func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int) *Difference {

@@ -2,6 +2,7 @@ package reproduce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/homework/course"
@@ -117,10 +118,9 @@ func (w *world) state(step, engine int) string {
         return 1;
     }
 `, strings.Join(counts, ", "), strings.Join(append(ids, "0"), ", "), step, engine, len(counts), step, engine, len(ids))
-	shown := 0
-	for n := e.Active.Next; n != &e.Active && shown < mostSequences; n = n.Next {
-		b.WriteString(sequenceOf(step, engine, oracle.SequenceOf(n)))
-		shown++
+	all := slices.Collect(e.Sequences)
+	for _, s := range all[:min(len(all), mostSequences)] {
+		b.WriteString(sequenceOf(step, engine, s))
 	}
 	return b.String()
 }

@@ -22,8 +22,8 @@ func (w *world) ids(engine int) (all []string) {
 	if e == nil {
 		return nil
 	}
-	for n := e.Active.Next; n != &e.Active; n = n.Next {
-		all = append(all, literal(oracle.SequenceOf(n).ID))
+	for s := range e.Sequences {
+		all = append(all, literal(s.ID))
 	}
 	return all
 }
