@@ -2,6 +2,7 @@ package compare
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -42,68 +43,29 @@ func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	}
 }
 
-const perBlock, perTable = course.KVPerBlock, course.L2Size
-
 var callsWithFacts = []struct {
 	name   string
-	blocks int32 // of the pool
-	before []trace.Op
-	op     trace.Op
+	blocks int32  // of the pool
+	steps  string // the last one is the call
 	facts  []Fact // that it has,
 	not    []Fact // and has not
 }{
-	{
-		"create with as many blocks as there are", 3, nil,
-		trace.Op{Kind: trace.Create, A: 1, B: 2*perBlock + 1}, []Fact{LastFree}, []Fact{NoneFree, FullLength, Long},
-	},
-	{"create with fewer", 3, nil, trace.Op{Kind: trace.Create, A: 1, B: 2 * perBlock}, nil, []Fact{LastFree}},
-	{"create with 16 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: perTable * perBlock}, nil, []Fact{Long, LastFree}},
-	{"create with 17 blocks", 20, nil, trace.Op{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}, []Fact{Long}, []Fact{LastFree}},
-	{
-		"an append into a block of its own", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{SharedBlock, NewPage, NewTable, LastFree, NearLimit},
-	},
-	{
-		"an append into a shared block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Fork, A: 1, B: 2}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{SharedBlock, LastFree}, []Fact{OwnBlock, NewPage},
-	},
-	{
-		"an append to the last free block", 2, []trace.Op{{Kind: trace.Create, A: 1, B: perBlock}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, LastFree}, []Fact{OwnBlock, SharedBlock, NewTable},
-	},
-	{
-		"an append without a free block", 1, []trace.Op{{Kind: trace.Create, A: 1, B: perBlock}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NoneFree}, []Fact{LastFree},
-	},
-	{
-		"an append that needs a table", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable * perBlock}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NewTable}, []Fact{NearLimit},
-	},
-	{
-		"an append in logical block 239", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240*perBlock - 1}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{OwnBlock}, []Fact{NearLimit},
-	},
-	{
-		"an append in logical block 240", 245, []trace.Op{{Kind: trace.Create, A: 1, B: 240 * perBlock}},
-		trace.Op{Kind: trace.Append, A: 1}, []Fact{NewPage, NearLimit}, nil,
-	},
-	{
-		"one of three sequences", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}, {Kind: trace.Create, A: 3, B: 1}},
-		trace.Op{Kind: trace.Free, A: 1}, []Fact{HardToFind}, []Fact{NoneFree},
-	},
-	{
-		"tables behind a slot that is NULL", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}, {Kind: trace.Move, A: 1, B: 1, C: 2}},
-		trace.Op{Kind: trace.Fork, A: 1, B: 2}, []Fact{Scattered}, []Fact{HardToFind},
-	},
-	{
-		"tables without a gap", 20, []trace.Op{{Kind: trace.Create, A: 1, B: perTable*perBlock + 1}},
-		trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{Scattered},
-	},
-	{"a call without any sequence", 3, nil, trace.Op{Kind: trace.Destroy}, []Fact{NoSequences}, []Fact{NoneFree}},
-	{
-		"one of two", 5, []trace.Op{{Kind: trace.Create, A: 1, B: 1}, {Kind: trace.Create, A: 2, B: 1}},
-		trace.Op{Kind: trace.Free, A: 1}, nil, []Fact{HardToFind},
-	},
+	{"create with as many blocks as there are", 3, "create e0 1 33", []Fact{LastFree}, []Fact{NoneFree, FullLength, Long}},
+	{"create with fewer", 3, "create e0 1 32", nil, []Fact{LastFree}},
+	{"create with 16 blocks", 20, "create e0 1 256", nil, []Fact{Long, LastFree}},
+	{"create with 17 blocks", 20, "create e0 1 257", []Fact{Long}, []Fact{LastFree}},
+	{"an append into a block of its own", 2, "create e0 1 1; append e0 1 0", []Fact{OwnBlock}, []Fact{SharedBlock, NewPage, NewTable, LastFree, NearLimit}},
+	{"an append into a shared block", 2, "create e0 1 1; fork e0 1 2; append e0 1 0", []Fact{SharedBlock, LastFree}, []Fact{OwnBlock, NewPage}},
+	{"an append to the last free block", 2, "create e0 1 16; append e0 1 0", []Fact{NewPage, LastFree}, []Fact{OwnBlock, SharedBlock, NewTable}},
+	{"an append without a free block", 1, "create e0 1 16; append e0 1 0", []Fact{NewPage, NoneFree}, []Fact{LastFree}},
+	{"an append that needs a table", 20, "create e0 1 256; append e0 1 0", []Fact{NewPage, NewTable}, []Fact{NearLimit}},
+	{"an append in logical block 239", 245, "create e0 1 3839; append e0 1 0", []Fact{OwnBlock}, []Fact{NearLimit}},
+	{"an append in logical block 240", 245, "create e0 1 3840; append e0 1 0", []Fact{NewPage, NearLimit}, nil},
+	{"one of three sequences", 5, "create e0 1 1; create e0 2 1; create e0 3 1; free e0 1", []Fact{HardToFind}, []Fact{NoneFree}},
+	{"tables behind a slot that is NULL", 20, "create e0 1 257; move e0 1 1 2; fork e0 1 2", []Fact{Scattered}, []Fact{HardToFind}},
+	{"tables without a gap", 20, "create e0 1 257; free e0 1", nil, []Fact{Scattered}},
+	{"a call without any sequence", 3, "destroy e0", []Fact{NoSequences}, []Fact{NoneFree}},
+	{"one of two", 5, "create e0 1 1; create e0 2 1; free e0 1", nil, []Fact{HardToFind}},
 }
 
 // Ensure that the facts of a call describe the state before the call.
@@ -113,7 +75,10 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 			world, err := oracle.New()
 			require.NoError(t, err)
 			defer world.Close()
-			for _, op := range append([]trace.Op{{Kind: trace.Init, A: tc.blocks * course.BlockSize}}, tc.before...) {
+			ops, err := trace.Parse(strings.ReplaceAll(tc.steps, ";", "\n"))
+			require.NoError(t, err)
+			last := len(ops) - 1
+			for _, op := range append([]trace.Op{{Kind: trace.Init, A: tc.blocks * course.BlockSize}}, ops[:last]...) {
 				if op.Kind.Outside() {
 					require.NotEmpty(t, world.Write(op))
 					continue
@@ -121,7 +86,7 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 				require.NoError(t, world.Play(op).Err)
 			}
 			p := &player{expected: world}
-			m := p.moment(tc.op)
+			m := p.moment(ops[last])
 			require.Subset(t, m.facts, tc.facts)
 			for _, fact := range tc.not {
 				require.False(t, slices.Contains(m.facts, fact), string(fact))
