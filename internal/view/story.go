@@ -20,20 +20,20 @@ func Stories() (names []string) {
 		panic(err) // the stories are embedded
 	}
 	for _, e := range traces {
-		if !e.IsDir() {
-			names = append(names, strings.TrimSuffix(e.Name(), ".trace"))
+		if name, found := strings.CutSuffix(e.Name(), ".trace"); found {
+			names = append(names, name)
 		}
 	}
-	for i := range servingStories {
-		names = append(names, servingStories[i].name)
+	for _, s := range servingStories() {
+		names = append(names, s.Name)
 	}
 	return names
 }
 
 // Story plays a built-in story.
 func Story(name string) (*Scene, error) {
-	for i := range servingStories {
-		if s := &servingStories[i]; s.name == name {
+	for _, s := range servingStories() {
+		if s.Name == name {
 			return s.play()
 		}
 	}
