@@ -2,18 +2,13 @@ package course
 
 import (
 	"maps"
-	"os"
-	"os/exec"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/csource"
-	"llmmemory/internal/testkit/level"
 )
 
 const root = "../../.."
@@ -43,27 +38,4 @@ func TestTheHeaderIsTheHandoutsAndGos(t *testing.T) {
 		"BLOCK_SIZE": BlockSize, "KV_SIZE": KVSize, "KV_PER_BLOCK": KVPerBlock,
 		"L1_PT_SIZE": L1Size, "L2_PT_SIZE": L2Size, "MAX_LOGICAL_BLOCKS": MaxLogicalBlocks,
 	}, slices.Collect(maps.Values(prototypes))...)
-}
-
-// Ensure that the shared library exports the functions of the handout and of llm_memory_ext.h, and nothing else.
-func TestTheLibraryExportsWhatItsHeadersDeclare(t *testing.T) {
-	level.SkipQuick(t)
-	declared := slices.Collect(maps.Keys(prototypes))
-	header, err := os.ReadFile(root + "/capi/llm_memory_ext.h")
-	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`(?m)^\w.*?\b(\w+)\(`).FindAllSubmatch(header, -1) {
-		declared = append(declared, string(m[1]))
-	}
-	out, err := exec.Command("make", "-s", "-C", root, "lib").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	out, err = exec.Command("nm", "-D", "--defined-only", root+"/build/libllm_memory.so").Output()
-	require.NoError(t, err)
-	var exported []string
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); f[1] == "T" {
-			name, _, _ := strings.Cut(f[2], "@")
-			exported = append(exported, name)
-		}
-	}
-	require.ElementsMatch(t, declared, exported)
 }

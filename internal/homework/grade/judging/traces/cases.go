@@ -38,14 +38,13 @@ func Directed() ([]Case, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, section := range strings.Split("\n"+string(text), "\n== ")[1:] {
-			title, body, _ := strings.Cut(section, "\n")
-			name, sentence, _ := strings.Cut(title, "  ")
-			ops, err := trace.Parse(body)
+		for _, part := range sections(string(text)) {
+			name := part.name
+			ops, err := trace.Parse(part.body)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
 			}
-			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops, Real: tested(task, name)}
+			c := Case{Task: task, Name: name, Sentence: part.sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops, Real: tested(task, name)}
 			c.Sweep = slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Kind == trace.Forks && op.C > 1000 })
 			c.Shape = strings.Contains(name, "_allocations_of_their_own")
 			if c.Refuses, err = c.refuses(); err != nil {
@@ -53,9 +52,27 @@ func Directed() ([]Case, error) {
 			}
 			all = append(all, c)
 		}
-		all = append(all, sweepsOf(task)...)
+		sweeps, err := sweepsOf(task)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sweeps...)
 	}
 	return all, nil
+}
+
+// A section of a file begins with a line "== name  sentence".
+type section struct{ name, sentence, body string }
+
+func sections(text string) (all []section) {
+	for _, part := range strings.Split("\n"+text, "\n== ")[1:] {
+		var s section
+		title, body, _ := strings.Cut(part, "\n")
+		s.name, s.sentence, _ = strings.Cut(title, "  ")
+		s.body = body
+		all = append(all, s)
+	}
+	return all
 }
 
 func tested(task int, name string) []trace.Kind {

@@ -1,97 +1,189 @@
 package traces
 
 import (
-	"math"
+	_ "embed"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
 
-	"llmmemory/internal/homework/course/handout"
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A sweep is a trace that tests all values of one quantity: each position, each number of sharers, or each
-// size. The tester builds the states.
-type sweep struct{ ops []trace.Op }
+//go:embed sweeps.trace
+var sweepsText string
 
-func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
-	op := trace.Op{Kind: kind, Engine: engine}
-	for i, to := range []*int32{&op.A, &op.B, &op.C} {
-		if i < len(numbers) {
-			*to = int32(numbers[i])
+// lists are named values of loops: ids are different ints that become equal if they are cut to fewer bits or converted
+// to float.
+var lists = map[string]string{
+	"ids":        "1 257 65537 16777217 16777216 -1 -65535 -2147483647 0 256 65536 -2147483648 2147483647 2147483646",
+	"boundaries": "0 1 14 15 16 17 31 32 127 128 239 240 241 254 255",
+}
+
+// sweepsOf returns the sweeps of a task.
+func sweepsOf(task int) (all []Case, err error) {
+	lines := map[string][]string{} // of each section
+	for _, part := range sections(sweepsText) {
+		lines[part.name] = strings.Split(part.body, "\n")
+	}
+	for _, part := range sections(sweepsText) {
+		if !strings.HasPrefix(part.name, fmt.Sprintf("task%d_", task)) {
+			continue
+		}
+		s := sweep{sections: lines, vars: map[string]int{}, parsed: map[string]ast.Expr{}}
+		s.expand(lines[part.name], nil)
+		ops, err := trace.Parse(s.text.String())
+		if err != nil {
+			return nil, fmt.Errorf("sweeps.trace, %s: %w", part.name, err)
+		}
+		all = append(all, Case{Task: task, Name: part.name, Sentence: part.sentence, Ops: ops, Real: tested(task, part.name), Sweep: true})
+	}
+	return all, nil
+}
+
+// A sweep is a section of sweeps.trace, which is expanded to the text of a trace.
+type sweep struct {
+	sections map[string][]string
+	vars     map[string]int
+	parsed   map[string]ast.Expr
+	text     strings.Builder
+}
+
+// expand expands lines. The lines in try stand for each line "try".
+func (s *sweep) expand(lines, try []string) {
+	for len(lines) > 0 {
+		line, _, _ := strings.Cut(lines[0], "#")
+		words := strings.Fields(line)
+		lines = lines[1:]
+		if len(words) == 0 {
+			continue
+		}
+		var body []string
+		if words[0] == "for" || words[0] == "if" || words[0] == "use" {
+			body, lines = block(lines)
+		}
+		switch words[0] {
+		case "for":
+			name, index, _ := strings.Cut(words[1], ",")
+			for i, value := range s.values(words[3:]) {
+				s.vars[name], s.vars[index] = value, i
+				s.expand(body, try)
+			}
+		case "if":
+			if s.value(words[1]) != 0 {
+				s.expand(body, try)
+			}
+		case "use":
+			s.expand(s.sections[words[1]], body)
+		case "try":
+			s.vars["id"] = s.value(words[1])
+			s.expand(try, nil)
+		case "pool":
+			if s.text.Len() > 0 {
+				s.text.WriteString("destroy e0\n")
+			}
+			fmt.Fprintf(&s.text, "init e0 %d\n", 64*s.value(words[1]))
+		default:
+			s.text.WriteString(words[0] + " " + words[1])
+			for _, number := range words[2:] {
+				fmt.Fprintf(&s.text, " %d", int32(s.value(number))) // beyond INT_MAX it wraps
+			}
+			s.text.WriteByte('\n')
 		}
 	}
-	s.ops = append(s.ops, op)
 }
 
-// on replaces the engine by one with n blocks.
-func (s *sweep) on(blocks int) {
-	if len(s.ops) > 0 {
-		s.add(trace.Destroy, 0)
+// block splits lines at the end of the block that they begin in.
+func block(lines []string) (body, rest []string) {
+	depth := 1
+	for i, line := range lines {
+		switch word, _, _ := strings.Cut(line, " "); word {
+		case "for", "if", "use":
+			depth++
+		case "end":
+			depth--
+		}
+		if depth == 0 {
+			return lines[:i], lines[i+1:]
+		}
 	}
-	s.add(trace.Init, 0, 64*blocks)
+	panic("sweeps.trace: a block has no end") // the file is embedded
 }
 
-func (s *sweep) create(id, length int)        { s.add(trace.Create, 0, id, length) }
-func (s *sweep) fork(parent, id int)          { s.add(trace.Fork, 0, parent, id) }
-func (s *sweep) free(id int)                  { s.add(trace.Free, 0, id) }
-func (s *sweep) append(id, value int)         { s.add(trace.Append, 0, id, value) }
-func (s *sweep) count(id, n int)              { s.add(trace.Count, 0, id, n) }
-func (s *sweep) hole(id, logical int)         { s.add(trace.Hole, 0, id, logical) }
-func (s *sweep) move(id, to, from int)        { s.add(trace.Move, 0, id, to, from) }
-func (s *sweep) table(id, slot int)           { s.add(trace.Table, 0, id, slot) }
-func (s *sweep) maps(id, logical int)         { s.add(trace.Map, 0, id, logical) }
-func (s *sweep) share(from, to, logical int)  { s.add(trace.Share, 0, from, to, logical) }
-func (s *sweep) creates(first, length, n int) { s.add(trace.Creates, 0, first, length, n) }
-func (s *sweep) forks(parent, first, n int)   { s.add(trace.Forks, 0, parent, first, n) }
-func (s *sweep) appends(id, value, n int)     { s.add(trace.Appends, 0, id, value, n) }
-func (s *sweep) frees(first, n int)           { s.add(trace.Frees, 0, first, n) }
-func (s *sweep) init(engine, bytes int)       { s.add(trace.Init, engine, bytes) }
-
-// idsAlike are different ints that become equal if they are cut to fewer bits or converted to float.
-var idsAlike = []int{1, 257, 65537, 16777217, 16777216, -1, -65535, -2147483647, 0, 256, 65536, math.MinInt32, math.MaxInt32, 2147483646}
-
-var boundaries = []int{0, 1, 14, 15, 16, 17, 31, 32, 127, 128, 239, 240, 241, 254, 255}
-
-var sweeps = []struct {
-	task           int
-	name, sentence string
-	make           func(*sweep)
-}{
-	{1, "task1_any_size_of_pool", handout.InitTotal, sizes},
-	{1, "task1_pool_of_3_GiB", handout.InitTotal, initLarge},
-	{2, "task2_any_number_of_live_sequences", handout.CreateLinks, manyCreates},
-	{2, "task2_any_number_of_calls", handout.CreateRefuses, createsAndFrees},
-	{2, "task2_fits_exactly", handout.CreateProbes, exactFits},
-	{2, "task2_any_length", handout.CreateCeiling, lengths},
-	{2, "task2_ids_are_whole_ints", handout.CreateRefuses, createIDs},
-	{2, "task2_finds_the_free_block_wherever_it_is", handout.FirstFit, firstFit},
-	{2, "task2_free_passes_every_slot", handout.FreeAllSlots, freeSlots},
-	{2, "task2_free_ignores_kv_count", handout.FreeAllSlots, freeCounts},
-	{2, "task2_free_any_number_of_sharers", handout.FreeCounts, freeSharers},
-	{2, "task2_free_any_place_of_the_list", handout.FreeDetaches, freePlaces},
-	{3, "task3_copies_every_slot", handout.ForkCopies, forkSlots},
-	{3, "task3_copies_whatever_kv_count_is", handout.ForkCopies, forkCounts},
-	{3, "task3_any_number_of_sharers", handout.ForkShares, forkSharers},
-	{3, "task3_ids_are_whole_ints", handout.ForkIDs, forkIDs},
-	{4, "task4_copies_at_every_position", handout.AppendCopies, copyPositions},
-	{4, "task4_copies_with_any_number_of_sharers", handout.AppendShared, copySharers},
-	{4, "task4_maps_at_every_position", handout.AppendUnmapped, mapPositions},
-	{4, "task4_makes_a_table_in_every_slot", handout.AppendL2, tableSlots},
-	{4, "task4_fills_a_sequence_from_1_to_4096", handout.AppendIncrements, fill},
-	{4, "task4_any_number_of_calls", handout.AppendStores, manyAppends},
-	{4, "task4_uses_the_last_free_block", handout.AppendProbes, lastBlocks},
-	{4, "task4_any_block_of_a_large_pool", handout.AppendStores, largePool},
-	{4, "task4_blocks_beyond_2_GiB", handout.AppendStores, appendLarge},
-	{4, "task4_ids_are_whole_ints", handout.AppendFinds, appendIDs},
-	{5, "task5_frees_every_slot", handout.DestroyAll, destroySlots},
-	{5, "task5_any_number_of_sequences", handout.DestroyAll, destroyMany},
-}
-
-func sweepsOf(task int) (all []Case) {
-	for _, from := range sweeps {
-		if from.task == task {
-			var s sweep
-			from.make(&s)
-			all = append(all, Case{Task: task, Name: from.name, Sentence: from.sentence, Ops: s.ops, Real: tested(task, from.name), Sweep: true})
+// values returns the values of a loop.
+func (s *sweep) values(words []string) (all []int) {
+	for _, word := range words {
+		if list, found := lists[word]; found {
+			all = append(all, s.values(strings.Fields(list))...)
+		} else if from, to, found := strings.Cut(word, ".."); found {
+			for n := s.value(from); n <= s.value(to); n++ {
+				all = append(all, n)
+			}
+		} else {
+			all = append(all, s.value(word))
 		}
 	}
 	return all
+}
+
+// value computes an expression.
+func (s *sweep) value(text string) int {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n
+	}
+	if s.parsed[text] == nil {
+		e, err := parser.ParseExpr(text)
+		if err != nil {
+			panic("sweeps.trace: " + err.Error()) // the file is embedded
+		}
+		s.parsed[text] = e
+	}
+	return s.eval(s.parsed[text])
+}
+
+func (s *sweep) eval(e ast.Expr) int {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return s.value(e.Value)
+	case *ast.Ident:
+		return s.vars[e.Name]
+	case *ast.ParenExpr:
+		return s.eval(e.X)
+	case *ast.UnaryExpr:
+		return -s.eval(e.X)
+	case *ast.BinaryExpr:
+		return compute(s.eval(e.X), e.Op, s.eval(e.Y))
+	}
+	panic(fmt.Sprintf("sweeps.trace: a number is a %T", e))
+}
+
+func compute(a int, op token.Token, b int) int {
+	switch op {
+	case token.ADD:
+		return a + b
+	case token.SUB:
+		return a - b
+	case token.MUL:
+		return a * b
+	case token.QUO:
+		return a / b
+	case token.REM:
+		return a % b
+	case token.SHL:
+		return a << b
+	case token.EQL:
+		return truth(a == b)
+	case token.GTR:
+		return truth(a > b)
+	}
+	panic("sweeps.trace: no operator " + op.String())
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
