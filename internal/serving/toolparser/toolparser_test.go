@@ -188,6 +188,13 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// Ensure that JSON that is content is shown before it ends.
+func TestJSONThatIsNoCallIsShownEarly(t *testing.T) {
+	p := format(t, "json", "").Parser(toolparser.Options{Known: isTool})
+	const begin = `{"name": "get_a", "city"`
+	require.Equal(t, begin, show(p.Feed(begin)))
+}
+
 func TestWithoutToolsCallsAreContent(t *testing.T) {
 	const text = `<tool_call>{"name": "f"}</tool_call>`
 	p := format(t, "hermes", "").Parser(toolparser.Options{})
@@ -199,11 +206,4 @@ func TestUnknownParsersAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v3, deepseek_v31, granite, hermes, json, `)
 	_, err = toolparser.Thinking("x")
 	require.ErrorContains(t, err, `the reasoning parser "x" is not known; there are deepseek_r1, `)
-}
-
-func TestLongTextsTakeLittleTime(t *testing.T) {
-	long := strings.Repeat("{\"name\":\n<tool_call>[TOOL_CALLS]", 20000)
-	for _, name := range []string{"hermes", "llama3_json", "mistral", "json", "openai"} {
-		require.NotEmpty(t, parse(format(t, name, ""), "", long), name)
-	}
 }

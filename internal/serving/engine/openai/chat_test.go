@@ -127,6 +127,23 @@ func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	require.Equal(t, `<f>{"b": 1, "a": ["ü"]}`, s.prompt(t, call, ""))
 }
 
+// Ensure that templates get what they expect under names of their own: SmolLM3's the tools, and gpt-oss's the reasoning
+// before a call.
+func TestTemplatesHaveTheirOwnNames(t *testing.T) {
+	const call = `"tool_calls": [{"function": {"name": "f"}}]`
+	for _, test := range []struct{ name, template, messages, fields, want string }{
+		{"tools", "{{ xml_tools[0].function.name }}", user, `, "tools": [{"function": {"name": "f"}}]`, "f"},
+		{"tools that the client gives", "{{ xml_tools }}{{ python_tools }}", user,
+			`, "tools": [{"function": {"name": "f"}}], "chat_template_kwargs": {"python_tools": ["x"]}`, "['x']"},
+		{"reasoning", "{{ messages[0].thinking }}", `{"role": "assistant", "reasoning": "why", ` + call + `}`, "", "why"},
+		{"reasoning and content", "{{ messages[0].thinking }}", `{"role": "assistant", "content": "x", "reasoning": "why", ` + call + `}`, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, startChat(t, test.template).prompt(t, test.messages, test.fields))
+		})
+	}
+}
+
 // Ensure that the model sees tools that it may not call, as by default in vLLM, and that /tokenize
 // counts them.
 func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {

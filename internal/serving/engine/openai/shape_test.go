@@ -274,5 +274,16 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 			require.Error(t, m.Accept('x'))
 		})
 	}
+	s := &shape{format: toolparser.Choose("<tool_call>arguments"), mode: auto}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		s.tools = append(s.tools, tool{name: name, parameters: odd, strict: name == "g"})
+	}
+	loosened := 0
+	_, err := structured.Compile(v, *s.form(&prompt{}))
+	for ; s.loosen(err); loosened++ {
+		_, err = structured.Compile(v, *s.form(&prompt{}))
+	}
+	require.Equal(t, maxLoose+1, loosened, "the others are loosened at once")
+	require.ErrorContains(t, s.refusal(err), `The parameters of the function "g"`)
 	require.ErrorContains(t, (&shape{field: "guided_json"}).refusal(errors.New("why")), "guided_json cannot be obeyed: why.")
 }
