@@ -121,7 +121,9 @@ func TestTheQueueOfOtherInterfacesIsThatOfChats(t *testing.T) {
 		s := startAll(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 1 })
 		var open []*http.Response
 		for range 2 {
-			open = append(open, s.open(t, path, bodyOf(path, "12345678 12345678 12345678", 1000)+`, "stream": true}`))
+			r := s.open(t, path, bodyOf(path, "12345678 12345678 12345678", 1000)+`, "stream": true}`)
+			t.Cleanup(func() { _ = r.Body.Close() }) // before the server is closed, which waits for it
+			open = append(open, r)
 		}
 		a := s.ask(t, path, bodyOf(path, "x", 5)+"}")
 		requireError(t, path, a, 429, "rate_limit_error", "queue is full")
@@ -129,6 +131,7 @@ func TestTheQueueOfOtherInterfacesIsThatOfChats(t *testing.T) {
 			require.NoError(t, r.Body.Close())
 		}
 		settle(t, s)
+		require.Contains(t, s.metrics(t), `finished_reason="abort",model_name="demo"} 2`)
 		require.NoError(t, s.engine.Close())
 		a = s.ask(t, path, bodyOf(path, "x", 5)+"}")
 		requireError(t, path, a, 503, "overloaded_error", "shutting down")

@@ -54,7 +54,11 @@ func (b *body) readInput(c *openai.Chat) error {
 			it.Type = "message"
 		}
 		fields, known := itemFields[it.Type]
-		if !known {
+		switch {
+		case it.Type == "item_reference":
+			return openai.Invalid("input", "%s is an item_reference, but this server stores no items; send the items themselves, as "+
+				"clients do with store false.", name)
+		case !known:
 			return openai.Invalid("input", "%s has the type %q, which is not supported by this server; message, function_call, "+
 				"function_call_output and reasoning are.", name, it.Type)
 		}

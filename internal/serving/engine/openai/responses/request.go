@@ -57,6 +57,8 @@ type harmless struct {
 	MaxToolCalls  json.RawMessage `json:"max_tool_calls"`
 	StreamOptions json.RawMessage `json:"stream_options"`
 	User          json.RawMessage `json:"user"`
+
+	ClientMetadata json.RawMessage `json:"client_metadata"` // Codex's
 }
 
 // unsupported are fields that need stored state, or would change the answer.

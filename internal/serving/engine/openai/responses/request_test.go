@@ -60,7 +60,7 @@ func TestItemsBecomeMessages(t *testing.T) {
 
 func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	c, err := translated(t, `"input": "Hi", "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "stream": true, "store": false,
-		"parallel_tool_calls": false, "include": ["reasoning.encrypted_content"], "truncation": "disabled", "user": "u",
+		"parallel_tool_calls": false, "include": ["reasoning.encrypted_content"], "truncation": "disabled", "user": "u", "client_metadata": {"x": "y"},
 		"metadata": {"a": "b"}, "previous_response_id": null, "background": false, "top_logprobs": 0,
 		"tools": [{"type": "function", "name": "look", "description": "d", "parameters": {"type": "object"}, "strict": true},
 			{"type": "function", "name": "see", "parameters": null, "strict": null}],
@@ -88,7 +88,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		`"input": []`:  "or it is empty",
 		`"input": 5`:   "neither a string nor a list of items",
 		item(`"text"`): "Item 0 of input is not an object",
-		item(`{"type": "item_reference", "id": "x"}`):                                       `Item 0 of input has the type "item_reference"`,
+		item(`{"type": "item_reference", "id": "x"}`):                                       "Item 0 of input is an item_reference, but this server stores no items",
 		item(`{"type": "web_search_call"}`):                                                 `has the type "web_search_call"`,
 		item(`{"role": "tool", "content": "x"}`):                                            `has the role "tool"`,
 		item(`{"role": "user"}`):                                                            "Item 0 of input has no content",
