@@ -47,6 +47,35 @@ func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{f
 // text.
 func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
 
+// Repeat leads from one state to another with least to most parts. If most is below 0, there is no upper
+// limit. The function part adds one part between two states.
+func (b *Builder) Repeat(from, to int32, least, most int, part func(from, to int32) error) error {
+	for range least {
+		next := b.State()
+		if err := part(from, next); err != nil {
+			return err
+		}
+		from = next
+	}
+	if most < 0 {
+		loop, back := b.State(), b.State()
+		b.Empty(from, loop)
+		b.Empty(loop, to)
+		b.Empty(back, loop)
+		return part(loop, back)
+	}
+	for range most - least {
+		b.Empty(from, to)
+		next := b.State()
+		if err := part(from, next); err != nil {
+			return err
+		}
+		from = next
+	}
+	b.Empty(from, to)
+	return nil
+}
+
 // Embed adds the states of d. It connects the state from with the start of d, and each accepting state
 // of d with the state to.
 func (b *Builder) Embed(d *DFA, from, to int32) {

@@ -207,7 +207,9 @@ func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 	var a automaton.Builder
 	start, end := a.State(), a.State()
 	a.Accept(end, 0)
-	b.write(&a, n, start, end)
+	if err := b.write(&a, n, start, end); err != nil {
+		return false, err
+	}
 	d, err := a.Build(work)
 	if spent := b.budget.Spend(before - work.Left()); spent != nil {
 		return false, spent
@@ -223,44 +225,29 @@ func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 }
 
 // write leads from a state to another with a part.
-func (b *builder) write(a *automaton.Builder, n *node, from, to int32) {
+func (b *builder) write(a *automaton.Builder, n *node, from, to int32) error {
 	switch n.kind {
 	case chars:
 		a.Edge(from, n.set, to)
 	case reference:
-		b.write(a, b.rules[n.name], from, to)
+		return b.write(a, b.rules[n.name], from, to)
 	case alternatives:
 		for _, part := range n.parts {
-			b.write(a, part, from, to)
+			if err := b.write(a, part, from, to); err != nil {
+				return err
+			}
 		}
 	case sequence:
 		for _, part := range n.parts {
 			next := a.State()
-			b.write(a, part, from, next)
+			if err := b.write(a, part, from, next); err != nil {
+				return err
+			}
 			from = next
 		}
 		a.Empty(from, to)
 	case repeat:
-		for range n.min {
-			next := a.State()
-			b.write(a, n.parts[0], from, next)
-			from = next
-		}
-		if n.max < 0 {
-			loop := a.State()
-			a.Empty(from, loop)
-			a.Empty(loop, to)
-			back := a.State()
-			a.Empty(back, loop)
-			b.write(a, n.parts[0], loop, back)
-			return
-		}
-		for range n.max - n.min {
-			a.Empty(from, to)
-			next := a.State()
-			b.write(a, n.parts[0], from, next)
-			from = next
-		}
-		a.Empty(from, to)
+		return a.Repeat(from, to, n.min, n.max, func(from, to int32) error { return b.write(a, n.parts[0], from, to) })
 	}
+	return nil
 }

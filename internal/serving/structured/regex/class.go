@@ -1,6 +1,7 @@
 package regex
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -210,13 +211,9 @@ func (p *parser) property(negative bool) (automaton.Set, error) {
 	if _, value, ok := strings.Cut(name, "="); ok {
 		name = value
 	}
-	table := unicode.Categories[shortCategory(name)]
-	if table == nil {
-		table = unicode.Scripts[name]
-	}
-	if table == nil {
-		table = unicode.Properties[name]
-	}
+	tables := [...]*unicode.RangeTable{unicode.Categories[name], unicode.Categories[unicode.CategoryAliases[name]],
+		unicode.Scripts[name], unicode.Properties[name]}
+	table := cmp.Or(tables[:]...)
 	if table == nil {
 		return nil, p.problem("the property \\p{%s} is not known", name)
 	}
@@ -225,15 +222,6 @@ func (p *parser) property(negative bool) (automaton.Set, error) {
 		s = s.Negate()
 	}
 	return s, nil
-}
-
-func shortCategory(name string) string {
-	long := map[string]string{"Letter": "L", "Lowercase_Letter": "Ll", "Uppercase_Letter": "Lu", "Mark": "M", "Number": "N",
-		"Decimal_Number": "Nd", "Punctuation": "P", "Symbol": "S", "Separator": "Z", "Other": "C", "digit": "Nd"}
-	if short, ok := long[name]; ok {
-		return short
-	}
-	return name
 }
 
 func fromTable(t *unicode.RangeTable) automaton.Set {

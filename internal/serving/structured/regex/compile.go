@@ -145,35 +145,7 @@ func (c *compiler) add(b *automaton.Builder, n *node, from, to int32) error {
 			b.Empty(from, to)
 		}
 	case repeat:
-		return c.addRepeat(b, n, from, to)
+		return b.Repeat(from, to, n.min, n.max, func(from, to int32) error { return c.add(b, n.parts[0], from, to) })
 	}
-	return nil
-}
-
-func (c *compiler) addRepeat(b *automaton.Builder, n *node, from, to int32) error {
-	for range n.min {
-		next := b.State()
-		if err := c.add(b, n.parts[0], from, next); err != nil {
-			return err
-		}
-		from = next
-	}
-	if n.max < 0 {
-		loop := b.State()
-		b.Empty(from, loop)
-		b.Empty(loop, to)
-		back := b.State()
-		b.Empty(back, loop)
-		return c.add(b, n.parts[0], loop, back)
-	}
-	for range n.max - n.min {
-		b.Empty(from, to)
-		next := b.State()
-		if err := c.add(b, n.parts[0], from, next); err != nil {
-			return err
-		}
-		from = next
-	}
-	b.Empty(from, to)
 	return nil
 }
