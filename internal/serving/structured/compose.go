@@ -19,8 +19,10 @@ type builder struct {
 	depth  int
 }
 
-// maxDepth is how deep forms may nest.
-const maxDepth = 100
+const (
+	maxDepth = 100     // how deep forms may nest
+	maxNodes = 400_000 // of a grammar
+)
 
 // add adds the texts of a form, each with one of the texts in ends after it if there are any. Free text
 // at the end of the form ends where one of them first occurs.
@@ -92,11 +94,17 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 		return errors.New("a form of answers without content")
 	}
 	b.g.Call(from, b.g.Embed(g), end)
+	if b.g.Size() > maxNodes {
+		return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
+	}
 	return nil
 }
 
 // text adds a fixed text. The names of special tokens in it become the tokens.
 func (b *builder) text(from, to grammar.Node, text string) error {
+	if err := b.budget.Spend(len(text)); err != nil {
+		return err
+	}
 	for {
 		at, name := b.v.special(text)
 		if at > 0 {
@@ -164,6 +172,9 @@ func (b *builder) freeUntil(from grammar.Node, stops []stop, without []string) e
 			}
 			continue
 		}
+		if err := b.budget.Spend(len(marks)); err != nil {
+			return err
+		}
 		i := slices.Index(marks, s.mark)
 		if i < 0 {
 			i = len(marks)
@@ -213,6 +224,9 @@ func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) 
 }
 
 func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
+	if err := b.budget.Spend(len(t.Tags) * len(t.Triggers)); err != nil {
+		return err
+	}
 	after := b.g.Node()
 	starts, err := b.contents(t.Tags, after)
 	if err != nil {

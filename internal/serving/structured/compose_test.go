@@ -2,6 +2,7 @@ package structured
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -368,4 +369,31 @@ func TestRefusedStructuralTags(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Compile(v, Form{Tag: &Tag{Begin: "a", Content: Form{Free: &Free{}}, End: []string{"<|end|>"}}})
 	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
+}
+
+// Ensure that forms which would need too much work are refused.
+func TestFormsThatAreTooLargeAreRefused(t *testing.T) {
+	v := smallVocabulary(t, []byte("<tag>"))
+	many := &Tags{}
+	for i := range 2000 {
+		mark := fmt.Sprintf("<%d>", i)
+		many.Triggers, many.Tags = append(many.Triggers, mark), append(many.Tags, Tag{Begin: mark, Content: Form{Free: &Free{}}})
+	}
+	large := &Separated{}
+	for range 20 {
+		large.Tags = append(large.Tags, Tag{Begin: "<", Content: Form{JSONSchema: []byte(`{"items": {"maxItems": 9000}, "maxItems": 9000}`)}})
+	}
+	nested := Form{Text: "a"}
+	for range 200 {
+		nested = Form{AnyOf: []Form{nested}}
+	}
+	for problem, form := range map[string]Form{
+		"too much work": {Tags: many}, "nodes and edges": {Separated: large}, "nest deeper": nested,
+		"too much work to": {Text: strings.Repeat("<", 3_000_000)},
+	} {
+		_, err := Compile(v, form)
+		require.ErrorContains(t, err, problem)
+	}
+	_, err := Compile(v, Form{Tags: &Tags{Triggers: many.Triggers[:100], Tags: many.Tags[:100]}})
+	require.NoError(t, err)
 }

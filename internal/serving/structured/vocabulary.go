@@ -19,8 +19,8 @@ const maxTokenBytes = 1024
 type Vocabulary struct {
 	tokens  [][]byte
 	stop    []int32
-	names   []string // of the special tokens
-	ends    []string // those that end an answer
+	ends    []string // names of the special tokens that end an answer
+	names   int32    // the node of the trie below which the names of the others are, or 0
 	trie    trie
 	longest int
 
@@ -48,14 +48,12 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 		if name == "" {
 			continue
 		}
-		v.names = append(v.names, name)
 		if slices.Contains(stop, id) {
 			v.ends = append(v.ends, name)
 		} else {
 			v.tokens[id] = lexeme.SpecialBytes(name)
 		}
 	}
-	slices.SortFunc(v.names, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
 	tokens = v.tokens
 	for _, token := range stop {
 		if token < 0 || token >= len(tokens) {
@@ -75,18 +73,48 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 	}
 	slices.SortFunc(ids, func(a, b int32) int { return cmp.Or(bytes.Compare(tokens[a], tokens[b]), cmp.Compare(a, b)) })
 	v.trie.build(tokens, ids)
+	if last := len(v.trie.top) - 1; last >= 0 && lexeme.HasSpecial(v.trie.first[last:]) {
+		v.names = v.trie.top[last]
+	}
 	return v, nil
 }
 
-// special finds the first name of a special token in a text. If there is none, it returns the length of the text.
+// special finds the first name of a special token in a text, the longest one that begins there. If there
+// is none, it returns the length of the text.
 func (v *Vocabulary) special(text string) (at int, name string) {
-	at = len(text)
-	for _, n := range v.names { // long ones first
-		if i := strings.Index(text, n); i >= 0 && i < at {
-			at, name = i, n
+	for at := range len(text) {
+		if n := v.specialAt(text[at:]); n > 0 {
+			return at, text[at : at+n]
 		}
 	}
-	return at, name
+	return len(text), ""
+}
+
+// specialAt returns the length of the longest name of a special token with which a text begins, or 0.
+func (v *Vocabulary) specialAt(text string) (longest int) {
+	for _, name := range v.ends {
+		if strings.HasPrefix(text, name) {
+			longest = max(longest, len(name))
+		}
+	}
+	nodes, node := v.trie.nodes, v.names
+	for i := 0; node > 0; i++ {
+		if nodes[node].count > 0 {
+			longest = max(longest, i)
+		}
+		if i == len(text) {
+			break
+		}
+		child := node + 1
+		for child < nodes[node].end && nodes[child].b != text[i] {
+			child = nodes[child].end
+		}
+		if child == nodes[node].end {
+			break
+		}
+		node = child
+	}
+	return longest
 }
 
 // Words returns the length of a mask.
