@@ -1,4 +1,4 @@
-// Command llmserve serves language models on the CPU behind OpenAI's interface.
+// Command llmserve serves language models on the CPU or a GPU behind OpenAI's interface.
 package main
 
 import (
@@ -52,7 +52,7 @@ func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "llmserve MODEL",
-		Short: "Serve a language model on the CPU behind OpenAI's interface",
+		Short: "Serve a language model on the CPU or a GPU behind OpenAI's interface",
 		Long: "llmserve serves a model to many users at once over OpenAI's HTTP interface, with paged keys and\n" +
 			"values, shared blocks for common prefixes, and continuous batching. MODEL is a folder\n" +
 			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3,\n" +

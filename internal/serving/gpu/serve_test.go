@@ -23,8 +23,15 @@ import (
 var small = model.Config{Family: "llama", VocabSize: 256, HiddenSize: 64, NumLayers: 1, NumHeads: 2, NumKVHeads: 1, HeadDim: 64, IntermediateSize: 96,
 	MaxModelLen: 256, NormEps: 1e-5, Rope: &model.Rope{Theta: 1000}}
 
-func openSmall() opener {
-	return built(small, randomWeights(1, `
+// hybrid has a layer with a window and one without, so that blocks are in two groups.
+func hybrid() model.Config {
+	c := small
+	c.NumLayers, c.SlidingWindow, c.Full = 2, 24, []bool{false, true}
+	return c
+}
+
+func openSmall(c model.Config) opener {
+	return built(c, randomWeights(c.NumLayers, `
 		model.layers.%.input_layernorm.weight 1 64
 		model.layers.%.self_attn.q_proj.weight 128 64
 		model.layers.%.self_attn.k_proj.weight 64 64
@@ -120,18 +127,24 @@ func requests() (all []engine.Request) {
 // chunks, forked, and while another request is cancelled. Greedy tokens are chosen on the GPU.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	d := openDevice(t)
-	m, w := load(t, d, openSmall())
+	requireSameAnswers(t, d, small, 6, requests()) // blocks of 16 tokens, beside the null block
+	requireSameAnswers(t, d, hybrid(), 10, requests()[:3])
+}
+
+func requireSameAnswers(t *testing.T, d *gpu.Device, config model.Config, blocks int64, requests []engine.Request) {
+	t.Helper()
+	m, w := load(t, d, openSmall(config))
 	alone := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching = true })
 	var want []string
-	for _, r := range requests() {
+	for _, r := range requests {
 		want = append(want, transcript(t, alone, r))
 	}
 	counts := &counter{}
-	cramped := start(t, m, w, counts, func(c *engine.Config) { // 6 blocks of 16 tokens beside the null block
-		c.MaxModelLen, c.KVCacheBytes, c.MaxNumBatchedTokens = 64, 7*16*2*64*2, 20
+	cramped := start(t, m, w, counts, func(c *engine.Config) {
+		c.MaxModelLen, c.KVCacheBytes, c.MaxNumBatchedTokens = 64, (1+blocks)*16*2*64*2, 20
 	})
 	var wait sync.WaitGroup
-	for i, r := range requests() {
+	for i, r := range requests {
 		wait.Go(func() {
 			if got := transcript(t, cramped, r); got != want[i] {
 				t.Errorf("request %d\nalone\n%s\ntogether\n%s", i, want[i], got)
@@ -139,7 +152,7 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		})
 	}
 	wait.Go(func() {
-		s, err := cramped.Submit(requests()[0])
+		s, err := cramped.Submit(requests[0])
 		if err != nil {
 			t.Error(err)
 			return
@@ -157,9 +170,9 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 // Ensure that greedy answers are those of the CPU, as long as the second largest logit is not nearly the largest.
 func TestGreedyTokensAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
-	m, w := load(t, d, openSmall())
+	m, w := load(t, d, openSmall(small))
 	pool := newPool(t)
-	onHost, err := openSmall()(pool)
+	onHost, err := openSmall(small)(pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
 	r := requests()[3]
@@ -197,7 +210,7 @@ func tokensOf(t *testing.T, e *engine.Engine, r engine.Request) (all []engine.To
 // Ensure that blocks go to a tier and come back through pinned memory.
 func TestBlocksComeBackFromATier(t *testing.T) {
 	d := openDevice(t)
-	m, w := load(t, d, openSmall())
+	m, w := load(t, d, openSmall(small))
 	dir, r := t.TempDir(), requests()[5]
 	tiered := func(c *engine.Config) {
 		tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)
