@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -58,101 +59,139 @@ func Tinies() []Tiny {
 func (t *Tiny) GGUF() []byte { return GGUF(t.Meta, t.Tensors...) }
 
 func tiny(name, arch string, more map[string]any) Tiny {
-	l := Llama{Hidden: TinyHidden, Layers: TinyLayers, Heads: TinyHeads, KVHeads: TinyKVHeads, Inter: TinyInter,
-		Vocab: TinyVocab, Context: TinyContext}
-	t := Tiny{Name: name, Meta: map[string]any{}}
-	for key, value := range l.meta() {
-		if rest, ok := strings.CutPrefix(key, "llama."); ok {
-			key = arch + "." + rest
-		}
-		t.Meta[key] = value
-	}
-	t.Meta["general.architecture"], t.Meta[arch+".rope.freq_base"] = arch, float32(1000)
-	for key, value := range more {
-		t.Meta[arch+"."+key] = value
-	}
-	rnd := rand.New(rand.NewPCG(3, 5))
-	add := func(name string, size, middle float64, shape ...int) {
-		n := 1
-		for _, s := range shape {
-			n *= s
-		}
-		values := make([]float32, n)
-		for i := range values {
-			values[i] = float32(middle + rnd.NormFloat64()*size)
-		}
-		t.Tensors = append(t.Tensors, F32(name, values, shape...))
-	}
-	matrix := func(tensor string, shape ...int) {
-		if strings.Contains(name, "MXFP4") && strings.HasSuffix(tensor, "_exps") {
-			t.Tensors = append(t.Tensors, mxfp4(rnd, tensor+".weight", shape...))
-			return
-		}
-		add(tensor+".weight", 0.15, 0, shape...)
-	}
-	norm := func(name string, shape ...int) { add(name+".weight", 0.15, 1, shape...) }
-	sinks := func(name string, shape ...int) { add(name+".weight", 1, 1, shape...) }
-	bias := func(name string, shape ...int) { add(name+".bias", 0.3, 0, shape...) }
-	const query, kv, hidden, inter = TinyHeads * TinyDim, TinyKVHeads * TinyDim, TinyHidden, TinyInter
-	olmo2, phi3, gptOSS, gemma := arch == "olmo2", arch == "phi3", arch == "gpt-oss", strings.HasPrefix(arch, "gemma")
-	experts, shared := more["expert_count"] != nil, arch == "qwen2moe"
-	matrix("token_embd", TinyVocab, hidden)
+	b := builder{Tiny: Tiny{Name: name, Meta: tinyMeta(arch, more)}, arch: arch, experts: more["expert_count"] != nil,
+		rnd: rand.New(rand.NewPCG(3, 5))}
+	b.matrix("token_embd", TinyVocab, TinyHidden)
 	if arch != "gemma2" && arch != "smollm3" {
-		matrix("output", TinyVocab, hidden)
+		b.matrix("output", TinyVocab, TinyHidden)
 	}
-	norm("output_norm", hidden)
-	ofHeads := map[string][2]int{"olmo2": {query, kv}, "qwen3": {TinyDim, TinyDim}, "qwen3moe": {TinyDim, TinyDim},
-		"gemma3": {TinyDim, TinyDim}}[arch]
+	b.norm("output_norm", TinyHidden)
 	for i := range TinyLayers {
-		for _, t := range []struct {
-			there bool
-			name  string
-			add   func(name string, shape ...int)
-			shape []int
-		}{
-			{!olmo2, "attn_norm", norm, []int{hidden}},
-			{!olmo2 && !gptOSS, "ffn_norm", norm, []int{hidden}},
-			{olmo2 || gptOSS || gemma, "post_attention_norm", norm, []int{hidden}},
-			{olmo2 || gemma, "post_ffw_norm", norm, []int{hidden}},
-			{ofHeads[0] > 0, "attn_q_norm", norm, []int{ofHeads[0]}},
-			{ofHeads[0] > 0, "attn_k_norm", norm, []int{ofHeads[1]}},
-			{phi3, "attn_qkv", matrix, []int{query + 2*kv, hidden}},
-			{!phi3, "attn_q", matrix, []int{query, hidden}},
-			{!phi3, "attn_k", matrix, []int{kv, hidden}},
-			{!phi3, "attn_v", matrix, []int{kv, hidden}},
-			{shared || gptOSS, "attn_q", bias, []int{query}},
-			{shared || gptOSS, "attn_k", bias, []int{kv}},
-			{shared || gptOSS, "attn_v", bias, []int{kv}},
-			{true, "attn_output", matrix, []int{hidden, query}},
-			{gptOSS, "attn_output", bias, []int{hidden}},
-			{gptOSS, "attn_sinks", sinks, []int{TinyHeads}},
-			{experts, "ffn_gate_inp", matrix, []int{TinyExperts, hidden}},
-			{experts, "ffn_gate_exps", matrix, []int{TinyExperts, inter, hidden}},
-			{experts, "ffn_up_exps", matrix, []int{TinyExperts, inter, hidden}},
-			{experts, "ffn_down_exps", matrix, []int{TinyExperts, hidden, inter}},
-			{phi3, "ffn_up", matrix, []int{2 * inter, hidden}},
-			{!experts && !phi3, "ffn_gate", matrix, []int{inter, hidden}},
-			{!experts && !phi3, "ffn_up", matrix, []int{inter, hidden}},
-			{!experts, "ffn_down", matrix, []int{hidden, inter}},
-			{gptOSS, "ffn_gate_inp", bias, []int{TinyExperts}},
-			{gptOSS, "ffn_gate_exps", bias, []int{TinyExperts, inter}},
-			{gptOSS, "ffn_up_exps", bias, []int{TinyExperts, inter}},
-			{gptOSS, "ffn_down_exps", bias, []int{TinyExperts, hidden}},
-			{shared, "ffn_gate_inp_shexp", matrix, []int{hidden}},
-			{shared, "ffn_gate_shexp", matrix, []int{TinyShared, hidden}},
-			{shared, "ffn_up_shexp", matrix, []int{TinyShared, hidden}},
-			{shared, "ffn_down_shexp", matrix, []int{hidden, TinyShared}},
-		} {
+		for _, t := range slices.Concat(b.norms(), b.attention(), b.feedForward()) {
 			if t.there {
 				t.add(fmt.Sprintf("blk.%d.%s", i, t.name), t.shape...)
 			}
 		}
 	}
 	if strings.Contains(name, "longrope") {
-		add("rope_factors_short.weight", 0.1, 1.5, TinyDim/2)
-		add("rope_factors_long.weight", 0.3, 4, TinyDim/2)
+		b.random("rope_factors_short.weight", 0.1, 1.5, TinyDim/2)
+		b.random("rope_factors_long.weight", 0.3, 4, TinyDim/2)
 	}
-	return t
+	return b.Tiny
+}
+
+func tinyMeta(arch string, more map[string]any) map[string]any {
+	l := Llama{Hidden: TinyHidden, Layers: TinyLayers, Heads: TinyHeads, KVHeads: TinyKVHeads, Inter: TinyInter,
+		Vocab: TinyVocab, Context: TinyContext}
+	all := map[string]any{}
+	for key, value := range l.meta() {
+		if rest, ok := strings.CutPrefix(key, "llama."); ok {
+			key = arch + "." + rest
+		}
+		all[key] = value
+	}
+	all["general.architecture"], all[arch+".rope.freq_base"] = arch, float32(1000)
+	for key, value := range more {
+		all[arch+"."+key] = value
+	}
+	return all
+}
+
+// A builder adds tensors of random numbers to a Tiny.
+type builder struct {
+	Tiny
+	arch    string
+	experts bool
+	rnd     *rand.Rand
+}
+
+// random adds a tensor of normally distributed numbers. size is their standard deviation.
+func (b *builder) random(name string, size, middle float64, shape ...int) {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(middle + b.rnd.NormFloat64()*size)
+	}
+	b.Tensors = append(b.Tensors, F32(name, values, shape...))
+}
+
+func (b *builder) matrix(tensor string, shape ...int) {
+	if strings.Contains(b.Name, "MXFP4") && strings.HasSuffix(tensor, "_exps") {
+		b.Tensors = append(b.Tensors, mxfp4(b.rnd, tensor+".weight", shape...))
+		return
+	}
+	b.random(tensor+".weight", 0.15, 0, shape...)
+}
+
+func (b *builder) norm(name string, shape ...int)  { b.random(name+".weight", 0.15, 1, shape...) }
+func (b *builder) sinks(name string, shape ...int) { b.random(name+".weight", 1, 1, shape...) }
+func (b *builder) bias(name string, shape ...int)  { b.random(name+".bias", 0.3, 0, shape...) }
+
+// A layerTensor is a tensor that the layers of some families have.
+type layerTensor struct {
+	there bool // in the layers of this family
+	name  string
+	add   func(name string, shape ...int)
+	shape []int
+}
+
+const tinyQuery, tinyKV = TinyHeads * TinyDim, TinyKVHeads * TinyDim
+
+func (b *builder) norms() []layerTensor {
+	olmo2, gptOSS, gemma := b.arch == "olmo2", b.arch == "gpt-oss", strings.HasPrefix(b.arch, "gemma")
+	ofHeads := map[string][2]int{"olmo2": {tinyQuery, tinyKV}, "qwen3": {TinyDim, TinyDim}, "qwen3moe": {TinyDim, TinyDim},
+		"gemma3": {TinyDim, TinyDim}}[b.arch]
+	return []layerTensor{
+		{!olmo2, "attn_norm", b.norm, []int{TinyHidden}},
+		{!olmo2 && !gptOSS, "ffn_norm", b.norm, []int{TinyHidden}},
+		{olmo2 || gptOSS || gemma, "post_attention_norm", b.norm, []int{TinyHidden}},
+		{olmo2 || gemma, "post_ffw_norm", b.norm, []int{TinyHidden}},
+		{ofHeads[0] > 0, "attn_q_norm", b.norm, []int{ofHeads[0]}},
+		{ofHeads[0] > 0, "attn_k_norm", b.norm, []int{ofHeads[1]}},
+	}
+}
+
+func (b *builder) attention() []layerTensor {
+	phi3, gptOSS := b.arch == "phi3", b.arch == "gpt-oss"
+	biases := gptOSS || b.arch == "qwen2moe"
+	return []layerTensor{
+		{phi3, "attn_qkv", b.matrix, []int{tinyQuery + 2*tinyKV, TinyHidden}},
+		{!phi3, "attn_q", b.matrix, []int{tinyQuery, TinyHidden}},
+		{!phi3, "attn_k", b.matrix, []int{tinyKV, TinyHidden}},
+		{!phi3, "attn_v", b.matrix, []int{tinyKV, TinyHidden}},
+		{biases, "attn_q", b.bias, []int{tinyQuery}},
+		{biases, "attn_k", b.bias, []int{tinyKV}},
+		{biases, "attn_v", b.bias, []int{tinyKV}},
+		{true, "attn_output", b.matrix, []int{TinyHidden, tinyQuery}},
+		{gptOSS, "attn_output", b.bias, []int{TinyHidden}},
+		{gptOSS, "attn_sinks", b.sinks, []int{TinyHeads}},
+	}
+}
+
+func (b *builder) feedForward() []layerTensor {
+	const hidden, inter = TinyHidden, TinyInter
+	phi3, gptOSS, shared := b.arch == "phi3", b.arch == "gpt-oss", b.arch == "qwen2moe"
+	return []layerTensor{
+		{b.experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
+		{b.experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{b.experts, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{b.experts, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
+		{phi3, "ffn_up", b.matrix, []int{2 * inter, hidden}},
+		{!b.experts && !phi3, "ffn_gate", b.matrix, []int{inter, hidden}},
+		{!b.experts && !phi3, "ffn_up", b.matrix, []int{inter, hidden}},
+		{!b.experts, "ffn_down", b.matrix, []int{hidden, inter}},
+		{gptOSS, "ffn_gate_inp", b.bias, []int{TinyExperts}},
+		{gptOSS, "ffn_gate_exps", b.bias, []int{TinyExperts, inter}},
+		{gptOSS, "ffn_up_exps", b.bias, []int{TinyExperts, inter}},
+		{gptOSS, "ffn_down_exps", b.bias, []int{TinyExperts, hidden}},
+		{shared, "ffn_gate_inp_shexp", b.matrix, []int{hidden}},
+		{shared, "ffn_gate_shexp", b.matrix, []int{TinyShared, hidden}},
+		{shared, "ffn_up_shexp", b.matrix, []int{TinyShared, hidden}},
+		{shared, "ffn_down_shexp", b.matrix, []int{hidden, TinyShared}},
+	}
 }
 
 // mxfp4 returns a tensor of random MXFP4: blocks of 32 numbers of 4 bits, each with an exponent whose bias is 127.

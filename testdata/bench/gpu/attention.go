@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// attended are sequences of one length whose last tokens are queries: one in decoding, all in prefill. Blocks of 16 tokens lie
-// anywhere in memory.
+// attended describes the sequences of a case. All have the same length, and their last tokens are queries: one
+// token of each sequence in decoding, all tokens in prefill. The blocks of 16 tokens lie anywhere in memory.
 type attended struct{ group, heads, sequences, length, queries int }
 
 const headSize, blockSize = 128, 16
@@ -25,7 +25,7 @@ func (a attended) benchmark(required goal) benchmark {
 	return benchmark{name, required, a.prepare}
 }
 
-// A batch is what a launch of attention needs, on the GPU.
+// A batch has the inputs and outputs of a launch of attention, on the GPU.
 type batch struct {
 	attended
 	b                   *bench
@@ -62,7 +62,8 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned returns the call for some sequences, from one on, and the last of their queries.
+// planned returns the call for count sequences from number first on. Only the last queries of each sequence are
+// computed.
 func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {
@@ -79,7 +80,8 @@ func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	return call
 }
 
-// check compares some rows with float64. An error of 2^-9 of the sum of |p v| is allowed: weights are rounded to F16, and so is the output.
+// check compares some rows with the same rows in float64. The allowed error is 2^-9 of the sum of |p v|, because
+// the kernel rounds both the weights p and the output to F16.
 func (t *batch) check() (worst float64) {
 	for _, s := range checked(t.sequences) {
 		for _, query := range checked(t.queries) {
@@ -96,7 +98,7 @@ func (t *batch) check() (worst float64) {
 	return worst
 }
 
-// row computes a row in float64, with the sums of |p v|.
+// row computes a row of the output in float64. size has the sum of |p v| for each element of the row.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) {
 	logits, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -127,7 +129,9 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 	return out, size
 }
 
-// alone computes some sequences alone, and of prefill the last tokens as chunks: of one token, which is a decoding step, and of more.
+// alone computes some sequences again, each without the other sequences: the last 1, 7, 37 and 512 tokens, as far
+// as they are queries. One token is a decoding step, more tokens are a chunk of prefill. alone reports whether all
+// outputs have the same bits as in the batch.
 func (t *batch) alone() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {
@@ -139,7 +143,8 @@ func (t *batch) alone() bool {
 	return true
 }
 
-// chunk reports whether the last tokens of a sequence have the same bits when they are computed alone.
+// chunk reports whether the outputs for the last tokens of a sequence have the same bits when the kernel computes
+// only these tokens.
 func (t *batch) chunk(sequence, tokens int) bool {
 	row := 2 * t.call.Heads * headSize
 	place, size := ((sequence+1)*t.queries-tokens)*row, tokens*row
@@ -150,11 +155,12 @@ func (t *batch) chunk(sequence, tokens int) bool {
 	return bytes.Equal(before, contents(t.out, place, size))
 }
 
-// attentions are cases of decoding and of prefill, or the same with fewer sequences and tokens.
+// attentions returns the cases of decoding and of prefill. With small, they have fewer sequences and tokens.
 //
-// Decoding is to reach a share of the rate of copies, and 0.98 of FlashInfer, prefill 0.85 of FlashInfer. FlashInfer is not
-// measured here, so its rates on an H200 (commit fb28d724) are compared with two that are measured: with copies, which had
-// 4,220 GB/s there, and with PyTorch's flash attention.
+// The goals: decoding reaches a share of the rate of copies, and 0.98 of FlashInfer's rate. Prefill reaches 0.85 of
+// FlashInfer's rate. This program does not run FlashInfer. FlashInfer's rates on an H200 (commit fb28d724) are
+// therefore compared through two rates that the program measures: that of copies, which was 4,220 GB/s on the H200,
+// and that of PyTorch's flash attention.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {

@@ -45,7 +45,7 @@ func must(err error) {
 	}
 }
 
-// the returns v. It panics with a failure if there is an error.
+// the returns v, or panics with a failure if there is an error.
 func the[T any](v T, err error) T {
 	must(err)
 	return v
@@ -75,7 +75,7 @@ func (b *bench) close() error {
 	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
-// broken reports whether a kernel has failed, after which the context is unusable.
+// broken reports whether a kernel has failed. After such a failure, the context is unusable.
 func (b *bench) broken(err error) bool {
 	var driver *cuda.Error
 	return errors.As(err, &driver) && b.context.Synchronize() != nil
@@ -96,9 +96,11 @@ type kernel interface {
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
-	// check returns the largest error in the outputs, 1 being what is allowed. The outputs were NaN before a launch.
+	// check returns the largest error in the outputs of the first launch. The unit is the allowed error. Before the
+	// launch, all outputs are NaN.
 	check func() float64
-	// alone reports whether some rows have the same bits alone as in the batch. It may be nil.
+	// alone computes some rows again, without the other rows, and reports whether they have the same bits. It may
+	// be nil.
 	alone func() bool
 }
 
@@ -132,7 +134,8 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch, over rounds of as many launches as take some 3 ms, in 0.3 s or one round.
+// time returns the median time of a launch. A round has as many launches as take about 3 ms. time measures up to 9
+// rounds, and stops after about 0.3 s.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))
@@ -170,7 +173,7 @@ func (b *bench) copyRate() (rate float64, err error) {
 	return 2 * float64(size) / b.time(func() error { return b.stream.Copy(p, size, p, 0, size) }), nil
 }
 
-// alloc returns memory for this case in which every number is NaN.
+// alloc returns memory that is freed after the case. Every number in the memory is NaN.
 func (b *bench) alloc(size int) *cuda.Memory {
 	m := the(b.context.Alloc(size))
 	b.memory = append(b.memory, m)
@@ -196,8 +199,8 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 	return got
 }
 
-// random returns n elements of 16 bits (F16), which are about 1, as they are in memory and on the GPU. Long arrays repeat after some million
-// elements, at an odd distance.
+// random returns n random F16 numbers of a size of about 1: their bytes, and a copy on the GPU. A long array
+// repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	const period = 1<<22 + 8
 	contents := make([]byte, 2*n)
@@ -220,7 +223,8 @@ func at(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units returns the difference of two numbers in units in the last place of F16, plus what float32 rounds.
+// units returns the difference of two numbers in units in the last place of F16. The unit is made a little larger,
+// by what a kernel loses in rounding to float32.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

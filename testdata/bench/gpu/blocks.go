@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swap gathers blocks, which lie anywhere in one array, into pinned memory, or spreads them from there.
+// swap returns a case that copies blocks between anywhere in one array on the GPU and pinned memory, where the
+// blocks lie side by side. With in, the blocks are copied to the GPU.
 func swap(blocks, size int, in bool) benchmark {
 	way := "out"
 	if in {
@@ -81,7 +82,7 @@ func write(tokens, heads, size int) benchmark {
 	}}
 }
 
-// copyBlocks copies blocks from anywhere in the upper half of each array to the lower half.
+// copyBlocks returns a case that copies blocks from anywhere in the upper half of each array to the lower half.
 func copyBlocks(count, arrays, size int) benchmark {
 	return benchmark{name: fmt.Sprintf("copy_blocks pairs=%d arrays=%d bytes=%d", count, arrays, size), prepare: func(b *bench) prepared {
 		half := count * size

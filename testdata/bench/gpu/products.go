@@ -50,7 +50,7 @@ func (c product) prepare(b *bench) prepared {
 	return p
 }
 
-// A matrix is weights on the GPU, with rows of inputs and their results in one batch.
+// A matrix has weights on the GPU, rows of inputs, and the results of all rows computed in one batch.
 type matrix struct {
 	matrixShape
 	kernels.Weights
@@ -60,7 +60,8 @@ type matrix struct {
 	memory   closers
 }
 
-// matrixOf returns the matrix of the last call if it has the same shape, or a new one in its place.
+// matrixOf returns the matrix of the previous call if that matrix has the same shape. Otherwise it makes a new
+// matrix and frees the previous one.
 func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
 		return b.matrix
@@ -85,7 +86,8 @@ func (b *bench) closeMatrix() error {
 	return m.memory.close()
 }
 
-// batch returns the product of some rows of inputs, with memory for this case, and its outputs.
+// batch returns the product of some rows of the inputs, and the memory for its outputs. The memory is freed after
+// the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
 	plan := the(m.Plan(b.context.Device(), rows))
 	out = b.alloc(2 * rows * m.outputs)
@@ -109,11 +111,13 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst returns the largest error of some outputs in some rows, the first of which is a row of the inputs. It fails if any output
-// is NaN, as all were before.
+// worst returns the largest error of some outputs in some rows, in units of the allowed error. got has the outputs
+// of the inputs' rows from first on. worst fails if any output is NaN, because all outputs were NaN before the
+// launch.
 //
-// A unit in the last place is allowed, twice the error of a rounded float64 sum, and what float32 rounds in a long sum. The kernels
-// round weights of GGUF to F16. These errors are independent: 4 times F16's rounding error of the root of the sum of squares is allowed.
+// An output may differ from a float64 sum by one unit in the last place, and by what float32 rounds in a long sum.
+// The kernels also round weights of GGUF to F16. The errors of these weights are independent, so 4 times F16's
+// rounding error of the root of the sum of squares is added.
 func (m *matrix) worst(got []byte, first int) (worst float64) {
 	for i := 0; i < len(got); i += 2 {
 		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
@@ -156,7 +160,8 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	return rows
 }
 
-// makeBlocks makes random blocks, with numbers of 16 bits for scales. Long arrays repeat at an odd number of blocks.
+// makeBlocks makes random blocks of weights. scales are the offsets of F16 numbers in a block. A long array repeats
+// itself after an odd number of blocks.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
@@ -193,8 +198,8 @@ func (m *matrix) row(output int) []float64 {
 	return weights
 }
 
-// q4k returns a weight of a block of Q4_K: two numbers of 16 bits, 12 bytes with 8 scales and 8 minima of 6 bits, and
-// 256 integers of 4 bits.
+// q4k returns weight i of a block of Q4_K. A block has two F16 numbers, 12 bytes with 8 scales and 8 minima of 6
+// bits, and 256 integers of 4 bits.
 func q4k(block []byte, i int) float64 {
 	packed, group := block[4:16], i/32
 	scale, minimum := packed[group%4]&63, packed[group%4+4]&63
@@ -206,7 +211,8 @@ func q4k(block []byte, i int) float64 {
 	return at(block, 0)*float64(scale)*float64(q>>(group%2*4)&15) - at(block, 1)*float64(minimum)
 }
 
-// products are those of layers and of the output of a model with 8 billion parameters, or some as small as tests need.
+// products returns the products in a model with 8 billion parameters: those of its layers and the product for the
+// logits. With small, it returns products that are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {

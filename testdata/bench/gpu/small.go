@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// A rowwise benchmark is a kernel that computes a row of outputs from a row of inputs.
+// A rowwise is a benchmark of a kernel that computes each row of outputs from one row of inputs.
 type rowwise struct {
 	kernel  string
 	rows, n int
@@ -20,7 +20,7 @@ type rowwise struct {
 	want    func(r rowwise, in, extra func(i int) float64) []float64 // of one row
 }
 
-// checked are the rows that are compared with float64 and computed alone.
+// checked returns the numbers of the rows that are compared with float64 and computed again alone.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
 func (r rowwise) benchmark() benchmark {
@@ -192,7 +192,8 @@ func argmax(rows, n int) benchmark {
 	}}
 }
 
-// rotary rotates the queries and keys of tokens, in place: every launch rotates them further, so the first one is checked.
+// rotary returns a case that rotates the queries and keys of tokens in place. Every launch rotates them further, so
+// only the outputs of the first launch are checked.
 func rotary(tokens, heads int) benchmark {
 	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
 		width := heads * headSize

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A goal is a rate that a kernel should reach: a multiple of another rate.
+// A goal is the rate that a kernel should reach, as a multiple of another rate.
 type goal struct {
 	least float64
 	of    string // ofCopy, ofBus, or a way of compare.py
@@ -27,7 +27,8 @@ type rival struct {
 	seconds float64
 }
 
-// readRivals reads lines with the name of a case, the way and seconds, with tabs between. Lines that begin with # are printed.
+// readRivals reads a file whose lines have the name of a case, the way and the seconds, with tabs between them. It
+// prints the lines that begin with #.
 func readRivals(file string) (map[string][]rival, error) {
 	all := map[string][]rival{}
 	if file == "" {
@@ -56,7 +57,8 @@ func readRivals(file string) (map[string][]rival, error) {
 	return all, nil
 }
 
-// reached returns the rate of a result as a multiple of what the goal names. It is 0 if that was not measured.
+// reached returns the rate of a result as a multiple of the rate that the goal names. It returns 0 if that rate was
+// not measured.
 func (g goal) reached(r result, copied float64, rivals []rival) float64 {
 	switch g.of {
 	case ofCopy:
@@ -84,7 +86,7 @@ type table struct {
 
 const rowFormat = "%-52s %10s %10s %7s  %-26s %7s %-9s %s\n"
 
-// table measures all cases. It returns an error if one was wrong or not measured, after all were measured.
+// table measures all cases. Only then does it return an error, if a case was wrong or could not be measured.
 func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.Duration) error {
 	t := &table{b: b, rivals: rivals}
 	if within > 0 {
@@ -121,7 +123,7 @@ func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.D
 	return nil
 }
 
-// row measures a case and prints its row. It returns an error, without a row, if the case was not measured.
+// row measures a case and prints its row. If the case cannot be measured, it returns an error and prints nothing.
 func (t *table) row(c benchmark) error {
 	if !t.until.IsZero() && !time.Now().Before(t.until) {
 		return errors.New("not measured: the time is over")
@@ -148,7 +150,7 @@ func (t *table) row(c benchmark) error {
 	return nil
 }
 
-// judge says what is required of a case and whether it holds, and counts it.
+// judge returns a case's goal and whether the result reaches it, as text. It also counts the goals.
 func (t *table) judge(c benchmark, r result) string {
 	g := c.goal
 	if g.of == "" {

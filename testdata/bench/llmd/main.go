@@ -47,31 +47,61 @@ func main() {
 func check(llmserve string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	indexer, subscribers, err := newIndexer(ctx)
+	p := &pair{ctx: ctx}
+	defer p.stop()
+	if err := p.start(llmserve); err != nil {
+		return err
+	}
+	if err := p.subscribed(); err != nil {
+		return err
+	}
+	return p.compare()
+}
+
+// A pair is two replicas, and the indexer that receives their events.
+type pair struct {
+	ctx      context.Context
+	indexer  *kvcache.Indexer
+	replicas []*replica
+}
+
+func (p *pair) start(llmserve string) error {
+	indexer, subscribers, err := newIndexer(p.ctx)
 	if err != nil {
 		return err
 	}
-	var replicas [2]*replica
-	for i := range replicas {
+	p.indexer = indexer
+	for i := range 2 {
 		r, err := start(llmserve, fmt.Sprintf("replica%d", i))
 		if err != nil {
 			return err
 		}
-		defer r.stop()
-		if err := subscribers.EnsureSubscriber(ctx, r.name, r.events, "kv@", true); err != nil {
+		p.replicas = append(p.replicas, r)
+		if err := subscribers.EnsureSubscriber(p.ctx, r.name, r.events, "kv@", true); err != nil {
 			return err
 		}
-		replicas[i] = r
 	}
-	score := func(tokens []uint32) (got [2]float64, err error) {
-		names := []string{replicas[0].name, replicas[1].name}
-		scores, err := indexer.ScoreTokens(ctx, tokens, model, names, nil)
-		return [2]float64{scores[names[0]], scores[names[1]]}, err
-	}
+	return nil
+}
 
-	// Events before a subscription are lost, so each attempt sends a new prompt.
+func (p *pair) stop() {
+	for _, r := range p.replicas {
+		r.stop()
+	}
+}
+
+// score returns the number of blocks of a prompt that each replica has, according to the indexer.
+func (p *pair) score(tokens []uint32) ([2]float64, error) {
+	names := []string{p.replicas[0].name, p.replicas[1].name}
+	scores, err := p.indexer.ScoreTokens(p.ctx, tokens, model, names, nil)
+	return [2]float64{scores[names[0]], scores[names[1]]}, err
+}
+
+// subscribed returns when the indexer receives the events of both replicas. Events before a subscription are lost, so
+// each attempt sends a new prompt.
+func (p *pair) subscribed() error {
 	seed := 100
-	for i, r := range replicas {
+	for i, r := range p.replicas {
 		for deadline := time.Now().Add(patience); ; {
 			seed++
 			tokens := prompt(seed, blockSize)
@@ -79,7 +109,7 @@ func check(llmserve string) error {
 				return err
 			}
 			time.Sleep(100 * time.Millisecond)
-			if got, err := score(tokens); err != nil {
+			if got, err := p.score(tokens); err != nil {
 				return err
 			} else if got[i] == 1 {
 				break
@@ -89,14 +119,18 @@ func check(llmserve string) error {
 			}
 		}
 	}
+	return nil
+}
 
+// compare sends prompts to the replicas, and returns an error if a score does not become right.
+func (p *pair) compare() error {
 	first, second, both, none := prompt(1, 100), prompt(2, 70), prompt(3, 50), prompt(4, 80)
 	longer := slices.Concat(both[:48], prompt(5, 60)) // the beginning of both: 3 blocks
 	for _, sent := range []struct {
 		replica int
 		tokens  []uint32
 	}{{0, first}, {1, second}, {0, both}, {1, both}, {1, longer}} {
-		if err := replicas[sent.replica].send(sent.tokens); err != nil {
+		if err := p.replicas[sent.replica].send(sent.tokens); err != nil {
 			return err
 		}
 	}
@@ -114,10 +148,10 @@ func check(llmserve string) error {
 		{"replica0 has its beginning", slices.Concat(first, none), [2]float64{6, 0}},
 		{"replica0 has all but its beginning", slices.Concat(none, first), [2]float64{0, 0}},
 	} {
-		got, err := score(c.tokens)
+		got, err := p.score(c.tokens)
 		for deadline := time.Now().Add(patience); err == nil && got != c.want && time.Now().Before(deadline); {
 			time.Sleep(100 * time.Millisecond)
-			got, err = score(c.tokens)
+			got, err = p.score(c.tokens)
 		}
 		if err != nil {
 			return err
@@ -209,7 +243,7 @@ func (r *replica) stop() {
 	_ = r.command.Wait()
 }
 
-// send makes the replica compute a prompt, and returns when the prompt is in its cache.
+// send makes the replica compute a prompt. It returns when the replica has cached the prompt's blocks.
 func (r *replica) send(tokens []uint32) error {
 	body, err := json.Marshal(map[string]any{"model": model, "prompt": tokens, "max_tokens": 1})
 	if err != nil {

@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// ask sends requests at once and returns how long all answers took. The prompts differ in the last token, and
-// each round has new prompts.
+// ask sends several requests at once and returns the time until all answers were there. The prompts differ only in
+// their last token. Each round has new prompts.
 func ask(r *replica.Replica, requests, n, prompt, round int) time.Duration {
 	tokens := make([]int, prompt)
 	for i := range tokens {

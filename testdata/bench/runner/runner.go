@@ -13,8 +13,8 @@ import (
 // BlockSize is the number of tokens in a block of the store.
 const BlockSize = 16
 
-// With opens a model and a store for keys and values, calls run, and closes both. It returns an error if the model cannot be
-// opened with the options.
+// With opens a model and a store for keys and values, calls run with them, and closes both. It returns an error if
+// the model cannot be opened with the options.
 func With(path string, threads, blocks int, kv attention.DType, options []model.Option,
 	run func(*model.Model, *model.Runner)) error {
 	pool := fatal.Get(parallel.New(threads))

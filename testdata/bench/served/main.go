@@ -1,5 +1,8 @@
-// Command served combines the measurements of llmserve bench with the times that llmsim calibrate has fitted to other
-// measurements, for the figure "served" of llmsim figures: go run ./testdata/bench/served FOLDER MACHINE FILE.
+// Command served combines two sets of measurements for the figure "served" of llmsim figures: those of llmserve
+// bench, and the times that llmsim calibrate has fitted to other measurements. Usage:
+//
+//	go run ./testdata/bench/served FOLDER MACHINE FILE
+//
 // simulated.sh makes the folder.
 package main
 

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// A result has the values that a benchmark has printed, by unit.
+// A result has the values that one benchmark printed. The keys are the units.
 type result struct {
 	name   string
 	units  []string
@@ -59,7 +59,7 @@ func (r *result) median(unit string) float64 {
 // The name of a benchmark ends with the number of processors unless it is 1.
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
-// read returns the results in the order in which they come. A failed test is an error.
+// read returns the results in the order of the output. If a test has failed, read returns an error.
 func read(in io.Reader) (results []*result) {
 	byName := map[string]*result{}
 	lines := bufio.NewScanner(in)
@@ -108,7 +108,7 @@ func print(out io.Writer, results []*result) {
 	fatal.If(w.Flush())
 }
 
-// figures has the measurements of attention for llmsim figures. Times are in microseconds.
+// figures has the measurements of attention that llmsim figures draws. Times are in microseconds.
 type figures struct {
 	Machine string  `json:"machine"`
 	Date    string  `json:"date"`

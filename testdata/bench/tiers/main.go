@@ -1,10 +1,10 @@
-// Command tiers measures what keys and values outside the process gain and cost, and prints the table of
+// Command tiers measures what tiers for keys and values outside the process gain and cost. It prints the table of
 // cmd/llmserve/README.md: go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
-// In each round, a server without tiers computes a prompt of 2,048 random tokens, and then one with tiers, which is
-// killed when it has stored everything. New servers load it: from files in the page cache, from files that were dropped
-// from it, and from Redis. Then 16 requests at once share a prompt on a new replica, and decoding is timed with and
-// without a tier, in turns.
+// In each round, a server without tiers computes a prompt of 2,048 random tokens. Then a server with tiers computes the
+// same prompt, and is killed when it has stored everything. New servers load the prompt's keys and values: from files
+// in the page cache, from files that were dropped from the page cache, and from Redis. After the rounds, 16 requests at
+// once share a prompt on a new replica, and decoding is timed with and without a tier, in turns.
 package main
 
 import (
@@ -83,7 +83,7 @@ func median(all []time.Duration) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
-// prompt returns a request of n random tokens for most new ones.
+// prompt returns a request with n random tokens that asks for up to most new tokens.
 func prompt(n, most int) string {
 	tokens := make([]string, n)
 	for i := range tokens {
@@ -94,7 +94,7 @@ func prompt(n, most int) string {
 
 func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
 
-// ask returns how long an answer took, and how many tokens of its prompt were cached.
+// ask sends a request. It returns how long the answer took, and how many tokens of the prompt were cached.
 func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	begin := time.Now()
 	text := r.Complete(body)
@@ -110,7 +110,7 @@ func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	return took, a.Usage.Details.Cached
 }
 
-// metric returns the value of a metric, whose name and labels are a regular expression.
+// metric returns the value of a metric. name is a regular expression for the metric's name and labels.
 func metric(r *replica.Replica, name string) float64 {
 	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.Metrics())
 	if found == nil {
@@ -130,7 +130,7 @@ func once(args []string, body string) time.Duration {
 	return took
 }
 
-// fill makes a server compute a prompt, and kills it when everything is stored.
+// fill makes a server compute a prompt, and kills the server when everything is stored.
 func fill(args []string, body string) {
 	p := start(args)
 	defer p.Kill()
@@ -173,7 +173,8 @@ func together(call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// shared sends 16 requests at once over one prompt to each of two replicas, and prints how many tokens they loaded.
+// shared starts two replicas one after the other, and sends 16 requests with one prompt to each at once. It prints
+// how many tokens each replica loaded.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)
@@ -187,7 +188,8 @@ func shared(args []string) {
 	}
 }
 
-// decode returns how long 16 requests of 64 tokens with 128 new ones take on a server that has answered others.
+// decode starts a server and returns how long it takes to generate 128 tokens for each of 16 prompts of 64 tokens.
+// The server has answered other requests before.
 func decode(args []string) time.Duration {
 	p := start(args)
 	defer p.Kill()
