@@ -55,26 +55,6 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that admission and swapping in leave the watermark of blocks free. Swapping in also needs a new block for
-// each sequence.
-func TestTheWatermarkStaysFree(t *testing.T) {
-	m, err := NewManager(Config{BlockSize: 2, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.2})
-	require.NoError(t, err)
-	require.Equal(t, 2, m.Watermark())
-	require.True(t, m.CanAllocate(16))
-	require.False(t, m.CanAllocate(17))
-	g := &Group{Seqs: []Seq{{Len: 4}, {Len: 4}}}
-	require.NoError(t, m.Allocate(g))
-	_, err = m.SwapOut(nil, g)
-	require.NoError(t, err)
-	for free, want := range map[int]bool{6: true, 5: false} {
-		other := &Group{Seqs: []Seq{{Len: 2 * (10 - free)}}}
-		require.NoError(t, m.Allocate(other))
-		require.Equal(t, want, m.CanSwapIn(g), "%d free: 2 shared blocks, 2 new ones and the watermark", free)
-		m.Free(other, 0)
-	}
-}
-
 // Ensure that a sequence that becomes a copy of a longer sequence gets the length and the blocks of the longer
 // sequence.
 func TestACopyOfASequenceIsAsLong(t *testing.T) {

@@ -99,10 +99,21 @@ func input(x []float32, rows int, m *Matrix) *Input {
 	return i
 }
 
-var shapes = []struct {
+// product returns the product of all weights with rows of activations.
+func product(m *Matrix, x []float32, rows int) []float32 {
+	dst := make([]float32, rows*m.Out)
+	m.Product(dst, m.Out, input(x, rows, m), 0, m.Panels(), NewScratch())
+	return dst
+}
+
+type shape struct {
 	kind           Type
 	out, in, block int
-}{
+}
+
+func (s shape) packed(t testing.TB) *Matrix { return packed(t, s.kind, s.out, s.in, s.block) }
+
+var shapes = []shape{
 	{F32, 64, 1, 0}, {F32, 130, 300, 0}, {F16, 100, 257, 0}, {BF16, 64, 129, 0}, {BF16, 129, 640, 0},
 	{Int8, 96, 320, 32}, {Int8, 64, 144, 16}, {Int4, 70, 288, 32}, {Int4, 128, 160, 16},
 	{Int8K, 96, 320, 16}, {Int8KMin, 130, 256, 32}, {Int8KMin, 64, 192, 64}, {Int4K, 70, 320, 32}, {Int4K, 128, 192, 16},
@@ -114,11 +125,10 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 		setLevel(t, level)
 		for _, s := range shapes {
 			t.Run(fmt.Sprintf("%s/%v/%dx%d", Kernels(), s.kind, s.out, s.in), func(t *testing.T) {
-				m := packed(t, s.kind, s.out, s.in, s.block)
+				m := s.packed(t)
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
-				dst := make([]float32, rows*s.out)
-				m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+				dst := product(m, x, rows)
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -140,12 +150,12 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
 		for _, s := range append(append(shapes, dotShapes...), shortShapes...) {
-			m := packed(t, s.kind, s.out, s.in, s.block)
+			m := s.packed(t)
 			const most = 53
 			x := activations(most, s.in)
-			alone := make([]float32, most*s.out)
+			var alone []float32
 			for r := range most {
-				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, m), 0, m.Panels(), NewScratch())
+				alone = append(alone, product(m, x[r*s.in:], 1)...)
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
 				together, in := make([]float32, rows*s.out), input(x, rows, m)

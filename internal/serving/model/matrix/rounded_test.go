@@ -12,10 +12,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-var dotShapes = []struct {
-	kind           Type
-	out, in, block int
-}{
+var dotShapes = []shape{
 	{W8A8, 96, 320, 32}, {W8A8, 64, 32, 32}, {W8A8, 70, 544, 16}, {W4A8, 70, 288, 32}, {W4A8, 128, 800, 32},
 	{W4A8Min, 129, 320, 32}, {W4A8Min, 64, 32, 32}, {W4A8Min, 70, 96, 16}, {W5A8, 70, 544, 32}, {W5A8Min, 129, 320, 32},
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
@@ -75,15 +72,14 @@ func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 	eachLevel(t, func(name string) {
 		for _, s := range dotShapes {
 			t.Run(fmt.Sprintf("%s/%v/%dx%d", name, s.kind, s.out, s.in), func(t *testing.T) {
-				m := packed(t, s.kind, s.out, s.in, s.block)
+				m := s.packed(t)
 				for _, rows := range []int{1, 7, 13} {
-					x, dst := activations(rows, s.in), make([]float32, rows*s.out)
+					x := activations(rows, s.in)
 					clear(x[:32]) // a block of zeros
 					for i := range x[:32] {
 						x[len(x)-32+i] *= 1e-30
 					}
-					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
-					checkRounded(t, m, x, dst, rows)
+					checkRounded(t, m, x, product(m, x, rows), rows)
 				}
 			})
 		}
@@ -93,7 +89,7 @@ func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 	for i, s := range dotShapes {
 		rows := []int{11, 50}[i%2]
-		m, x := packed(t, s.kind, s.out, s.in, s.block), activations(rows, s.in)
+		m, x := s.packed(t), activations(rows, s.in)
 		if i%4 > 1 {
 			require.NoError(t, m.Slice(Slices(s.in, m.Unit())))
 		}
@@ -113,9 +109,7 @@ func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 				first = dst
 			}
 			require.Equal(t, first, dst, "%s, %v", name, s.kind)
-			one := make([]float32, s.out)
-			m.Product(one, s.out, input(x, 1, m), 0, m.Panels(), NewScratch())
-			require.Equal(t, dst[:s.out], one, "%s, %v, one row", name, s.kind)
+			require.Equal(t, dst[:s.out], product(m, x, 1), "%s, %v, one row", name, s.kind)
 		})
 	}
 }
@@ -172,11 +166,9 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
 	eachLevel(t, func(name string) {
 		for _, s := range dotShapes {
-			m, x := packed(t, s.kind, s.out, s.in, s.block), activations(3, s.in)
+			m, x := s.packed(t), activations(3, s.in)
 			x[s.in+5] = float32(math.Inf(1))
-			dst := make([]float32, 3*s.out)
-			m.Product(dst, s.out, input(x, 3, m), 0, m.Panels(), NewScratch())
-			for i, v := range dst {
+			for i, v := range product(m, x, 3) {
 				require.Equal(t, i/s.out == 1, v != v, "%s, %v, value %d is %v", name, s.kind, i, v)
 			}
 		}
@@ -209,13 +201,12 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 		for _, sign := range []float32{1, -1} {
 			m := zeros(t, test.kind, 64, 64, 32)
 			require.NoError(t, m.Pack(fixed{test.q}, 0, 1))
-			x, dst := make([]float32, 64), make([]float32, 64)
+			x := make([]float32, 64)
 			for i := range x {
 				x[i] = 127 * sign
 			}
 			eachLevel(t, func(name string) {
-				m.Product(dst, 64, input(x, 1, m), 0, 1, NewScratch())
-				for _, v := range dst {
+				for _, v := range product(m, x, 1) {
 					require.Equal(t, float32(64*127*test.weight)*sign, v, "%s, %v of %d", name, test.kind, test.q)
 				}
 			})
@@ -225,7 +216,7 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 
 func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	for _, s := range dotShapes {
-		m, w := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in)
+		m, w := s.packed(t), make([]float32, s.in)
 		low, high := s.kind.integers()
 		src := quantized{in: s.in, block: s.block, low: low, high: high, minimum: s.kind.hasMinimum()}
 		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
@@ -291,8 +282,7 @@ func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	whole, x := packed(t, kind, out, in, block), activations(rows, in)
 	require.NoError(t, whole.Slice(4))
 	require.ErrorIs(t, whole.Slice(3), ErrShape)
-	want, sum := make([]float32, rows*out), make([]float32, rows*out)
-	whole.Product(want, out, input(x, rows, whole), 0, 1, NewScratch())
+	sum := make([]float32, rows*out)
 	for i := range 2 {
 		m := zeros(t, kind, out, in/2, block)
 		copy(m.data, whole.data[i*whole.bytesOf(in/2):])
@@ -301,11 +291,9 @@ func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 		for r := range rows {
 			some = append(some, x[r*in+i*in/2:][:in/2]...)
 		}
-		part := make([]float32, rows*out)
-		m.Product(part, out, input(some, rows, m), 0, 1, NewScratch())
-		addTo(sum, part)
+		addTo(sum, product(m, some, rows))
 	}
-	require.Equal(t, want, sum, "%s, %v", name, kind)
+	require.Equal(t, product(whole, x, rows), sum, "%s, %v", name, kind)
 }
 
 func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
@@ -317,10 +305,7 @@ func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
 }
 
 // fuzzShapes are small, so that many are tried.
-var fuzzShapes = []struct {
-	kind           Type
-	out, in, block int
-}{
+var fuzzShapes = []shape{
 	{W8A8, 64, 64, 32}, {W8A8, 5, 64, 16}, {W4A8, 64, 64, 32}, {W4A8Min, 5, 96, 32}, {W5A8, 64, 64, 32},
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
@@ -336,7 +321,7 @@ func FuzzRoundedProduct(f *testing.F) {
 			return
 		}
 		s := fuzzShapes[int(shape)%len(fuzzShapes)]
-		m := packed(t, s.kind, s.out, s.in, s.block)
+		m := s.packed(t)
 		rows := 1 + len(data)%3
 		x, finite := make([]float32, rows*s.in), true
 		for i := range x {
@@ -346,8 +331,7 @@ func FuzzRoundedProduct(f *testing.F) {
 		}
 		var first []uint32
 		eachLevel(t, func(name string) {
-			dst := make([]float32, rows*s.out)
-			m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+			dst := product(m, x, rows)
 			if finite {
 				checkRounded(t, m, x, dst, rows)
 			}

@@ -11,10 +11,7 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-var shortShapes = []struct {
-	kind           Type
-	out, in, block int
-}{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
+var shortShapes = []shape{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
 
 // odd is a source of numbers of all magnitudes. Some are denormal, infinite or NaN. The finite numbers
 // are so small that no product overflows.
@@ -80,9 +77,7 @@ func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 				m := zeros(t, s.kind, s.out, s.in, s.block)
 				require.NoError(t, m.Pack(src, 0, m.Panels()))
 				for _, rows := range []int{1, 2, 4, 5, 12, 24, most} {
-					dst := make([]float32, rows*s.out)
-					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
-					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(dst), "%s, %s, %d × %d, %d rows", level, name, s.out,
+					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(product(m, x, rows)), "%s, %s, %d × %d, %d rows", level, name, s.out,
 						s.in, rows)
 				}
 			})
@@ -93,7 +88,7 @@ func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 	eachLevel(t, func(level string) {
 		for _, s := range shortShapes {
-			m, row, want := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in), make([]float32, s.in)
+			m, row, want := s.packed(t), make([]float32, s.in), make([]float32, s.in)
 			for i := range s.out {
 				m.Row(i, row)
 				random{}.Row(i, want)
@@ -155,10 +150,9 @@ func TestAnInputHasManyForms(t *testing.T) {
 			together.Pack(call)
 		}
 		for _, m := range all {
-			want, have := make([]float32, rows*64), make([]float32, rows*64)
-			m.Product(want, 64, input(x, rows, m), 0, 1, NewScratch())
+			have := make([]float32, rows*64)
 			m.Product(have, 64, &together, 0, 1, NewScratch())
-			require.Equal(t, want, have, "%s, %v", level, m.Type)
+			require.Equal(t, product(m, x, rows), have, "%s, %v", level, m.Type)
 		}
 	})
 }

@@ -83,9 +83,7 @@ func TestASubscriberThatDoesNotReadDisturbsNobody(t *testing.T) {
 	for i := range count {
 		send(n + i)
 		if behind := i + 1 - window; behind >= 0 {
-			m, err := s.receive()
-			require.NoError(t, err)
-			require.EqualValues(t, n+behind, binary.BigEndian.Uint64(m[1]))
+			require.EqualValues(t, n+behind, s.batch())
 		}
 	}
 	runtime.GC()
@@ -107,9 +105,7 @@ func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
 	// kept.
 	last, missed, got := uint64(n-1), uint64(0), 0
 	for last != uint64(n+count-1) {
-		m, err := s.receive()
-		require.NoError(t, err)
-		seq := binary.BigEndian.Uint64(m[1])
+		seq := s.batch()
 		require.Greater(t, seq, last)
 		missed += seq - last - 1
 		last, got = seq, got+1
@@ -131,22 +127,16 @@ func TestAReplayClientThatDoesNotReadDisturbsNobody(t *testing.T) {
 	for range 10 {
 		stalled.ask(0) // 250 MB in all
 	}
-	m, err := stalled.receive()
-	require.NoError(t, err)
-	require.Len(t, m, 4)
+	require.Len(t, stalled.next(), 4)
 
 	s, n := subscribed(t, p, send, keep)
 	other := join(t, replay, "REQ")
 	other.ask(uint64(n - 1))
-	m, err = other.receive()
-	require.NoError(t, err)
-	require.EqualValues(t, n-1, binary.BigEndian.Uint64(m[2]))
+	require.Equal(t, number(uint64(n-1)), other.next()[2])
 	send(n)
-	m, err = s.receive()
-	require.NoError(t, err)
-	require.EqualValues(t, n, binary.BigEndian.Uint64(m[1]))
+	require.EqualValues(t, n, s.batch())
 	within(t, "Close", func() { require.NoError(t, p.Close()) })
-	_, err = s.receive()
+	_, err := s.receive()
 	require.ErrorIs(t, err, io.EOF)
 }
 
@@ -169,11 +159,7 @@ func TestSubscriptionsAreCanceled(t *testing.T) {
 			send := publish(t, p, cleared(t))
 			pub, _ := p.Addr()
 			s := join(t, pub, "SUB")
-			want := func(seq uint64) {
-				m, err := s.receive()
-				require.NoError(t, err)
-				check(t, m, seq)
-			}
+			want := func(seq uint64) { check(t, s.next(), seq) }
 			say := func(what string) {
 				s.write([]byte(what))
 				s.ping()
@@ -225,12 +211,8 @@ func TestPeersThatViolateTheProtocolDisturbNobody(t *testing.T) {
 	client.write([]byte("\x01\x00\x00\x01x")) // no sequence number: it is not answered
 	client.write([]byte("\x00\x081234567x"))
 	client.ask(uint64(n))
-	m, err := client.receive()
-	require.NoError(t, err)
-	require.Equal(t, number(endOfReplay), m[2])
+	require.Equal(t, number(endOfReplay), client.next()[2])
 	send(n)
-	m, err = s.receive()
-	require.NoError(t, err)
-	check(t, m, uint64(n))
+	check(t, s.next(), uint64(n))
 	within(t, "Close", func() { require.NoError(t, p.Close()) })
 }

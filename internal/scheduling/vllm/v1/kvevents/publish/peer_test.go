@@ -100,6 +100,16 @@ func (p *peer) receive() (frames [][]byte, err error) {
 	}
 }
 
+// next receives a message.
+func (p *peer) next() [][]byte {
+	m, err := p.receive()
+	require.NoError(p.t, err)
+	return m
+}
+
+// batch receives a batch and returns its number.
+func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.next()[1]) }
+
 // subscribed returns a peer that will receive every further batch. It publishes batches until the peer receives
 // one. The parameter seq is the number of the first batch, and next is the number after that of the last batch.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
@@ -120,9 +130,7 @@ func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *
 		case first, ok := <-heard:
 			require.True(t, ok, "the subscriber heard nothing")
 			for seq := first + 1; seq < uint64(next); seq++ {
-				m, err := s.receive()
-				require.NoError(t, err)
-				require.Equal(t, seq, binary.BigEndian.Uint64(m[1]))
+				require.Equal(t, seq, s.batch())
 			}
 			return s, next
 		case <-time.After(time.Millisecond):

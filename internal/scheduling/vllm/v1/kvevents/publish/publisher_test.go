@@ -59,9 +59,7 @@ func TestSubscribersGetBatchesInOrder(t *testing.T) {
 		send(n + i)
 	}
 	for i := range 50 {
-		m, err := s.receive()
-		require.NoError(t, err)
-		check(t, m, uint64(n+i))
+		check(t, s.next(), uint64(n+i))
 	}
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Close(), ErrClosed)
@@ -80,14 +78,11 @@ func TestPastBatchesAreSentAgain(t *testing.T) {
 		t.Run(fmt.Sprint(test.from), func(t *testing.T) {
 			dealer.ask(test.from)
 			for seq := test.first; seq < 10; seq++ {
-				m, err := dealer.receive()
-				require.NoError(t, err)
+				m := dealer.next()
 				require.Empty(t, m[0])
 				check(t, m[1:], seq)
 			}
-			m, err := dealer.receive()
-			require.NoError(t, err)
-			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, m)
+			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, dealer.next())
 		})
 	}
 	require.NoError(t, p.Close())
