@@ -14,5 +14,5 @@
 //   - Logits are changed only by the adjustments in package sampling, before a token is chosen. They read the request's
 //     Params and the sampling.State that sequence.state fills for each token.
 //   - The text of an answer leaves in deliverToken (update.go), as an Event. sequence.outputAfter decides the text and
-//     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunk.
+//     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunks.
 package engine

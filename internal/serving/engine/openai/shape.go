@@ -143,7 +143,11 @@ func (s *shape) reasoned(p *prompt, form structured.Form) structured.Form {
 	}
 	after := sequence(structured.Form{Regex: "\n{0,2}"}, form)
 	if r.Opens(p.end) {
-		return structured.After(r.End, after)
+		open := structured.After(r.End, after)
+		if s.mode == auto && s.content == nil { // nothing must come, so the answer may end within the reasoning
+			open = structured.Form{AnyOf: []structured.Form{open, {Free: &structured.Free{Without: []string{r.End}}}}}
+		}
+		return open
 	}
 	thought := structured.Form{Tag: &structured.Tag{Begin: r.Begin, Content: anyText, End: []string{r.End}}}
 	return structured.Form{AnyOf: []structured.Form{sequence(thought, after), form}}
