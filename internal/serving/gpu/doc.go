@@ -6,6 +6,8 @@
 //
 // The bits of a token's logits depend on its sequence alone, because those of every kernel do.
 //
+// Decoding steps are padded, so that few shapes occur, and captured as graphs.
+//
 // Check refuses models that cannot be computed, such as those with experts. Heads of a size that the kernels do
 // not have are padded with zeros.
 package gpu

@@ -41,10 +41,12 @@ func fieldOf[T int32 | int64](to *cuda.Pointer, values []T) field {
 	return field{to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))}
 }
 
-// fill sends the inputs of a batch. No step is in flight.
-func (in *inputs) fill(r *Runner, b *model.Batch) error {
+// fill sends the inputs of a batch. No step is in flight. For a decoding step it returns the shape of the launches, else
+// "". Steps of the same shape have their inputs at the same addresses.
+func (in *inputs) fill(r *Runner, b *model.Batch, decode bool) (shape string, err error) {
 	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
-		fieldOf(&in.seqLens, b.SeqLens), fieldOf(&in.logits, b.Logits)}
+		fieldOf(&in.seqLens, b.SeqLens)}
+	shape = fmt.Sprint(len(b.Tokens))
 	in.groups = append(in.groups[:0], make([]groupInputs, r.groups)...)
 	for g := range in.groups {
 		from, to := &b.Blocks, &in.groups[g]
@@ -52,6 +54,7 @@ func (in *inputs) fill(r *Runner, b *model.Batch) error {
 			from = &b.Others[g-1]
 		}
 		to.stride = from.TableStride
+		shape += fmt.Sprint(" ", to.stride)
 		fields = append(fields, fieldOf(&to.slots, from.Slots), fieldOf(&to.tables, from.BlockTables))
 	}
 	in.plans = map[int]*plan{}
@@ -63,19 +66,27 @@ func (in *inputs) fill(r *Runner, b *model.Batch) error {
 		}
 		p, err := r.attentionShape().Plan(r.device.context.Device(), b.QueryStart, b.SeqLens, window)
 		if err != nil {
-			return err
+			return "", err
+		}
+		if decode {
+			var launches kernels.DecodeShape
+			launches, decode = p.PadDecode()
+			shape += fmt.Sprint(" ", launches)
 		}
 		planned := &plan{AttentionPlan: p}
 		in.plans[window] = planned
 		fields = append(fields, fieldOf(&planned.entries, p.Entries))
 		parts = max(parts, p.PartBytes)
 	}
-	if err := r.scratch.growAttention(r.device.context, parts); errors.Is(err, cuda.ErrOutOfMemory) {
-		return fmt.Errorf("%w: %w", model.ErrBatch, err)
-	} else if err != nil {
-		return err
+	if !decode {
+		shape = ""
 	}
-	return in.send(r, fields)
+	if err := r.growAttention(parts); errors.Is(err, cuda.ErrOutOfMemory) {
+		return "", fmt.Errorf("%w: %w", model.ErrBatch, err)
+	} else if err != nil {
+		return "", err
+	}
+	return shape, in.send(r, append(fields, fieldOf(&in.logits, b.Logits)))
 }
 
 // aligned returns a size rounded up to a multiple of 16, as kernels need addresses.
@@ -87,7 +98,7 @@ func (in *inputs) send(r *Runner, fields []field) error {
 		size += aligned(len(f.data))
 	}
 	if in.host == nil || len(in.host.Bytes()) < size {
-		if err := in.close(); err != nil {
+		if err := errors.Join(r.graphs.close(), in.close()); err != nil {
 			return err
 		}
 		var errs [2]error

@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -222,6 +223,41 @@ func TestQuantizedWeights(t *testing.T) {
 	requireLogitsOfCPU(t, d, open)
 	_, w := load(t, d, open)
 	require.Equal(t, []string{"weights of the types Q5_0, Q8_0 (embeddings) are kept as F16"}, w.Notes())
+}
+
+// Ensure that decoding steps are graphs from the third one of a shape on, that 3 and 4 sequences have the same shape,
+// and that logits have the same bits as in other steps.
+func TestDecodingStepsAreGraphs(t *testing.T) {
+	driver := cudatest.Open(t)
+	d, err := gpu.Open(driver.Path, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	m, w := load(t, d, openSmall(small))
+	r, reference := onGPU(t, m, w), onGPU(t, m, w)
+	const length, sequences = 21, 4
+	tables := [sequences][]int32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}
+	var want [sequences][][]float32
+	for s := range want {
+		want[s] = step(t, reference, chunk{randomTokens(uint64(s), length, m.VocabSize), 0, tables[s]})
+	}
+	const prompt = 14 // the second block begins on the way
+	for s := range want {
+		step(t, r, chunk{randomTokens(uint64(s), prompt, m.VocabSize), 0, tables[s]})
+	}
+	for p := prompt; p < length; p++ {
+		var chunks []chunk
+		for s := range 3 + p%2 {
+			chunks = append(chunks, chunk{randomTokens(uint64(s), length, m.VocabSize)[p : p+1], p, tables[s]})
+		}
+		if p%2 == 0 { // what a step with 3 sequences leaves out
+			step(t, r, chunk{randomTokens(3, length, m.VocabSize)[p : p+1], p, tables[3]})
+		}
+		for s, logits := range step(t, r, chunks...) {
+			require.Equal(t, want[s][p], logits, "token %d of sequence %d", p, s)
+		}
+	}
+	require.Equal(t, 2, driver.Calls("cuStreamBeginCapture_v2"), "4 sequences, and 1")
+	require.Equal(t, length-prompt-1+3, driver.Calls("cuGraphLaunch"))
 }
 
 // Ensure that a token's logits have the same bits alone and beside others, in one piece and in chunks, and in any

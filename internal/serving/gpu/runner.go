@@ -41,6 +41,8 @@ type Runner struct {
 	scratch                                 scratch
 	angles                                  map[*model.Rope]cuda.Pointer
 	inputs                                  inputs
+	batch                                   model.Batch // of a padded step
+	graphs                                  graphs
 	largest                                 []int32
 
 	launcher
@@ -86,7 +88,7 @@ func (r *Runner) allocate() (err error) {
 	if err := r.allocateAngles(); err != nil {
 		return err
 	}
-	if err := r.scratch.growAttention(r.device.context, r.attentionBytes()); err != nil {
+	if err := r.growAttention(r.attentionBytes()); err != nil {
 		return err
 	}
 	return r.results.allocate(r.device.context, r.config.MaxLogits, r.VocabSize)
@@ -127,24 +129,32 @@ func (r *Runner) Forward(b *model.Batch) error {
 		return err
 	}
 	return r.device.context.Do(func() error {
-		if r.err = r.inputs.fill(r, b); r.err != nil {
-			return r.err
+		p, decode := r.padded(b)
+		shape, err := r.inputs.fill(r, p, decode)
+		if err == nil {
+			err = r.graphs.run(shape, r.stream, func() error { return r.launchStep(len(p.Tokens)) })
 		}
-		r.embedTokens(len(b.Tokens))
-		for i := range r.layers {
-			r.layer(i, len(b.Tokens))
-		}
-		r.addPending(len(b.Tokens))
-		if r.err != nil {
+		if err != nil {
 			_ = r.stream.Synchronize() // the first error counts
 		}
-		return r.err
+		return err
 	})
+}
+
+// launchStep computes all layers of n tokens.
+func (r *Runner) launchStep(n int) error {
+	r.err = nil
+	r.embedTokens(n)
+	for i := range r.layers {
+		r.layer(i, n)
+	}
+	r.addPending(n)
+	return r.err
 }
 
 // Close implements engine.ModelRunner.
 func (r *Runner) Close() error {
-	errs := []error{r.inputs.close(), r.scratch.close(), r.results.close()}
+	errs := []error{r.graphs.close(), r.inputs.close(), r.scratch.close(), r.results.close()}
 	for _, m := range r.memory {
 		errs = append(errs, m.Close())
 	}

@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"errors"
+
 	"llmmemory/internal/serving/cuda"
 )
 
@@ -11,15 +13,16 @@ type scratch struct {
 }
 
 // growAttention makes room for results of partitions. No step is in flight.
-func (s *scratch) growAttention(c *cuda.Context, size int) error {
+func (r *Runner) growAttention(size int) error {
+	s := &r.scratch
 	if s.attention != nil && s.attention.Size() >= size {
 		return nil
 	}
-	larger, err := c.Alloc(max(size, 16))
+	larger, err := r.device.context.Alloc(max(size, 16))
 	if err != nil {
 		return err
 	}
-	err = s.close()
+	err = errors.Join(r.graphs.close(), s.close())
 	s.attention = larger
 	return err
 }

@@ -95,7 +95,29 @@ func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
 	p.splitTiles, p.wholeTiles, p.works = len(split)/4, len(whole)/4, len(work)/2
 	p.wholeAt, p.workAt = len(split), len(split)+len(whole)
 	p.Entries = slices.Concat(split, whole, work)
+	p.setPartBytes()
+}
+
+func (p *AttentionPlan) setPartBytes() {
 	p.PartBytes = p.works * p.shape.KVHeads * attentionTile * (p.shape.HeadSize + 2) * 4
+}
+
+// A DecodeShape identifies plans of decoding whose launches are equal, so that one graph serves them all.
+type DecodeShape struct{ tiles, rows, partitions int }
+
+// PadDecode adds partitions that are computed and not used, up to a power of two, so that few shapes occur. It returns
+// false, and changes nothing, if the plan has tiles of prefill.
+func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
+	if p.wholeTiles > 0 || p.works == 0 {
+		return DecodeShape{}, false
+	}
+	first := p.Entries[p.workAt : p.workAt+2]
+	for p.works&(p.works-1) != 0 {
+		p.Entries = append(p.Entries, first...)
+		p.works++
+	}
+	p.setPartBytes()
+	return DecodeShape{p.splitTiles, p.splitRows, p.works}, true
 }
 
 // partitions are those with keys that one of the rows reaches.
