@@ -105,7 +105,7 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 	return gpus.with(h, func(g *gpu) error {
 		var s spans
 		var in C.llm_cuda_cache
-		if err := sized(&s, "cache", cache, C.sizeof_llm_cuda_cache, &in); err != nil {
+		if err := sized(&s, "cache", cache, C.LLM_CUDA_CACHE_LEAST, &in); err != nil {
 			return err
 		}
 		k, v := slice(&s, "keys", keys, 1), slice(&s, "values", values, 1)
@@ -121,6 +121,11 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 		}
 		a := kernels.ReshapeAndCache{Slots: cuda.Pointer(slots), Tokens: tokens, KeyHeads: int(in.kv_heads), HeadSize: int(in.head_size), BlockSize: int(in.block_size),
 			KeyStride: int(k[0].stride), ValueStride: int(v[0].stride)}
+		if in.dtype != 0 || in.cache_dtype != 0 {
+			if a.Type, a.Cache, err = cudaTypes(in.dtype, in.cache_dtype); err != nil {
+				return err
+			}
+		}
 		for _, part := range []struct {
 			what string
 			at   C.uint64_t
@@ -135,6 +140,21 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 		}
 		return g.launch(a, stream)
 	})
+}
+
+// cudaTypes returns the types of dtype and cache_dtype.
+func cudaTypes(dtype, cached C.int32_t) (kernels.Type, kernels.CacheType, error) {
+	kinds := map[C.int32_t]kernels.Type{C.LLM_F16: kernels.F16, C.LLM_BF16: kernels.BF16}
+	caches := map[C.int32_t]kernels.CacheType{0: kernels.CacheAuto, dtype: kernels.CacheAuto, C.LLM_E4M3: kernels.CacheE4M3, C.LLM_E5M2: kernels.CacheE5M2}
+	kind, ok := kinds[dtype]
+	if !ok {
+		return 0, 0, fail(C.LLM_CACHE_E_RANGE, "dtype is %d: want LLM_F16 (%d) or LLM_BF16 (%d)", dtype, C.LLM_F16, C.LLM_BF16)
+	}
+	cache, ok := caches[cached]
+	if !ok {
+		return 0, 0, fail(C.LLM_CACHE_E_RANGE, "cache_dtype is %d: want LLM_E4M3 (%d), LLM_E5M2 (%d), or 0 for dtype", cached, C.LLM_E4M3, C.LLM_E5M2)
+	}
+	return kind, cache, nil
 }
 
 // blocksOf returns the blocks and the pairs of a call that copies blocks.

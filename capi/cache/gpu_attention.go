@@ -30,16 +30,14 @@ func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_i
 		if err := s.apart(); err != nil {
 			return err
 		}
-		if in.dtype != C.LLM_F16 && in.dtype != C.LLM_BF16 || in.reserved != 0 {
-			return fail(C.LLM_CACHE_E_RANGE, "dtype is %d, reserved is %d: want LLM_F16 (1) or LLM_BF16 (2), and 0", in.dtype, in.reserved)
+		kind, cache, err := cudaTypes(in.dtype, in.cache_dtype)
+		if err != nil {
+			return err
 		}
 		a := &gpuAttention{gpu: g, call: kernels.PagedAttention{
-			AttentionShape: kernels.AttentionShape{Type: kernels.F16, HeadSize: int(in.head_size), Heads: int(in.heads), KVHeads: int(in.kv_heads), BlockSize: int(in.block_size)},
+			AttentionShape: kernels.AttentionShape{Type: kind, Cache: cache, HeadSize: int(in.head_size), Heads: int(in.heads), KVHeads: int(in.kv_heads), BlockSize: int(in.block_size)},
 			Scale:          float32(in.scale), SoftCap: float32(in.soft_cap), Window: int(in.window), Slopes: cuda.Pointer(in.alibi), Sinks: cuda.Pointer(in.sinks),
 		}}
-		if in.dtype == C.LLM_BF16 {
-			a.call.Type = kernels.BF16
-		}
 		if in.scale == 0 {
 			a.call.Scale = defaultScale(a.call.HeadSize)
 		}

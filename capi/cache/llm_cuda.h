@@ -26,7 +26,9 @@
  * change the outputs of tokens before it that are computed in the same step.
  *
  * Layout: keys and values of a layer are two arrays [block][KV head][token of the block][element of the
- * head]. Elements are F16 or BF16.
+ * head]. Queries and outputs are F16 or BF16. Keys and values have the same type, or E4M3 or E5M2 (llm_attention.h), without
+ * scales: they are rounded to nearest, ties to even, and those that are too large become the largest. For keys and values of 8 bits, queries
+ * are computed in F16, so that BF16 queries beyond 65504 become 65504.
  *
  * Addresses on the GPU are uint64_t (CUdeviceptr), and are not checked: an address outside memory breaks the
  * context, and a later call returns the driver's error. Other arguments, structs and errors follow the
@@ -60,9 +62,14 @@ typedef struct llm_cuda_cache {
     uint32_t size;
     int32_t block_size, kv_heads, head_size; /* head_size: a multiple of 8 */
     uint64_t key, value;
+    int32_t dtype;       /* of the tensors that are written: LLM_F16 or LLM_BF16; may be 0 if cache_dtype is */
+    int32_t cache_dtype; /* of key and value: LLM_E4M3, LLM_E5M2, or 0 for that of the tensors */
 } llm_cuda_cache;
 
-/* Rows of elements of 16 bits on the GPU: row i begins at element i x stride, a multiple of 8. */
+/*
+ * Rows of elements of 16 bits on the GPU: row i begins at element i x stride, a multiple of 8. A stride of 0 means rows without
+ * gaps.
+ */
 typedef struct llm_cuda_tensor {
     uint64_t at;
     int64_t stride;
@@ -95,13 +102,13 @@ int llm_cuda_swap_in(llm_cuda gpu, const llm_cuda_blocks *blocks, uint64_t host,
 /* What does not change from step to step. */
 typedef struct llm_cuda_attention_config {
     uint32_t size;
-    int32_t dtype;                           /* LLM_F16 or LLM_BF16 */
+    int32_t dtype;                           /* of queries and outputs: LLM_F16 or LLM_BF16 */
     int32_t heads;                           /* of queries: 1 to 16 for each KV head */
     int32_t block_size, kv_heads, head_size; /* block_size: a multiple of 16; head_size: 64, 80, 96, 128 or 256 */
     int32_t window;                          /* tokens that a query attends to, itself included; 0 means all */
     float scale;                             /* of q x k; 0 means 1/sqrt(head size) */
     float soft_cap;                          /* 0 means none; at most 1000 */
-    int32_t reserved;                        /* 0 */
+    int32_t cache_dtype;                     /* of keys and values: LLM_E4M3, LLM_E5M2, or 0 for dtype */
     uint64_t alibi, sinks;                   /* on the GPU: float for each query head, or 0 */
 } llm_cuda_attention_config;
 

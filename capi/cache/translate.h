@@ -40,6 +40,7 @@ enum {
     LLM_PLAN_PACKED = offsetof(llm_cache_plan, block_stride),
     LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
     LLM_KVSTORE_LEAST = offsetof(llm_kvstore_config, key_scales),
+    LLM_CUDA_CACHE_LEAST = offsetof(llm_cuda_cache, dtype),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 

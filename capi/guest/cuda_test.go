@@ -17,9 +17,12 @@ var cudaExample = filepath.Join("..", "examples", "cuda")
 func TestAGPUServesTheExample(t *testing.T) {
 	driver := cudatest.Library(t)
 	each(t, linked, func(t *testing.T, w way) {
-		r := succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample), driver)
-		require.Contains(t, r.stdout, "all right")
-		require.Contains(t, r.stdout, "1 preemptions")
+		example := w.compileCache(t, cudaExample)
+		for _, arguments := range [][]string{{driver}, {driver, "e4m3"}, {driver, "e5m2"}} {
+			r := succeed(t, t.TempDir(), nil, append([]string{example}, arguments...)...)
+			require.Contains(t, r.stdout, "all right")
+			require.Contains(t, r.stdout, "1 preemptions")
+		}
 		if level.Long() && w == shared { // the kernels, too
 			succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample, sanitizers, "-fno-sanitize-recover=all"), cudatest.Sanitized(t))
 		}

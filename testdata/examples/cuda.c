@@ -5,7 +5,7 @@
  * What is not attention runs on the CPU, to keep the example short.
  *
  *   cc -std=c11 cuda.c -lllm_cache -ldl -o cuda
- *   ./cuda [path of NVIDIA's driver]
+ *   ./cuda [path of NVIDIA's driver [e4m3 | e5m2]]      the last one: the type of keys and values, F16 unless it is given
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ enum {
     MODEL_LEN = 128,
     TABLE = MODEL_LEN / BLOCK_SIZE,
     LAYERS = 2,
-    LAYER_BYTES = BLOCKS * BLOCK_SIZE * WORDS * 2,
+    LAYER_ELEMENTS = BLOCKS * BLOCK_SIZE * WORDS,
     MAX_ENTRIES = 4096
 };
 
@@ -126,7 +126,8 @@ static llm_cuda_blocks blocks;
 static int32_t entries[MAX_ENTRIES], tables[MAX_SEQS][TABLE], starts[MAX_SEQS + 1], lengths[MAX_SEQS];
 static float q[MAX_TOKENS][WORDS], k[MAX_TOKENS][WORDS], v[MAX_TOKENS][WORDS], out[MAX_TOKENS][WORDS];
 
-static void prepare(const char *path) {
+static void prepare(const char *path, int32_t cache_dtype) {
+    const int layer_bytes = LAYER_ELEMENTS * (cache_dtype == 0 ? 2 : 1);
     CHECK((driver = dlopen(path, RTLD_NOW)) != NULL);
     int device;
     void *context;
@@ -137,17 +138,17 @@ static void prepare(const char *path) {
     CU("cuStreamCreate", &stream, 1, 0, 0);
     CHECK(llm_cuda_open(path, &gpu) == LLM_CACHE_OK);
     llm_cuda_attention_config config = {.size = sizeof config, .dtype = LLM_F16, .heads = 1, .block_size = BLOCK_SIZE,
-                                        .kv_heads = 1, .head_size = WORDS, .scale = 1};
+                                        .kv_heads = 1, .head_size = WORDS, .scale = 1, .cache_dtype = cache_dtype};
     CHECK(llm_cuda_attention_open(gpu, &config, &attention) == LLM_CACHE_OK);
     uint64_t arrays[2 * LAYERS];
     for (int i = 0; i < 2 * LAYERS; i++) {
-        arrays[i] = gpu_memory(LAYER_BYTES);
+        arrays[i] = gpu_memory((size_t)layer_bytes);
     }
     for (int i = 0; i < LAYERS; i++) {
         layers[i] = (llm_cuda_cache){.size = sizeof layers[i], .block_size = BLOCK_SIZE, .kv_heads = 1, .head_size = WORDS,
-                                     .key = arrays[2 * i], .value = arrays[2 * i + 1]};
+                                     .key = arrays[2 * i], .value = arrays[2 * i + 1], .dtype = LLM_F16, .cache_dtype = cache_dtype};
     }
-    blocks = (llm_cuda_blocks){.size = sizeof blocks, .arrays = 2 * LAYERS, .at = gpu_memory(sizeof arrays), .block_bytes = LAYER_BYTES / BLOCKS};
+    blocks = (llm_cuda_blocks){.size = sizeof blocks, .arrays = 2 * LAYERS, .at = gpu_memory(sizeof arrays), .block_bytes = layer_bytes / BLOCKS};
     upload(blocks.at, arrays, sizeof arrays);
     size_t rows = MAX_TOKENS * WORDS * sizeof(uint16_t);
     keys_at = gpu_memory(rows), values_at = gpu_memory(rows), slots_at = gpu_memory(MAX_TOKENS * 8), pairs_at = gpu_memory(sizeof(llm_kvstore_pair));
@@ -266,7 +267,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < MODEL_LEN * WORDS; i++) {
         codes[i / WORDS][i % WORDS] = any(2) ? 0.0883883f : -0.0883883f;
     }
-    prepare(argc > 1 ? argv[1] : "libcuda.so.1");
+    const char *type = argc > 2 ? argv[2] : "";
+    prepare(argc > 1 ? argv[1] : "libcuda.so.1", strcmp(type, "e4m3") == 0 ? LLM_E4M3 : strcmp(type, "e5m2") == 0 ? LLM_E5M2 : 0);
     llm_cache_config config = {
         .size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = BLOCK_SIZE,
         .max_num_seqs = MAX_SEQS, .max_num_batched_tokens = MAX_TOKENS, .max_model_len = MODEL_LEN,

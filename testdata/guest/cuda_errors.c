@@ -3,6 +3,7 @@
  * copied and swapped as it says.
  */
 #include <dlfcn.h>
+#include <stddef.h>
 
 #include "cache_check.h"
 #include "llm_cuda.h"
@@ -68,6 +69,13 @@ static void writes(llm_cuda gpu, llm_cuda_stream stream) {
     EXPECT(LLM_CACHE_E_ALIGN, llm_cuda_write(gpu, &cache, &odd, &rows, 256, 1, stream));
     EXPECT(LLM_CACHE_E_RANGE, llm_cuda_write(gpu, &cache, &rows, &backwards, 256, 1, stream));
     EXPECT(LLM_CACHE_E_ALIGN, llm_cuda_write(gpu, &cache, &rows, &rows, 0, 1, stream));
+    cache.cache_dtype = LLM_E4M3; /* of what? */
+    EXPECT(LLM_CACHE_E_RANGE, llm_cuda_write(gpu, &cache, &rows, &rows, 256, 1, stream));
+    SAYS("dtype is 0: want LLM_F16 (1) or LLM_BF16 (2)");
+    cache.cache_dtype = 0;
+    cache.size = offsetof(llm_cuda_cache, dtype); /* a program of before */
+    OK(llm_cuda_write(gpu, &cache, &rows, &rows, 256, 0, stream));
+    cache.size = sizeof cache;
     cache.value = 0;
     EXPECT(LLM_CACHE_E_NULL, llm_cuda_write(gpu, &cache, &rows, &rows, 256, 1, stream));
     SAYS("value of cache is 0");
@@ -83,6 +91,12 @@ static void plans(llm_cuda gpu) {
     SAYS("heads of 72 elements");
     bad = good, bad.dtype = LLM_F32;
     EXPECT(LLM_CACHE_E_RANGE, llm_cuda_attention_open(gpu, &bad, &attention));
+    bad = good, bad.cache_dtype = LLM_F16; /* with queries of BF16 */
+    EXPECT(LLM_CACHE_E_RANGE, llm_cuda_attention_open(gpu, &bad, &attention));
+    SAYS("cache_dtype is 1: want LLM_E4M3 (3), LLM_E5M2 (4), or 0 for dtype");
+    bad = good, bad.cache_dtype = LLM_E5M2;
+    OK(llm_cuda_attention_open(gpu, &bad, &attention));
+    OK(llm_cuda_attention_close(attention));
     bad = good, bad.window = -1;
     EXPECT(LLM_CACHE_E_RANGE, llm_cuda_attention_open(gpu, &bad, &attention));
     EXPECT(LLM_CACHE_E_NULL, llm_cuda_attention_open(gpu, &good, NULL));

@@ -12,7 +12,10 @@ import (
 
 // attended describes the sequences of a case. All have the same length, and their last tokens are queries: one
 // token of each sequence in decoding, all tokens in prefill. The blocks of 16 tokens lie anywhere in memory.
-type attended struct{ group, heads, sequences, length, queries int }
+type attended struct {
+	group, heads, sequences, length, queries int
+	cache                                    kernels.CacheType
+}
 
 const headSize, blockSize = 128, 16
 
@@ -20,6 +23,9 @@ func (a attended) benchmark(required goal) benchmark {
 	kind := "prefill"
 	if a.queries == 1 {
 		kind = "decode"
+	}
+	if a.cache != kernels.CacheAuto {
+		kind += "_" + a.cache.String()
 	}
 	name := fmt.Sprintf("%s group=%d heads=%d seqs=%d tokens=%d", kind, a.group, a.heads, a.sequences, a.length)
 	return benchmark{name, required, a.prepare}
@@ -40,8 +46,8 @@ func (a attended) prepare(b *bench) prepared {
 	perSequence := (a.length + blockSize - 1) / blockSize
 	n, width := a.sequences*perSequence*blockSize*a.heads*headSize, a.group*a.heads*headSize
 	var keys, values, query *cuda.Memory
-	t.keys, keys = b.random(n)
-	t.values, values = b.random(n)
+	t.keys, keys = b.randomOf(a.cache, n)
+	t.values, values = b.randomOf(a.cache, n)
 	t.query, query = b.random(a.sequences * a.queries * width)
 	t.out = b.alloc(2 * a.sequences * a.queries * width)
 	places := b.rng.Perm(a.sequences * perSequence)
@@ -52,10 +58,10 @@ func (a attended) prepare(b *bench) prepared {
 		}
 		t.tables = append(t.tables, table)
 	}
-	t.call = kernels.PagedAttention{AttentionShape: kernels.AttentionShape{HeadSize: headSize, Heads: a.group * a.heads, KVHeads: a.heads, BlockSize: blockSize},
+	t.call = kernels.PagedAttention{AttentionShape: kernels.AttentionShape{Cache: a.cache, HeadSize: headSize, Heads: a.group * a.heads, KVHeads: a.heads, BlockSize: blockSize},
 		Query: query.Pointer(), Out: t.out.Pointer(), Keys: keys.Pointer(), Values: values.Pointer(), TableStride: perSequence, Scale: float32(1 / math.Sqrt(headSize))}
 	p := prepared{kernel: t.planned(0, a.sequences, a.queries), check: t.check, alone: t.alone}
-	p.bytes = 2 * 2 * float64(a.sequences*a.length*a.heads*headSize)
+	p.bytes = 2 * float64(a.cache.Bytes(kernels.F16)*a.sequences*a.length*a.heads*headSize)
 	if a.queries > 1 {
 		p.flops = 4 * float64(width) * float64(a.sequences) * float64(a.length) * float64(a.length+1) / 2
 	}
@@ -108,7 +114,7 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 	for token := range logits {
 		k := place(token)
 		for d := range headSize {
-			logits[token] += at(t.query, query+d) * at(t.keys, k+d)
+			logits[token] += at(t.query, query+d) * cachedAt(t.cache, t.keys, k+d)
 		}
 		logits[token] /= math.Sqrt(headSize)
 		most = max(most, logits[token])
@@ -119,8 +125,9 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 		p, v := math.Exp(x-most), place(token)
 		total += p
 		for d := range headSize {
-			out[d] += p * at(t.values, v+d)
-			size[d] += p * math.Abs(at(t.values, v+d))
+			x := cachedAt(t.cache, t.values, v+d)
+			out[d] += p * x
+			size[d] += p * math.Abs(x)
 		}
 	}
 	for d := range out {
@@ -176,17 +183,21 @@ func attentions(small bool) (all []benchmark) {
 		attended
 		least, flashInfer float64 // a share of the rate of copies; GB/s
 	}{
-		{attended{4, 8, 64, 4096, 1}, 0.95, 4095}, {attended{4, 8, 256, 1024, 1}, 0.95, 3912}, {attended{4, 8, 16, 16384, 1}, 0.95, 4079},
-		{attended{4, 8, 1, 32768, 1}, 0.72, 2709}, {attended{4, 8, 8, 4096, 1}, 0.72, 2715}, {attended{8, 8, 64, 4096, 1}, 0.95, 4065},
-		{attended{8, 4, 64, 8192, 1}, 0.95, 4110}, {attended{1, 32, 64, 1024, 1}, 0.95, 4230}, {attended{1, 40, 16, 2048, 1}, 0.95, 4154},
+		{attended{4, 8, 64, 4096, 1, kernels.CacheAuto}, 0.95, 4095}, {attended{4, 8, 256, 1024, 1, kernels.CacheAuto}, 0.95, 3912}, {attended{4, 8, 16, 16384, 1, kernels.CacheAuto}, 0.95, 4079},
+		{attended{4, 8, 1, 32768, 1, kernels.CacheAuto}, 0.72, 2709}, {attended{4, 8, 8, 4096, 1, kernels.CacheAuto}, 0.72, 2715}, {attended{8, 8, 64, 4096, 1, kernels.CacheAuto}, 0.95, 4065},
+		{attended{8, 4, 64, 8192, 1, kernels.CacheAuto}, 0.95, 4110}, {attended{1, 32, 64, 1024, 1, kernels.CacheAuto}, 0.95, 4230}, {attended{1, 40, 16, 2048, 1, kernels.CacheAuto}, 0.95, 4154},
 	} {
 		add(c.attended, goal{max(c.least, 0.98*c.flashInfer/4220), ofCopy})
 	}
 	for _, c := range []struct {
 		attended
 		flashInfer, flash float64 // TFLOP/s
-	}{{attended{4, 8, 1, 2048, 2048}, 198, 192}, {attended{4, 8, 8, 2048, 2048}, 295, 291}, {attended{4, 8, 1, 16384, 16384}, 329, 323}} {
+	}{{attended{4, 8, 1, 2048, 2048, kernels.CacheAuto}, 198, 192}, {attended{4, 8, 8, 2048, 2048, kernels.CacheAuto}, 295, 291}, {attended{4, 8, 1, 16384, 16384, kernels.CacheAuto}, 329, 323}} {
 		add(c.attended, goal{0.85 * c.flashInfer / c.flash, "flash"})
+	}
+	for _, a := range []attended{{4, 8, 64, 4096, 1, kernels.CacheE4M3}, {4, 8, 64, 4096, 1, kernels.CacheE5M2}, {4, 8, 8, 4096, 1, kernels.CacheE4M3},
+		{4, 8, 1, 2048, 2048, kernels.CacheE4M3}, {4, 8, 8, 2048, 2048, kernels.CacheE4M3}} {
+		add(a, goal{})
 	}
 	return all
 }

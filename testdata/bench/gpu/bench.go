@@ -6,7 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"unsafe"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/half"
@@ -202,15 +204,29 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 // random returns n random F16 numbers of a size of about 1: their bytes, and a copy on the GPU. A long array
 // repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
-	const period = 1<<22 + 8
-	contents := make([]byte, 2*n)
-	for i := range min(n, period) {
-		binary.LittleEndian.PutUint16(contents[2*i:], half.ToF16(float32(b.rng.NormFloat64())))
+	return b.randomOf(kernels.CacheAuto, n)
+}
+
+// randomOf is like random, for keys and values.
+func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) {
+	kind := cpuTypes[cache]
+	period, contents := (1<<22+8)*kind.Size(), make([]byte, kind.Size()*n)
+	for at := 0; at < min(len(contents), period); at += kind.Size() {
+		kind.Store(unsafe.Pointer(&contents[at]), float32(b.rng.NormFloat64()))
 	}
-	for at := 2 * period; at < len(contents); at += 2 * period {
-		copy(contents[at:], contents[:2*period])
+	for at := period; at < len(contents); at += period {
+		copy(contents[at:], contents[:period])
 	}
 	return contents, b.upload(contents)
+}
+
+// cpuTypes are the types of package attention.
+var cpuTypes = map[kernels.CacheType]attention.DType{kernels.CacheAuto: attention.F16, kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}
+
+// cachedAt returns an element of memory that randomOf made.
+func cachedAt(cache kernels.CacheType, contents []byte, i int) float64 {
+	kind := cpuTypes[cache]
+	return float64(kind.Load(unsafe.Pointer(&contents[kind.Size()*i])))
 }
 
 // numbers uploads numbers of a fixed size.

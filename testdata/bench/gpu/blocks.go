@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"unsafe"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
@@ -50,27 +51,35 @@ func swap(blocks, size int, in bool) benchmark {
 }
 
 // write puts keys and values into slots in any order.
-func write(tokens, heads, size int) benchmark {
+func write(cache kernels.CacheType, tokens, heads, size int) benchmark {
 	const block = 16
-	return benchmark{name: fmt.Sprintf("reshape_and_cache tokens=%d heads=%d size=%d", tokens, heads, size), prepare: func(b *bench) prepared {
-		width := heads * size
+	kernel := "reshape_and_cache"
+	if cache != kernels.CacheAuto {
+		kernel += "_" + cache.String()
+	}
+	return benchmark{name: fmt.Sprintf("%s tokens=%d heads=%d size=%d", kernel, tokens, heads, size), prepare: func(b *bench) prepared {
+		width, kind := heads*size, cpuTypes[cache]
 		rows, memory := b.random(tokens * width)
 		blocks := (tokens + block - 1) / block
-		caches := [2]*cuda.Memory{b.alloc(2 * blocks * block * width), b.alloc(2 * blocks * block * width)}
+		caches := [2]*cuda.Memory{b.alloc(kind.Size() * blocks * block * width), b.alloc(kind.Size() * blocks * block * width)}
 		var slots []int64
 		for _, slot := range b.rng.Perm(blocks * block)[:tokens] {
 			slots = append(slots, int64(slot))
 		}
 		return prepared{
-			bytes: 2 * 2 * 2 * float64(tokens*width),
-			kernel: kernels.ReshapeAndCache{KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: memory.Pointer(), Value: memory.Pointer(),
+			bytes: 2 * float64(2+kind.Size()) * float64(tokens*width),
+			kernel: kernels.ReshapeAndCache{Cache: cache, KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: memory.Pointer(), Value: memory.Pointer(),
 				Slots: b.numbers(slots), Tokens: tokens, KeyHeads: heads, HeadSize: size, BlockSize: block, KeyStride: width, ValueStride: width},
 			check: func() float64 {
 				for _, token := range checked(tokens) {
 					for head := range heads {
 						place := ((int(slots[token])/block*heads+head)*block + int(slots[token])%block) * size
+						want := make([]byte, kind.Size()*size)
+						for i := range size {
+							kind.Store(unsafe.Pointer(&want[kind.Size()*i]), float32(at(rows, token*width+head*size+i)))
+						}
 						for _, cache := range caches {
-							if !bytes.Equal(contents(cache, 2*place, 2*size), rows[2*(token*width+head*size):][:2*size]) {
+							if !bytes.Equal(contents(cache, kind.Size()*place, len(want)), want) {
 								must(fmt.Errorf("token %d is not in its slot", token))
 							}
 						}

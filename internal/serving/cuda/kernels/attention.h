@@ -13,6 +13,9 @@
 // cancels where one key has nearly all of the weight. A step or a partition in which a row reaches no key leaves the
 // row's numbers as they are, so a row may share a tile with any others.
 //
+// Keys and values of 8 bits (fp8) become F16 when a step is in shared memory, and what follows is the arithmetic of F16. Queries
+// of BF16 are rounded to F16 for them.
+//
 // Memory outside of [first, end) of a tile is not read. A row multiplies values that it does not reach by 0 if another
 // row of its tile reaches them; they are its own sequence's.
 #pragma once
@@ -24,10 +27,10 @@ const float LOG2E = 1.44269504f, NONE = -1e30f, NOT_REACHED = -__builtin_inff();
 // What a launch passes to every kernel of attention. Sequence s has seq_lens[s] tokens in the blocks of tables[s *
 // table_stride] and what follows; the last ones are its queries, tokens query_start[s] to query_start[s + 1] - 1 of the batch.
 struct Attention {
-  void *out;
+  void *out; // of the type of the queries
   const void *query, *keys, *values; // [token of the batch][stride in elements]; keys and values as device.h has them
   const int *tables, *seq_lens, *query_start;
-  const int *tiles;    // sequence, first row, first part, parts: see paged_attention.cu
+  const int *tiles;    // sequence, first row, first part, parts: see paged_attention.h
   const int *work;     // tile, partition
   float *parts;        // [part][key head][TILE][head size + 2]
   const float *slopes; // ALiBi, for each head, or null
@@ -36,7 +39,18 @@ struct Attention {
   int table_stride, block_size, heads, kv_heads;
   int window; // 0: all keys
   float scale, soft_cap;
+  int head_size;
+  int bf16;          // queries and outputs are BF16, not F16
+  int fp8_shift;     // E4M3: 1, E5M2: 0
+  float value_scale; // what values lack. Those of E4M3 lack 2^8, and so do keys, which is part of scale
 };
+
+// An fp8 is a key's or value's element of 8 bits, E4M3 or E5M2.
+struct fp8 { u8 bits; };
+
+// A Cached is a type of keys and values. Products are computed in the type Product.
+template <class C> struct Cached { typedef C Product; };
+template <> struct Cached<fp8> { typedef half Product; };
 
 // Which tokens of a sequence a block of threads reads: from first to end - 1.
 struct Range {
@@ -50,19 +64,69 @@ DEVICE int blocks_of(const Attention &a, int sequence, Range tokens, int key0) {
   return a.tables[(u64)sequence * a.table_stride + key / a.block_size];
 }
 
+// Elements of 8 bits arrive at the end of the memory of a step, from RAW on, and are then spread over all of it.
+template <int D> struct Raw { static const int AT = STEP * (Rows<D>::BYTES - D); };
+
 // load begins to copy the keys or values of a step. Those not to read become 0. Warps take chunks in turn.
-template <int D> DEVICE void load(u32 to, const void *cache, const Attention &a, int kv_head, Range tokens, int block, int key0, int warp, int warps) {
+template <class C, int D> DEVICE void load(u32 to, const void *cache, const Attention &a, int kv_head, Range tokens, int block, int key0, int warp, int warps) {
   for (int chunk = warp; chunk < CHUNKS; chunk += warps) {
-    const u32 me = (u32)opaque(lane()), key = key0 + chunk * CHUNK, place = to + chunk * CHUNK * Rows<D>::BYTES;
+    const int SIZE = sizeof(C), IN_ROW = D * SIZE / 16, UNITS = CHUNK * IN_ROW; // of 16 bytes
+    const u32 me = (u32)opaque(lane()), key = key0 + chunk * CHUNK, place = to + (SIZE == 1 ? Raw<D>::AT + chunk * CHUNK * D : chunk * CHUNK * Rows<D>::BYTES);
     const u64 head = (u64)shfl((u32)block, chunk) * a.kv_heads + kv_head;
-    const char *at = (const char *)cache + (head * a.block_size + key % (u32)a.block_size) * (D * 2) + me * 16;
+    const char *at = (const char *)cache + (head * a.block_size + key % (u32)a.block_size) * (D * SIZE) + me * 16;
     UNROLL
-    for (int i = 0; i < CHUNK * D / 8 / 32; i++) {
-      u32 unit = i * 32 + me, row = unit / (D / 8);
+    for (int i = 0; i < (UNITS + 31) / 32; i++) {
+      u32 unit = i * 32 + me, row = unit / IN_ROW;
+      if (UNITS % 32 && unit >= UNITS) continue;
       bool read = key + row - tokens.first < (u32)(tokens.end - tokens.first);
-      cp_async16(place + Rows<D>::at(row, unit % (D / 8)), at + i * 512, read ? 16 : 0);
+      cp_async16(place + (SIZE == 1 ? unit * 16 : Rows<D>::at(row, unit % IN_ROW)), at + i * 512, read ? 16 : 0);
     }
   }
+}
+
+// spread puts the two lower or upper bytes of a register into the upper bytes of its halves.
+DEVICE u32 spread(u32 x, bool upper) { return byte_perm(x, 0, upper ? 0x3424 : 0x1404); }
+
+// widen makes F16 of two fp8 that are the upper bytes of the halves of x. E4M3 has the fraction of F16 after a shift by 1, and an
+// exponent that lacks 2^8. Its NaN, the largest magnitude, becomes one by the sum; no magnitude of E5M2 is changed by it.
+DEVICE u32 widen(u32 x, int shift) {
+  u32 magnitude = (x & 0x7f007f00) >> shift;
+  return (x & 0x80008000) | magnitude | ((magnitude + 0x00800080) & 0x40004000);
+}
+
+// unpack makes F16 of the elements of a step that load copied. All threads of the block call it. The memory of a row that is written has at
+// most raw elements of itself and of rows before it: those of the same round, which all threads have read, and of earlier ones.
+template <int D> DEVICE void unpack(u32 tensor, int shift, int threads) {
+  const int AHEAD = 4, UNITS = STEP * D / 8; // units of 8 elements
+  static_assert(Rows<D>::BYTES >= 2 * D && AHEAD * 32 >= 2 * D / 8 && UNITS % (AHEAD * 32) == 0);
+  for (int first = 0; first < UNITS; first += AHEAD * threads) {
+    bytes8 raw[AHEAD];
+    UNROLL
+    for (int i = 0; i < AHEAD; i++) {
+      int unit = first + i * threads + thread();
+      if (unit < UNITS) raw[i] = load8_shared(tensor + Raw<D>::AT + unit * 8, 0);
+    }
+    if (threads == 32) warp_barrier();
+    else barrier();
+    UNROLL
+    for (int i = 0; i < AHEAD; i++) {
+      int unit = first + i * threads + thread();
+      if (unit >= UNITS) continue;
+      store16_shared(tensor + Rows<D>::at(unit / (D / 8), unit % (D / 8)), 0,
+                     {widen(spread(raw[i].x, false), shift), widen(spread(raw[i].x, true), shift), widen(spread(raw[i].y, false), shift), widen(spread(raw[i].y, true), shift)});
+    }
+  }
+}
+
+// half_of_bfloat rounds two BF16 in a register to F16. Finite ones that are too large for F16 become the largest.
+DEVICE u32 half_of_bfloat(u32 x) {
+  float y[2] = {float_of(x << 16), float_of(x & 0xffff0000)};
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    u32 size = bits_of(y[i]) & 0x7fffffff;
+    if (size > 0x477fe000 && size < 0x7f800000) y[i] = float_of((bits_of(y[i]) & 0x80000000) | 0x477fe000);
+  }
+  return pack_half(y[0], y[1]);
 }
 
 // What the rows of a warp reach. Each row reaches at most window keys, its own key is the last.
@@ -253,3 +317,24 @@ DEVICE void begin(float &m, float &l, const float *sinks, int head) {
 // inverse is what o is multiplied by at the end. A row without any weight is 0. The sum makes 0 of -0.
 DEVICE float inverse(float l) { return l == 0 ? 0 : div_rn(1, l); }
 DEVICE float result(float o, float inverse) { return add_rn(mul_rn(o, inverse), 0); }
+
+// Where a tile is, and what its rows are.
+struct Tile {
+  int sequence, first_row, rows; // rows of the sequence
+  int group, kv_head, first_token, queries, length;
+  DEVICE Tile of(const Attention &a, int tile, int kv_head) {
+    Tile t;
+    t.sequence = a.tiles[tile * 4], t.first_row = a.tiles[tile * 4 + 1];
+    t.group = a.heads / a.kv_heads, t.kv_head = kv_head;
+    t.first_token = a.query_start[t.sequence], t.queries = a.query_start[t.sequence + 1] - t.first_token;
+    t.length = a.seq_lens[t.sequence], t.rows = t.queries * t.group;
+    return t;
+  }
+  // end_of is the position behind a row's token: the row reaches keys before it. Rows behind the last are like the last.
+  DEVICE int end_of(const Tile &t, int row) {
+    int token = (row < t.rows ? row : t.rows - 1) / t.group;
+    return t.length - t.queries + token + 1;
+  }
+  DEVICE u64 token_of(const Tile &t, int row) { return t.first_token + row / t.group; }
+  DEVICE int head_of(const Tile &t, int row) { return t.kv_head * t.group + row % t.group; }
+};

@@ -89,7 +89,7 @@ func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
 	t.Helper()
 	m := p.inMemory(n)
 	starts, lens := p.starts()
-	kind := map[kernels.Type]attention.DType{kernels.F16: attention.F16, kernels.BF16: attention.BF16}[p.Type]
+	kind, size := map[kernels.Type]attention.DType{kernels.F16: attention.F16, kernels.BF16: attention.BF16}[p.Type], p.cacheType().Size()
 	group, width := p.Heads/p.KVHeads, p.Heads*p.HeadSize
 	query, out := encode(p.Type, n.query), make([]byte, 2*len(n.query))
 	pool, err := parallel.New(1)
@@ -97,8 +97,8 @@ func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
 	defer pool.Close()
 	runner := attention.NewRunner(pool)
 	for kv := range p.KVHeads {
-		block, at, heads := 2*p.BlockSize*p.HeadSize, 2*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
-		cache := attention.Cache{Shape: attention.Shape{BlockSize: p.BlockSize, NumKVHeads: 1, HeadSize: p.HeadSize, DType: kind, Layout: attention.LayoutFlash},
+		block, at, heads := size*p.BlockSize*p.HeadSize, size*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
+		cache := attention.Cache{Shape: attention.Shape{BlockSize: p.BlockSize, NumKVHeads: 1, HeadSize: p.HeadSize, DType: p.cacheType(), Layout: attention.LayoutFlash},
 			NumBlocks: len(m.keys) / block / p.KVHeads, Key: m.keys[at:], Value: m.values[at:], BlockStride: p.KVHeads * block}
 		batch := attention.Batch{NumHeads: group, Query: attention.Tensor{DType: kind, Data: query[heads:], Stride: width},
 			Out: attention.Tensor{DType: kind, Data: out[heads:], Stride: width}, QueryStart: starts, SeqLens: lens, BlockTables: m.blocks,

@@ -9,8 +9,11 @@ import (
 
 // ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout
 // of blocks. A slot is an int64. A token with a negative slot is not written. Two tokens must not have
-// the same slot.
+// the same slot. Numbers become E4M3 or E5M2 by rounding to the nearest, ties to even; those that are too
+// large become the largest.
 type ReshapeAndCache struct {
+	Type                                    Type      // of Key and Value
+	Cache                                   CacheType // of KeyCache and ValueCache
 	KeyCache, ValueCache, Key, Value, Slots cuda.Pointer
 	Tokens                                  int
 	KeyHeads, HeadSize, BlockSize           int
@@ -19,6 +22,9 @@ type ReshapeAndCache struct {
 
 // Launch puts the kernel into a stream.
 func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
+	if err := cmp.Or(a.Type.check("reshape_and_cache"), a.Cache.check("reshape_and_cache")); err != nil {
+		return err
+	}
 	switch {
 	case a.HeadSize <= 0 || a.HeadSize%8 != 0:
 		return fmt.Errorf("reshape_and_cache of heads of %d elements: the size must be a multiple of 8", a.HeadSize)
@@ -42,8 +48,12 @@ func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
 		return err
 	}
 	threads := min(256, (a.KeyHeads*a.HeadSize/8+31)/32*32)
-	return set.launch(s, "reshape_and_cache_16", cuda.Shape{X: a.Tokens, Threads: threads}, a.KeyCache, a.ValueCache, a.Key, a.Value, a.Slots,
-		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(keyStride), uint64(valueStride))
+	name := "reshape_and_cache_16"
+	if a.Cache != CacheAuto {
+		name = "reshape_and_cache_fp8_" + a.Type.String()
+	}
+	return set.launch(s, name, cuda.Shape{X: a.Tokens, Threads: threads}, a.KeyCache, a.ValueCache, a.Key, a.Value, a.Slots,
+		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(keyStride), uint64(valueStride), a.Cache.fraction())
 }
 
 // Blocks describes the blocks that CopyBlocks and SwapBlocks move: the arrays of keys and values of

@@ -3,10 +3,13 @@ package kernels_test
 import (
 	"encoding/binary"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/half"
 )
 
 // numbered returns n 16-bit elements as bytes. They count up from first.
@@ -45,6 +48,37 @@ func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, g.read(caches[side]))
+	}
+}
+
+// Ensure that every number of 16 bits becomes the number of 8 bits that the CPU makes of it.
+func TestReshapeAndCacheRoundsAsTheCPU(t *testing.T) {
+	g := newGPU(t)
+	const tokens, heads, size, block = 64, 8, 128, 16 // all numbers of 16 bits
+	all := g.bytes(numbered(0, 1<<16))
+	var slots []byte
+	for i := range tokens {
+		slots = binary.LittleEndian.AppendUint64(slots, uint64(tokens-1-i))
+	}
+	for _, kind := range types {
+		for cache, want := range map[kernels.CacheType]attention.DType{kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2} {
+			keys, values := g.empty(1<<16), g.empty(1<<16)
+			require.NoError(t, kernels.ReshapeAndCache{Type: kind, Cache: cache, KeyCache: keys.Pointer(), ValueCache: values.Pointer(), Key: all.Pointer(), Value: all.Pointer(),
+				Slots: g.bytes(slots).Pointer(), Tokens: tokens, KeyHeads: heads, HeadSize: size, BlockSize: block}.Launch(g.set, g.stream))
+			got := g.read(keys)
+			require.Equal(t, got, g.read(values))
+			for i := range 1 << 16 {
+				token, head, element := i/size/heads, i/size%heads, i%size
+				slot := tokens - 1 - token
+				number := half.FromF16(uint16(i))
+				if kind == kernels.BF16 {
+					number = half.FromBF16(uint16(i))
+				}
+				var rounded byte
+				want.Store(unsafe.Pointer(&rounded), number)
+				require.Equal(t, rounded, got[((slot/block*heads+head)*block+slot%block)*size+element], "%v of %v %#x (%v)", cache, kind, i, number)
+			}
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 		{kernels.ArgMax{Rows: -2, N: 8}, "argmax of -2 rows: there may be 0 to 2147483647"},
 		{kernels.ReshapeAndCache{Tokens: 1, KeyHeads: 2, HeadSize: 8, BlockSize: 16, KeyStride: 8}, "reshape_and_cache with 8 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 16"},
 		{kernels.ReshapeAndCache{Tokens: 1, KeyHeads: 2, HeadSize: 8, BlockSize: 16, KeyCache: p, ValueCache: p, Key: p, Value: p, Slots: p + 4}, "reshape_and_cache: Slots is 0x1004: the address must be a multiple of 8"},
+		{kernels.ReshapeAndCache{Cache: -1, Tokens: 1, KeyHeads: 2, HeadSize: 8, BlockSize: 16}, "reshape_and_cache with keys and values of type -1: there are kernels for CacheAuto, CacheE4M3 and CacheE5M2"},
+		{kernels.ReshapeAndCache{Type: 2, Cache: kernels.CacheE4M3, Tokens: 1, KeyHeads: 2, HeadSize: 8, BlockSize: 16}, "reshape_and_cache of elements of type 2: there are kernels for F16 and BF16"},
 		{kernels.CopyBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16, Arrays: p}, Pairs: 1}, "copy_blocks: Mapping is 0: it must be an address"},
 		{kernels.CopyBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16}, Pairs: -1}, "copy_blocks of -1 pairs: there may be 0 to 2147483647"},
 		{kernels.SwapBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 16, Arrays: p}, Pairs: 1, Mapping: p}, "swap_blocks: Host is 0: it must be an address"},
@@ -73,6 +75,7 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 	require.EqualError(t, err, "a product of -1 rows: there may be 0 to 2147483647")
 	require.Zero(t, kernels.Weights{Format: -1}.PackedBytes())
 	require.Equal(t, "WeightFormat(99) Type(7)", fmt.Sprint(kernels.WeightFormat(99), kernels.Type(7)))
+	require.Equal(t, "CacheType(9) e5m2", fmt.Sprint(kernels.CacheType(9), kernels.CacheE5M2))
 }
 
 // Ensure that a stride of 0 means tokens without gaps.

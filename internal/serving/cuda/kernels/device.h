@@ -91,6 +91,9 @@ DEVICE bool warp_any(bool x) {
 DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 
+// byte_perm takes bytes of x (0 to 3) and y (4 to 7): digit i of the selector, from the lowest on, is the number of byte i.
+DEVICE u32 byte_perm(u32 x, u32 y, u32 selector) { u32 r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector)); return r; }
+
 DEVICE float fma_rn(float a, float b, float c) { float r; asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c)); return r; }
 DEVICE float mul_rn(float a, float b) { float r; asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE float add_rn(float a, float b) { float r; asm("add.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }

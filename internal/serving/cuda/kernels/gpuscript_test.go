@@ -39,6 +39,7 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 		`Emulated GPU 0, compute capability 9\.0, 4 multiprocessors, driver for CUDA 13\.0`, `copy inside the GPU: \d+ GB/s.*`, `# a note of compare.py`,
 		`rms_norm rows=3 n=256 .* 0\.\d+ equal +-`, `layer_norm .* equal +-`, `add .* equal +-`, `(silu|gelu_tanh|swigluoai)_and_mul .* equal +-`, `gelu_new .* equal +-`, `relu .* 0\.000 equal +-`,
 		`rotary_embedding .* 0\.\d+ - +-`, `argmax .* 0\.000 - +-`, `embedding .* 0\.000 - +-`, `reshape_and_cache .* 0\.000 - +-`, `copy_blocks .* 0\.000 - +-`,
+		`decode_e4m3 .* equal +-`, `decode_e5m2 .* equal +-`, `prefill_e4m3 .* equal +-`, `reshape_and_cache_e4m3 .* 0\.000 - +-`,
 		`swap_blocks_(out|in) .* 0\.000 - +45 GB/s: NO`, `decode .* equal +0\.95 of copy: NO`, `decode .* equal +0\.72 of copy: NO`,
 		`prefill group=4 heads=1 seqs=1 tokens=32 .* cuDNN 0\.00 flash \d+\.\d\d .* equal +0\.88 of flash: yes`,
 		`product outputs=28 columns=256 rows=1 .* cuBLAS \d+\.\d\d .* equal +1\.00 of cuBLAS: yes`,
@@ -79,7 +80,7 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	count, small := map[string]int{}, map[string]int{}
 	for _, c := range cases(t, folder) {
 		count[c[0]]++
-		if strings.HasPrefix(c[0], "product_") { // PyTorch does not have these formats
+		if strings.HasPrefix(c[0], "product_") || strings.HasSuffix(c[0], "_e4m3") || strings.HasSuffix(c[0], "_e5m2") { // PyTorch does not have these formats
 			continue
 		}
 		var sizes []string
@@ -93,7 +94,7 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 		small[c[0]]++
 	}
 	require.Equal(t, count, small)
-	for kernel, n := range map[string]int{"decode": 9, "prefill": 3, "product": 40, "product_q8_0": 5, "product_q4_k": 5} {
+	for kernel, n := range map[string]int{"decode": 9, "decode_e4m3": 2, "decode_e5m2": 1, "prefill": 3, "prefill_e4m3": 2, "product": 40, "product_q8_0": 5, "product_q4_k": 5} {
 		require.Equal(t, n, count[kernel], kernel)
 	}
 	if _, err := exec.LookPath("python3"); err != nil {

@@ -45,10 +45,11 @@ type PagedAttention struct {
 
 // An AttentionShape is what does not change from batch to batch.
 type AttentionShape struct {
-	Type           Type
-	HeadSize       int // 64, 80, 96, 128 or 256
-	Heads, KVHeads int // numbers of query heads and of key heads; each key head serves 1 to 16 query heads
-	BlockSize      int // tokens of a block, a multiple of 16
+	Type           Type      // of queries and outputs
+	Cache          CacheType // of keys and values
+	HeadSize       int       // 64, 80, 96, 128 or 256
+	Heads, KVHeads int       // numbers of query heads and of key heads; each key head serves 1 to 16 query heads
+	BlockSize      int       // tokens of a block, a multiple of 16
 }
 
 // Sizes of attention.h.
@@ -56,7 +57,6 @@ const (
 	attentionPartition = 256 // keys
 	attentionStep      = 64  // keys
 	attentionTile      = 16  // rows of queries
-	attentionMerged    = 128 // threads
 )
 
 // With a larger soft cap, the float32 error of tanh near 1 would exceed the rounding errors of F16.
@@ -86,6 +86,8 @@ func (s AttentionShape) check() error {
 	switch {
 	case s.Type.check("attention") != nil:
 		return s.Type.check("attention")
+	case s.Cache.check("attention") != nil:
+		return s.Cache.check("attention")
 	case !slices.Contains([]int{64, 80, 96, 128, 256}, s.HeadSize):
 		return fmt.Errorf("attention with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
 	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > 16:
@@ -106,6 +108,8 @@ type attention struct {
 	tableStride, blockSize, heads, kvs int32
 	window                             int32
 	scale, softCap                     float32
+	headSize, bf16, fp8Shift           int32
+	valueScale                         float32
 }
 
 func (a PagedAttention) check() error {
@@ -155,15 +159,22 @@ func (a PagedAttention) Launch(set *Set, s *cuda.Stream) error {
 	arguments := attention{out: a.Out, query: a.Query, keys: a.Keys, values: a.Values, tables: a.Tables, seqLens: a.SeqLens, queryStart: a.QueryStart,
 		tiles: entry(0), work: entry(p.workAt), parts: a.Parts, slopes: a.Slopes, sinks: a.Sinks, queryStride: stride(a.QueryStride),
 		outStride: stride(a.OutStride), tableStride: int32(a.TableStride), blockSize: int32(a.BlockSize), heads: int32(a.Heads), kvs: int32(a.KVHeads),
-		window: int32(a.Window), scale: a.Scale, softCap: a.SoftCap}
+		window: int32(a.Window), scale: a.Scale, softCap: a.SoftCap, headSize: int32(a.HeadSize), bf16: int32(a.Type), valueScale: 1}
+	if a.Cache == CacheE4M3 { // which the kernels read as F16 without a factor of 256
+		arguments.fp8Shift, arguments.valueScale = 1, 256
+		arguments.scale *= 256
+	}
 	suffix := fmt.Sprintf("_%v_%d", a.Type, a.HeadSize)
+	if a.Cache != CacheAuto {
+		suffix = fmt.Sprintf("_fp8_%d", a.HeadSize)
+	}
 	if p.works > 0 {
 		shape := cuda.Shape{X: p.works, Y: a.KVHeads, Threads: 32, Shared: a.decodeMemory()}
 		if err := set.launch(s, "paged_attention_decode"+suffix, shape, arguments); err != nil {
 			return err
 		}
-		shape = cuda.Shape{X: p.splitTiles, Y: a.KVHeads, Z: p.splitRows, Threads: attentionMerged}
-		if err := set.launch(s, "paged_attention_merge"+suffix, shape, arguments); err != nil {
+		shape = cuda.Shape{X: p.splitTiles, Y: a.KVHeads, Z: p.splitRows, Threads: max(128, a.HeadSize)}
+		if err := set.launch(s, "paged_attention_merge", shape, arguments); err != nil {
 			return err
 		}
 	}

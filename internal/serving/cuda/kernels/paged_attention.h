@@ -7,27 +7,6 @@
 #pragma once
 #include "attention.h"
 
-// Where a tile is, and what its rows are.
-struct Tile {
-  int sequence, first_row, rows; // rows of the sequence
-  int group, kv_head, first_token, queries, length;
-  DEVICE Tile of(const Attention &a, int tile, int kv_head) {
-    Tile t;
-    t.sequence = a.tiles[tile * 4], t.first_row = a.tiles[tile * 4 + 1];
-    t.group = a.heads / a.kv_heads, t.kv_head = kv_head;
-    t.first_token = a.query_start[t.sequence], t.queries = a.query_start[t.sequence + 1] - t.first_token;
-    t.length = a.seq_lens[t.sequence], t.rows = t.queries * t.group;
-    return t;
-  }
-  // end_of is the position behind a row's token: the row reaches keys before it. Rows behind the last are like the last.
-  DEVICE int end_of(const Tile &t, int row) {
-    int token = (row < t.rows ? row : t.rows - 1) / t.group;
-    return t.length - t.queries + token + 1;
-  }
-  DEVICE u64 token_of(const Tile &t, int row) { return t.first_token + row / t.group; }
-  DEVICE int head_of(const Tile &t, int row) { return t.kv_head * t.group + row % t.group; }
-};
-
 DEVICE int window_of(const Attention &a) { return a.window > 0 ? a.window : 0x7fffffff; }
 DEVICE int above(int end, int window) { return end > window ? end - window : 0; } // the first key that is reached
 
@@ -38,11 +17,17 @@ DEVICE Reach reach_of(const Attention &a, const Tile &t, int row0, int rows) {
 }
 
 // load_queries begins to copy rows of queries to shared memory. Those behind the last become 0.
-template <class T, int D> DEVICE void load_queries(u32 to, const Attention &a, const Tile &t, int row0, int rows) {
+template <class C, int D> DEVICE void load_queries(u32 to, const Attention &a, const Tile &t, int row0, int rows) {
   for (int i = thread(); i < rows * (D / 8); i += threads()) {
     int row = i / (D / 8), unit = i % (D / 8), at = row0 + row < t.rows ? row0 + row : t.rows - 1;
-    const T *from = (const T *)a.query + Tile::token_of(t, at) * a.query_stride + Tile::head_of(t, at) * D + unit * 8;
-    cp_async16(to + Rows<D>::at(row, unit), from, row0 + row < t.rows ? 16 : 0);
+    const u16 *from = (const u16 *)a.query + Tile::token_of(t, at) * a.query_stride + Tile::head_of(t, at) * D + unit * 8;
+    if (sizeof(C) == 1 && a.bf16) {
+      bytes16 x = {0, 0, 0, 0};
+      if (row0 + row < t.rows) x = load16(from);
+      store16_shared(to + Rows<D>::at(row, unit), 0, {half_of_bfloat(x.x), half_of_bfloat(x.y), half_of_bfloat(x.z), half_of_bfloat(x.w)});
+    } else {
+      cp_async16(to + Rows<D>::at(row, unit), from, row0 + row < t.rows ? 16 : 0);
+    }
   }
 }
 
@@ -70,7 +55,8 @@ template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, floa
 template <int D> struct DecodeMemory { static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = TILE * Rows<D>::BYTES, BYTES = QUERIES + 2 * TENSOR; };
 
 // Grid: work, key heads. A warp computes one partition.
-template <class T, int D> DEVICE void decode(const Attention &a) {
+template <class C, int D> DEVICE void decode(const Attention &a) {
+  typedef typename Cached<C>::Product T;
   const int work = block_x(), tile = a.work[work * 2], partition = a.work[work * 2 + 1];
   const Tile t = Tile::of(a, tile, block_y());
   const int row0 = t.first_row;
@@ -81,10 +67,10 @@ template <class T, int D> DEVICE void decode(const Attention &a) {
   const Range tokens = {reach.any_from, reach.any_to};
   const u32 q = shared_address(dynamic_shared()), k = q + DecodeMemory<D>::QUERIES, v = k + DecodeMemory<D>::TENSOR;
   int block = blocks_of(a, t.sequence, tokens, from);
-  load_queries<T, D>(q, a, t, t.first_row, TILE);
-  load<D>(k, a.keys, a, block_y(), tokens, block, from, 0, 1);
+  load_queries<C, D>(q, a, t, t.first_row, TILE);
+  load<C, D>(k, a.keys, a, block_y(), tokens, block, from, 0, 1);
   cp_async_commit();
-  load<D>(v, a.values, a, block_y(), tokens, block, from, 0, 1);
+  load<C, D>(v, a.values, a, block_y(), tokens, block, from, 0, 1);
   cp_async_commit();
   State<T, D, 1> st;
   reset(st);
@@ -94,16 +80,24 @@ template <class T, int D> DEVICE void decode(const Attention &a) {
     if (more) block = blocks_of(a, t.sequence, tokens, key0 + STEP);
     cp_async_wait<1>();
     warp_barrier();
+    if (sizeof(C) == 1) {
+      unpack<D>(k, a.fp8_shift, 32);
+      warp_barrier();
+    }
     products<T, D, 1>(s, q, k);
     warp_barrier();
-    if (more) load<D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, 0, 1);
+    if (more) load<C, D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, 0, 1);
     cp_async_commit();
     weights_of<T, D, 1>(st, s, a, reach, tile, row0, key0);
     cp_async_wait<1>();
     warp_barrier();
+    if (sizeof(C) == 1) {
+      unpack<D>(v, a.fp8_shift, 32);
+      warp_barrier();
+    }
     add_values<T, D, 1>(st, s, v);
     warp_barrier();
-    if (more) load<D>(v, a.values, a, block_y(), tokens, block, key0 + STEP, 0, 1);
+    if (more) load<C, D>(v, a.values, a, block_y(), tokens, block, key0 + STEP, 0, 1);
     cp_async_commit();
   }
   const int rows = Tile::of(a, opaque(tile), block_y()).rows;
@@ -115,64 +109,6 @@ template <class T, int D> DEVICE void decode(const Attention &a) {
     UNROLL
     for (int u = 0; u < D / 8; u++) store8(part + u * 8 + c * 2, {bits_of(st.o[0][u][i * 2]), bits_of(st.o[0][u][i * 2 + 1])});
     if (c == 0) store8(part + D, {bits_of(st.m[0][i]), bits_of(st.l[0][i * 2])});
-  }
-}
-
-const int MERGED = 128, AHEAD = 8; // partitions at a time, as many as threads; partitions that are loaded ahead
-
-// Grid: tiles, key heads, rows of a tile. Threads: MERGED.
-template <class T, int D> DEVICE void merge_parts(const Attention &a) {
-  SHARED(ms, float[MERGED]);
-  SHARED(ls, float[MERGED]);
-  SHARED(befores, float[MERGED]);
-  SHARED(weights, float[MERGED]);
-  Tile t = Tile::of(a, block_x(), block_y());
-  int row = t.first_row + block_z(), first = a.tiles[block_x() * 4 + 2], parts = a.tiles[block_x() * 4 + 3], i = thread();
-  if (row >= t.rows) return;
-  const u64 stride = (u64)a.kv_heads * TILE * (D + 2);
-  const float *part = a.parts + (((u64)first * a.kv_heads + t.kv_head) * TILE + block_z()) * (D + 2);
-  const int PER = (D + MERGED - 1) / MERGED; // elements of a thread
-  float m, l, o[PER];
-  begin(m, l, a.sinks, Tile::head_of(t, row));
-  UNROLL
-  for (int e = 0; e < PER; e++) o[e] = 0;
-  for (int at = 0; at < parts; at += MERGED, part += stride * MERGED) {
-    int n = parts - at < MERGED ? parts - at : MERGED;
-    barrier();
-    if (i < n) ms[i] = part[i * stride + D], ls[i] = part[i * stride + D + 1];
-    barrier();
-    float before_m = m; // the largest m before this thread's partition
-    for (int j = 0; j < n; j++) {
-      if (j < i) before_m = max_of(before_m, ms[j]);
-      m = max_of(m, ms[j]);
-    }
-    if (i < n) {
-      float none = 0;
-      merge(before_m, none, ms[i], ls[i], befores[i], weights[i]);
-    }
-    barrier();
-    for (int j0 = 0; j0 < n; j0 += AHEAD) {
-      float x[AHEAD][PER];
-      UNROLL
-      for (int j = 0; j < AHEAD; j++) {
-        UNROLL
-        for (int e = 0; e < PER; e++) x[j][e] = j0 + j < n && i + e * MERGED < D ? part[(j0 + j) * stride + i + e * MERGED] : 0;
-      }
-      UNROLL
-      for (int j = 0; j < AHEAD; j++) {
-        if (j0 + j >= n) break;
-        float before = befores[j0 + j], weight = weights[j0 + j];
-        l = fma_rn(l, before, mul_rn(ls[j0 + j], weight));
-        UNROLL
-        for (int e = 0; e < PER; e++) o[e] = fma_rn(o[e], before, mul_rn(x[j][e], weight));
-      }
-    }
-  }
-  T *out = (T *)a.out + Tile::token_of(t, row) * a.out_stride + Tile::head_of(t, row) * D;
-  float by = inverse(l);
-  UNROLL
-  for (int e = 0; e < PER; e++) {
-    if (i + e * MERGED < D) from_float(out[i + e * MERGED], result(o[e], by));
   }
 }
 
@@ -219,22 +155,25 @@ template <class T, int D, int R> DEVICE void add(const Merged<D, R> &all, State<
   if (!last) reset(st);
 }
 
-template <class T, int D, int R> DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Attention &a, const Tile &t, int row0) {
+template <class C, class T, int D, int R> DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Attention &a, const Tile &t, int row0) {
   UNROLL
   for (int i = 0; i < R * 2; i++) {
     int row = row0 + i * 8 + lane() / 4;
-    float by = inverse(float_of(load8_shared(all.ml, i * 64).y));
+    float by = mul_rn(inverse(float_of(load8_shared(all.ml, i * 64).y)), a.value_scale);
     if (row >= t.rows) continue;
-    T *out = (T *)a.out + Tile::token_of(t, row) * a.out_stride + Tile::head_of(t, row) * D + lane() % 4 * 2;
+    u16 *out = (u16 *)a.out + Tile::token_of(t, row) * a.out_stride + Tile::head_of(t, row) * D + lane() % 4 * 2;
     UNROLL
-    for (int u = 0; u < D / 8; u++)
-      *(u32 *)(out + u * 8) = Format<T>::pack(result(st.o[i / 2][u][i % 2 * 2], by), result(st.o[i / 2][u][i % 2 * 2 + 1], by));
+    for (int u = 0; u < D / 8; u++) {
+      float low = result(st.o[i / 2][u][i % 2 * 2], by), high = result(st.o[i / 2][u][i % 2 * 2 + 1], by);
+      *(u32 *)(out + u * 8) = sizeof(C) == 1 && a.bf16 ? pack_bfloat(low, high) : Format<T>::pack(low, high);
+    }
   }
 }
 
 // Grid: tiles, key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed, values are on
 // their way; while values are added, the next keys.
-template <class T, int D, int R> DEVICE void prefill(const Attention &a) {
+template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
+  typedef typename Cached<C>::Product T;
   typedef PrefillMemory<D, R> Memory;
   const int warps = threads() / 32;
   const Tile t = Tile::of(a, block_x(), block_y());
@@ -246,8 +185,8 @@ template <class T, int D, int R> DEVICE void prefill(const Attention &a) {
   const Merged<D, R> all = Merged<D, R>::at(v + Memory::TENSOR + warp() * Memory::SUMS);
   const int from = first / STEP * STEP;
   int block = blocks_of(a, t.sequence, tokens, from);
-  load_queries<T, D>(q, a, t, t.first_row, warps * R * TILE);
-  load<D>(k, a.keys, a, block_y(), tokens, block, from, warp(), warps);
+  load_queries<C, D>(q, a, t, t.first_row, warps * R * TILE);
+  load<C, D>(k, a.keys, a, block_y(), tokens, block, from, warp(), warps);
   cp_async_commit();
   UNROLL
   for (int i = 0; i < R * 2; i++) {
@@ -263,26 +202,33 @@ template <class T, int D, int R> DEVICE void prefill(const Attention &a) {
     float s[R][STEP / 8][4];
     cp_async_wait<0>();
     barrier(); // the keys are there, and the values of the step before are used
-    load<D>(v, a.values, a, block_y(), tokens, block, key0, warp(), warps);
+    load<C, D>(v, a.values, a, block_y(), tokens, block, key0, warp(), warps);
     cp_async_commit();
     if (more) block = blocks_of(a, t.sequence, tokens, key0 + STEP);
+    if (sizeof(C) == 1) {
+      unpack<D>(k, a.fp8_shift, threads());
+      barrier();
+    }
     if (reached) products<T, D, R>(s, q + warp() * Memory::QUERIES, k);
     barrier();
-    if (more) load<D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, warp(), warps);
+    if (more) load<C, D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, warp(), warps);
     cp_async_commit();
     if (reached) weights_of<T, D, R>(st, s, a, reach, block_x(), row0, key0);
     cp_async_wait<1>();
     barrier();
+    if (sizeof(C) == 1) {
+      unpack<D>(v, a.fp8_shift, threads());
+      barrier();
+    }
     if (reached) add_values<T, D, R>(st, s, v);
     if (!more || (key0 + STEP) % PARTITION == 0) {
       add<T, D, R>(all, st, none, !more);
       none = false;
     }
   }
-  store<T, D, R>(st, all, a, Tile::of(a, opaque(block_x()), block_y()), opaque(row0));
+  store<C, T, D, R>(st, all, a, Tile::of(a, opaque(block_x()), block_y()), opaque(row0));
 }
 
-#define PAGED_ATTENTION(T, type, D)                                                                                       \
-  KERNEL LAUNCH_BOUNDS(32) void paged_attention_decode_##type##_##D(Attention a) { decode<T, D>(a); }                     \
-  KERNEL LAUNCH_BOUNDS(MERGED) void paged_attention_merge_##type##_##D(Attention a) { merge_parts<T, D>(a); }             \
-  KERNEL LAUNCH_BOUNDS(256, 1) void paged_attention_prefill_##type##_##D(Attention a) { prefill<T, D, D == 256 ? 1 : 2>(a); }
+#define PAGED_ATTENTION(C, type, D)                                                                       \
+  KERNEL LAUNCH_BOUNDS(32) void paged_attention_decode_##type##_##D(Attention a) { decode<C, D>(a); }       \
+  KERNEL LAUNCH_BOUNDS(256, 1) void paged_attention_prefill_##type##_##D(Attention a) { prefill<C, D, D == 256 ? 1 : 2>(a); }

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 	"pgregory.net/rapid"
@@ -24,6 +27,16 @@ type problem struct {
 	slopes, sinks bool
 	positive      bool   // values have one sign, so that outputs do not cancel
 	blocks        uint64 // seed of the order of blocks in memory
+	warps         int    // of a block of prefill; 0: as many as fit
+}
+
+// prefillMemory returns the shared memory in which a block of prefill has the wanted number of warps.
+func (p *problem) prefillMemory() int {
+	rows, row := 32, (p.HeadSize/8+3)/4*64
+	if p.HeadSize == 256 {
+		rows = 16
+	}
+	return 128*row + p.warps*rows*(row+4*(p.HeadSize+2))
 }
 
 // numbers holds the inputs of a problem: queries [token][head][element], keys and values [key
@@ -45,19 +58,52 @@ func (p *problem) numbers() numbers {
 		n.keys, n.values = append(n.keys, nil), append(n.values, nil)
 		for s, length := range p.lens {
 			seed := uint64(2 + 2*(kv*len(p.lens)+s))
-			values := random(p.Type, seed+1, length*p.HeadSize)
+			keys, values := random(p.Type, seed, length*p.HeadSize), random(p.Type, seed+1, length*p.HeadSize)
 			for i := range values {
 				if p.positive {
 					values[i] = math.Abs(values[i])
 				}
 			}
-			n.keys[kv], n.values[kv] = append(n.keys[kv], random(p.Type, seed, length*p.HeadSize)), append(n.values[kv], values)
+			n.keys[kv], n.values[kv] = append(n.keys[kv], p.rounded(keys)), append(n.values[kv], p.rounded(values))
 		}
 	}
 	for h := range p.Heads {
 		n.slopes, n.sinks = append(n.slopes, math.Exp2(-float64(h+1))), append(n.sinks, float64(h%5)-1)
 	}
 	return n
+}
+
+// cacheType returns the CPU's type for the keys and values of a problem.
+func (p *problem) cacheType() attention.DType {
+	if p.Cache != kernels.CacheAuto {
+		return map[kernels.CacheType]attention.DType{kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}[p.Cache]
+	}
+	return map[kernels.Type]attention.DType{kernels.F16: attention.F16, kernels.BF16: attention.BF16}[p.Type]
+}
+
+// cached returns keys or values as they are in blocks.
+func (p *problem) cached(numbers []float64) []byte {
+	kind := p.cacheType()
+	contents := make([]byte, max(1, len(numbers)*kind.Size()))
+	for i, x := range numbers {
+		kind.Store(unsafe.Pointer(&contents[i*kind.Size()]), float32(x))
+		if p.Cache == kernels.CacheE5M2 && math.IsInf(x, 0) { // Store saturates
+			contents[i] = contents[i]&0x80 | 0x7c
+		}
+		if p.Cache == kernels.CacheE5M2 && math.IsInf(x, 0) { // Store saturates
+			contents[i] = contents[i]&0x80 | 0x7c
+		}
+	}
+	return contents[:len(numbers)*kind.Size()]
+}
+
+// rounded rounds numbers to the type of keys and values.
+func (p *problem) rounded(numbers []float64) []float64 {
+	kind, contents := p.cacheType(), p.cached(numbers)
+	for i := range numbers {
+		numbers[i] = float64(kind.Load(unsafe.Pointer(&contents[i*kind.Size()])))
+	}
+	return numbers
 }
 
 // inMemory is the content of the GPU's memory. Elements that no query attends to are NaN.
@@ -74,7 +120,7 @@ func (p *problem) inMemory(n numbers) inMemory {
 		m.stride = max(m.stride, (length+p.BlockSize-1)/p.BlockSize)
 	}
 	order := rand.New(rand.NewPCG(p.blocks, 1)).Perm(m.stride*len(p.lens) + 2)
-	m.keys = bytes.Repeat([]byte{0xff}, 2*len(order)*p.KVHeads*p.BlockSize*p.HeadSize)
+	m.keys = bytes.Repeat([]byte{0xff}, p.cacheType().Size()*len(order)*p.KVHeads*p.BlockSize*p.HeadSize)
 	m.values = slices.Clone(m.keys)
 	for s, length := range p.lens {
 		for i := range m.stride {
@@ -87,9 +133,9 @@ func (p *problem) inMemory(n numbers) inMemory {
 			m.blocks = append(m.blocks, block)
 		}
 		for kv := range p.KVHeads {
-			keys, values := encode(p.Type, n.keys[kv][s]), encode(p.Type, n.values[kv][s])
+			keys, values := p.cached(n.keys[kv][s]), p.cached(n.values[kv][s])
 			for t := range length {
-				block, row := int(m.blocks[s*m.stride+t/p.BlockSize]), 2*p.HeadSize
+				block, row := int(m.blocks[s*m.stride+t/p.BlockSize]), p.cacheType().Size()*p.HeadSize
 				at := ((block*p.KVHeads+kv)*p.BlockSize + t%p.BlockSize) * row
 				copy(m.keys[at:], keys[t*row:(t+1)*row])
 				copy(m.values[at:], values[t*row:(t+1)*row])
@@ -120,6 +166,9 @@ func (p *problem) run(g *gpu, n numbers, multiprocessors int) []byte {
 	starts, lens := p.starts()
 	device := g.context.Device()
 	device.Multiprocessors = multiprocessors
+	if p.warps > 0 {
+		device.SharedMemory = p.prefillMemory()
+	}
 	plan, err := p.Plan(device, starts, lens, p.window)
 	require.NoError(g.t, err)
 	out := g.empty(2 * max(1, len(n.query)))
@@ -140,6 +189,12 @@ func (p *problem) run(g *gpu, n numbers, multiprocessors int) []byte {
 	return g.read(out)
 }
 
+func shapeFP8(cache kernels.CacheType, kind kernels.Type, headSize, heads, kvHeads, blockSize int) kernels.AttentionShape {
+	s := shape(kind, headSize, heads, kvHeads, blockSize)
+	s.Cache = cache
+	return s
+}
+
 func shape(kind kernels.Type, headSize, heads, kvHeads, blockSize int) kernels.AttentionShape {
 	return kernels.AttentionShape{Type: kind, HeadSize: headSize, Heads: heads, KVHeads: kvHeads, BlockSize: blockSize}
 }
@@ -158,6 +213,11 @@ var attentionProblems = map[string]problem{
 	"bf16, heads of 80":                     {AttentionShape: shape(kernels.BF16, 80, 5, 5, 16), lens: []int{40}, queries: []int{2}},
 	"f16, heads of 96":                      {AttentionShape: shape(kernels.F16, 96, 5, 5, 48), lens: []int{100}, queries: []int{2}},
 	"f16, heads of 256":                     {AttentionShape: shape(kernels.F16, 256, 2, 2, 16), lens: []int{258, 1}, queries: []int{1, 1}, positive: true},
+	"E4M3, decoding":                        {AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, 128, 8, 2, 16), lens: []int{300, 17, 1, 256}, queries: []int{1, 1, 1, 1}},
+	"E4M3, prefill, bf16":                   {AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.BF16, 64, 3, 1, 32), lens: []int{70, 600}, queries: []int{70, 40}, positive: true},
+	"E5M2, a window and ALiBi, heads of 80": {AttentionShape: shapeFP8(kernels.CacheE5M2, kernels.F16, 80, 4, 4, 16), lens: []int{333, 17}, queries: []int{33, 2}, window: 100, slopes: true},
+	"E4M3, a soft cap and sinks, bf16":      {AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.BF16, 96, 8, 1, 16), lens: []int{333, 20}, queries: []int{3, 20}, softCap: 5, sinks: true},
+	"E5M2, heads of 256, bf16":              {AttentionShape: shapeFP8(kernels.CacheE5M2, kernels.BF16, 256, 4, 1, 16), lens: []int{270, 300}, queries: []int{9, 1}},
 	"no query":                              {AttentionShape: shape(kernels.F16, 64, 2, 2, 16), lens: []int{20, 9}, queries: []int{0, 9}},
 }
 
@@ -181,16 +241,72 @@ func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 	}
 }
 
+// Ensure that each of the 256 numbers of 8 bits is the number that the CPU reads: the output of the only token of a sequence is
+// its value.
+func TestAttentionReadsEveryNumberOf8Bits(t *testing.T) {
+	g := newGPU(t)
+	for _, cache := range []kernels.CacheType{kernels.CacheE4M3, kernels.CacheE5M2} {
+		for _, kind := range types {
+			p := problem{AttentionShape: shapeFP8(cache, kind, 128, 2, 2, 16), lens: []int{1}, queries: []int{1}}
+			n := p.numbers()
+			want := make([]float64, 256)
+			for i := range want {
+				code := byte(i)
+				want[i] = float64(p.cacheType().Load(unsafe.Pointer(&code)))
+			}
+			n.values = [][][]float64{{want[:128]}, {want[128:]}}
+			got := decode(kind, p.run(g, n, many))
+			for i, x := range decode(kind, encode(kind, want)) {
+				require.True(t, got[i] == x || x != x && got[i] != got[i], "%v %#x is %v, want %v", cache, i, got[i], x)
+			}
+		}
+	}
+}
+
+// Ensure that a key that is NaN makes the outputs of tokens that attend to it NaN, and no others.
+func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
+	g := newGPU(t)
+	p := problem{AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, 64, 1, 1, 16), lens: []int{30}, queries: []int{30}}
+	n := p.numbers()
+	n.keys[0][0][20*64] = math.NaN()
+	for i, x := range decode(p.Type, p.run(g, n, one)) {
+		require.Equal(t, i/64 >= 20, math.IsNaN(x), "token %d", i/64)
+	}
+}
+
+// Ensure that blocks of prefill may have any number of warps, also where these do not share a step's keys and values evenly.
+func TestPrefillWithAnyNumberOfWarps(t *testing.T) {
+	g := newGPU(t)
+	for _, c := range []struct{ headSize, warps int }{{64, 7}, {80, 3}, {96, 5}, {128, 7}, {256, 5}} {
+		t.Run(fmt.Sprintf("heads of %d, %d warps", c.headSize, c.warps), func(t *testing.T) {
+			p := problem{AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, c.headSize, 1, 1, 16), lens: []int{70}, queries: []int{70}, warps: c.warps}
+			n := p.numbers()
+			out := p.run(g, n, one)
+			p.requireMatches(t, n, decode(p.Type, out))
+			p.warps = 0
+			require.Equal(t, out, p.run(g, n, one))
+		})
+	}
+}
+
 // Ensure that the outputs of a prompt of 580 tokens have the same bits in one piece, in chunks, and
 // one token at a time.
 func TestAttentionOfATokenDoesNotDependOnTheChunk(t *testing.T) {
 	g := newGPU(t)
+	t.Run("f16", func(t *testing.T) { requireTheSameBitsInChunks(t, g, shape(kernels.F16, 64, 1, 1, 16), 1, 7, 64, 512) })
+	t.Run("e4m3", func(t *testing.T) {
+		requireTheSameBitsInChunks(t, g, shapeFP8(kernels.CacheE4M3, kernels.BF16, 64, 1, 1, 16), 1, 512)
+	})
+}
+
+func requireTheSameBitsInChunks(t *testing.T, g *gpu, shape kernels.AttentionShape, chunks ...int) {
+	t.Helper()
 	const length = 580
-	all := problem{AttentionShape: shape(kernels.F16, 64, 1, 1, 16), lens: []int{length}, queries: []int{length}}
+	all := problem{AttentionShape: shape, lens: []int{length}, queries: []int{length}}
 	n := all.numbers()
 	want := all.run(g, n, one)
 	row := 2 * all.HeadSize
-	for _, chunk := range []int{1, 7, 64, 512} {
+	for _, chunk := range chunks {
 		for from := 0; from < length; from += max(chunk, 37) {
 			to := min(from+chunk, length)
 			p := all
@@ -243,7 +359,8 @@ func TestAttentionOfRandomProblems(t *testing.T) {
 	fewerChecks(t)
 	rapid.Check(t, func(r *rapid.T) {
 		kv, group := rapid.IntRange(1, 2).Draw(r, "key heads"), rapid.SampledFrom([]int{1, 2, 3, 5, 16}).Draw(r, "group")
-		p := problem{AttentionShape: shape(rapid.SampledFrom(types).Draw(r, "type"), rapid.SampledFrom([]int{64, 80}).Draw(r, "head size"), kv*group, kv,
+		cache := rapid.SampledFrom([]kernels.CacheType{kernels.CacheAuto, kernels.CacheE4M3, kernels.CacheE5M2}).Draw(r, "cache")
+		p := problem{AttentionShape: shapeFP8(cache, rapid.SampledFrom(types).Draw(r, "type"), rapid.SampledFrom([]int{64, 80}).Draw(r, "head size"), kv*group, kv,
 			16*rapid.IntRange(1, 3).Draw(r, "block"))}
 		for range rapid.IntRange(1, 2).Draw(r, "sequences") {
 			length := rapid.OneOf(rapid.IntRange(1, 30), rapid.IntRange(250, 262), rapid.IntRange(510, 515)).Draw(r, "length")
@@ -271,6 +388,8 @@ func TestAttentionRefuses(t *testing.T) {
 		{func(s *kernels.AttentionShape) { s.HeadSize = 72 }, "attention with heads of 72 elements: there are kernels for 64, 80, 96, 128 and 256"},
 		{func(s *kernels.AttentionShape) { s.Heads = 5 }, "attention with 5 heads and 2 key heads: a key head serves a whole number of heads, at most 16"},
 		{func(s *kernels.AttentionShape) { s.Heads = 34 }, "attention with 34 heads and 2 key heads: a key head serves a whole number of heads, at most 16"},
+		{func(s *kernels.AttentionShape) { s.Cache = 3 }, "attention with keys and values of type 3: there are kernels for CacheAuto, CacheE4M3 and CacheE5M2"},
+		{func(s *kernels.AttentionShape) { s.Type = 3 }, "attention of elements of type 3: there are kernels for F16 and BF16"},
 		{func(s *kernels.AttentionShape) { s.BlockSize = 8 }, "attention over blocks of 8 tokens: multiples of 16 are possible"},
 	} {
 		s := good

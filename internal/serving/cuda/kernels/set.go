@@ -45,6 +45,43 @@ func (t Type) check(kernel string) error {
 // Bytes returns the size of an element.
 func (t Type) Bytes() int { return 2 }
 
+// A CacheType is that of keys and values in blocks.
+type CacheType int
+
+// The types of keys and values. Numbers of 8 bits have no scales: E4M3 reaches to 448, E5M2 to 57344.
+const (
+	CacheAuto CacheType = iota // the Type of the queries
+	CacheE4M3
+	CacheE5M2
+)
+
+var cacheNames = [...]string{"auto", "e4m3", "e5m2"}
+
+func (c CacheType) String() string {
+	if c.check("") != nil {
+		return fmt.Sprintf("CacheType(%d)", int(c))
+	}
+	return cacheNames[c]
+}
+
+// Bytes returns the size of an element, for queries of type t.
+func (c CacheType) Bytes(t Type) int {
+	if c == CacheAuto {
+		return t.Bytes()
+	}
+	return 1
+}
+
+// fraction returns the number of bits of the fraction, or 0 for CacheAuto.
+func (c CacheType) fraction() int32 { return [...]int32{0, 3, 2}[c] }
+
+func (c CacheType) check(kernel string) error {
+	if c < 0 || int(c) >= len(cacheNames) {
+		return fmt.Errorf("%s with keys and values of type %d: there are kernels for CacheAuto, CacheE4M3 and CacheE5M2", kernel, int(c))
+	}
+	return nil
+}
+
 // in16 returns how many elements are 16 bytes.
 func (t Type) in16() int { return 16 / t.Bytes() }
 

@@ -126,6 +126,13 @@ static inline bool warp_any(bool x) {
 static inline u32 bits_of(float x) { u32 r; memcpy(&r, &x, 4); return r; }
 static inline float float_of(u32 x) { float r; memcpy(&r, &x, 4); return r; }
 
+static inline u32 byte_perm(u32 x, u32 y, u32 selector) {
+  u64 bytes = x | (u64)y << 32;
+  u32 r = 0;
+  for (int i = 0; i < 4; i++) r |= (u32)(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return r;
+}
+
 static inline float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline float mul_rn(float a, float b) { return a * b; }
 static inline float add_rn(float a, float b) { return a + b; }

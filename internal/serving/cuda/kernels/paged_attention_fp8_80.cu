@@ -1,0 +1,2 @@
+#include "paged_attention.h"
+PAGED_ATTENTION(fp8, fp8, 80)
