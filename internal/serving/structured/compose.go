@@ -203,7 +203,7 @@ func (b *builder) freeUntil(from grammar.Node, stops []stop, without []string) e
 			}
 			return tag
 		})
-		return lexeme.Text(key, kept, lexeme.Raw, false)
+		return lexeme.FreeText(key, kept, int32(len(marks)))
 	}), append(nodes, end)...)
 	return nil
 }

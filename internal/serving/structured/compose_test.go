@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"llmmemory/internal/serving/structured/lexeme"
 )
 
 // A naiveReader reads a text by the definition of a form. S is a special token.
@@ -224,6 +226,7 @@ func TestRandomFormsAllowWhatTheyDescribe(t *testing.T) {
 	compiledForms := 0
 	rapid.Check(t, func(t *rapid.T) {
 		form := formOf(t, rapid.IntRange(1, 2).Draw(t, "depth"))
+		v.fits, v.maxMerged = map[lexeme.Identity]*fit{}, rapid.SampledFrom([]int{0, 1000}).Draw(t, "merged")
 		c, err := Compile(v, form)
 		if err != nil { // a tag with two triggers
 			require.ErrorContains(t, err, "begins with")
@@ -369,6 +372,28 @@ func TestRefusedStructuralTags(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Compile(v, Form{Tag: &Tag{Begin: "a", Content: Form{Free: &Free{}}, End: []string{"<|end|>"}}})
 	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
+}
+
+// Ensure that the end of free text after which no text follows costs nothing: a token has no rest after it.
+func TestFreeTextAtTheEndHasNoRest(t *testing.T) {
+	all := [][]byte{[]byte("a"), []byte("b"), []byte("abab"), nil, nil}
+	v, err := NewVocabulary(all, map[int]string{3: "<|call|>"}, []int{4})
+	require.NoError(t, err)
+	tags := []Tag{{Begin: "<|call|>", Content: Form{Text: "a"}, End: []string{"b"}}}
+	for _, test := range []struct {
+		form Form
+		rest bool
+	}{
+		{Form{Free: &Free{}}, false}, {Form{Tags: &Tags{Triggers: []string{"<|call|>"}, Tags: tags}}, false},
+		{Form{Sequence: []Form{{Free: &Free{}}, {Text: "b"}}}, true},
+	} {
+		c := compiled(t, v, test.form)
+		rest := false
+		for _, item := range c.runner.Start().Items {
+			rest = rest || len(c.fit(item).crossings) > 0
+		}
+		require.Equal(t, test.rest, rest, "%s", must(test.form))
+	}
 }
 
 // Ensure that forms which would need too much work are refused.

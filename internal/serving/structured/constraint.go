@@ -21,8 +21,9 @@ type Constraint struct {
 }
 
 type fitKey struct {
-	lexeme *lexeme.Lexeme
-	state  int32
+	lexeme  *lexeme.Lexeme
+	state   int32
+	ignored int32 // the tag of an end after which no text follows, or None
 }
 
 // Compile makes a form ready for use.
@@ -60,7 +61,12 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 		}
 		f.inside.addTo(into)
 		for i := range f.crossings {
-			c.cross(&f.crossings[i].rest, c.runner.After(item, f.crossings[i].tag), into)
+			at := &f.crossings[i]
+			after := c.runner.After(item, at.tag)
+			c.cross(&at.rest, 0, after, into)
+			for _, node := range at.nodes {
+				c.cross(&c.vocabulary.trie, node, after, into)
+			}
 		}
 		f.except.removeFrom(into)
 		if apart {
@@ -81,17 +87,22 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	return s
 }
 
-// cross adds the tokens that end a lexeme and whose remaining bytes may follow after it.
-func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
+// cross adds the tokens that end a lexeme at a node and whose remaining bytes may follow after it.
+func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
+	if len(rest.nodes) == 0 {
+		return
+	}
+	from := &rest.nodes[node]
 	states := append(c.states[:0], after)
-	for i := int32(1); i < int32(len(rest.nodes)); {
+	for i := node + 1; i < from.end; {
 		n := &rest.nodes[i]
-		to := c.runner.Step(states[n.depth-1], n.b)
+		depth := n.depth - from.depth
+		to := c.runner.Step(states[depth-1], n.b)
 		if to == nil {
 			i = n.end
 			continue
 		}
-		states = append(states[:n.depth], to)
+		states = append(states[:depth], to)
 		for _, t := range rest.here(n) {
 			mask[t>>6] |= 1 << (t & 63)
 		}
@@ -104,19 +115,24 @@ func (c *Constraint) cross(rest *trie, after *grammar.Config, mask []uint64) {
 const maxFits = 4096
 
 func (c *Constraint) fit(item grammar.Item) *fit {
-	key := fitKey{item.Lexeme, item.State}
+	key := fitKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
+	if key.ignored != lexeme.None && c.runner.After(item, key.ignored).TextFollows() {
+		key.ignored = lexeme.None
+	}
 	if f, ok := c.fits[key]; ok {
 		return f
 	}
 	if len(c.fits) >= c.vocabulary.maxMasks() {
 		clear(c.fits)
 	}
-	f := c.newFit(item)
-	c.fits[key] = f
+	f := c.newFit(item, key.ignored)
+	if !f.large {
+		c.fits[key] = f
+	}
 	return f
 }
 
-func (c *Constraint) newFit(item grammar.Item) *fit {
+func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {
 		if c.others == nil {
@@ -124,31 +140,36 @@ func (c *Constraint) newFit(item grammar.Item) *fit {
 				c.others.Compact()
 			}
 		}
-		f := *c.shared(c.others, c.others.Find(same))
+		f := *c.shared(c.others, c.others.Find(same), ignored)
 		f.except = v.exceptions(item.Lexeme, item.State)
 		return &f
 	}
-	return c.shared(item.Lexeme, item.State)
+	return c.shared(item.Lexeme, item.State, ignored)
 }
 
 // shared returns the fit of a state. It takes the fit from the vocabulary if another constraint has
 // already computed it.
-func (c *Constraint) shared(l *lexeme.Lexeme, state int32) *fit {
+func (c *Constraint) shared(l *lexeme.Lexeme, state, ignored int32) *fit {
 	v := c.vocabulary
 	identity := l.Identity(state)
 	if identity.Key == "" {
-		return v.fit(l, state)
+		return v.fit(l, state, ignored)
+	}
+	if ignored != lexeme.None {
+		identity.Key += " to the end"
 	}
 	v.mutex.Lock()
 	f, ok := v.fits[identity]
 	v.mutex.Unlock()
 	if !ok {
-		f = v.fit(l, state)
+		f = v.fit(l, state, ignored)
 		v.mutex.Lock()
 		if len(v.fits) >= maxFits {
 			clear(v.fits)
 		}
-		v.fits[identity] = f
+		if !f.large {
+			v.fits[identity] = f
+		}
 		v.mutex.Unlock()
 	}
 	return f

@@ -48,6 +48,7 @@ type fit struct {
 	inside    tokenSet // those that do not go on after the lexeme's end
 	crossings []crossing
 	except    tokenSet // of those that inside and crossings allow, these are not allowed
+	large     bool     // it takes too much memory to be kept
 }
 
 // removeFrom clears the bits of the set in a mask.
@@ -60,15 +61,21 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing holds the bytes that tokens have after the end of a lexeme that ends with the given tag.
+// crossing holds the bytes that tokens have after the end of a lexeme that ends with the given tag: either
+// merged in rest, or those below some nodes of the vocabulary.
 type crossing struct {
-	tag  int32
-	rest trie
+	tag   int32
+	rest  trie
+	nodes []int32
 }
 
-// fit walks the vocabulary from a state of a lexeme.
-func (v *Vocabulary) fit(l *lexeme.Lexeme, state int32) *fit {
-	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ends: map[int32][]int32{}}
+// maxMerged is how many nodes of the vocabulary are merged.
+const maxMerged = 10_000
+
+// fit walks the vocabulary from a state of a lexeme. An end with the tag ignored is ignored: nothing can
+// follow it in a token. Free text has such an end in most states.
+func (v *Vocabulary) fit(l *lexeme.Lexeme, state, ignored int32) *fit {
+	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ignored: ignored, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
 	w.states[0], w.rows[0] = state, l.Row(state)
 	for i, b := range v.trie.first {
@@ -78,7 +85,11 @@ func (v *Vocabulary) fit(l *lexeme.Lexeme, state int32) *fit {
 	}
 	for tag, at := range w.ends {
 		c := crossing{tag: tag}
-		c.rest.merge(&v.trie, at, 0)
+		if len(at) > v.maxMerged {
+			c.nodes, w.f.large = at, true
+		} else {
+			c.rest.merge(&v.trie, at, 0)
+		}
 		w.f.crossings = append(w.f.crossings, c)
 	}
 	return w.f
@@ -86,13 +97,14 @@ func (v *Vocabulary) fit(l *lexeme.Lexeme, state int32) *fit {
 
 // walk is a walk through the vocabulary with a lexeme.
 type walk struct {
-	v      *Vocabulary
-	l      *lexeme.Lexeme
-	f      *fit
-	words  int
-	states []int32 // on the way to the current node
-	rows   []*lexeme.Row
-	ends   map[int32][]int32 // the nodes at which the lexeme may end, by tag
+	v       *Vocabulary
+	l       *lexeme.Lexeme
+	f       *fit
+	words   int
+	ignored int32
+	states  []int32 // on the way to the current node
+	rows    []*lexeme.Row
+	ends    map[int32][]int32 // the nodes at which the lexeme may end, by tag
 }
 
 // below visits a node and its descendants.
@@ -109,16 +121,17 @@ func (w *walk) below(from int32) {
 			continue
 		}
 		row := w.l.Row(to)
+		ends := row.Tag != lexeme.None && row.Tag != w.ignored
 		if n.count > 0 {
 			w.f.inside.add(w.v.trie.here(n), w.words)
 		}
-		if n.uses >= 0 && row.Tag == lexeme.None && w.l.Next(to, nodes[i+1].b) == to && w.loops(to, n) {
+		if n.uses >= 0 && !ends && w.l.Next(to, nodes[i+1].b) == to && w.loops(to, n) {
 			w.f.inside.add(w.v.trie.below(n), w.words)
 			i = n.end
 			continue
 		}
 		w.states[n.depth], w.rows[n.depth] = to, row
-		if n.parent && row.Tag != lexeme.None {
+		if n.parent && ends {
 			w.ends[row.Tag] = append(w.ends[row.Tag], i)
 		}
 		i++

@@ -24,6 +24,8 @@ type Vocabulary struct {
 	trie    trie
 	longest int
 
+	maxMerged int // see the constant
+
 	mutex sync.Mutex
 	fits  map[lexeme.Identity]*fit
 }
@@ -35,7 +37,7 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 	if len(tokens) == 0 {
 		return nil, errors.New("a vocabulary without tokens")
 	}
-	v := &Vocabulary{tokens: slices.Clone(tokens), fits: map[lexeme.Identity]*fit{}}
+	v := &Vocabulary{tokens: slices.Clone(tokens), maxMerged: maxMerged, fits: map[lexeme.Identity]*fit{}}
 	for id, token := range v.tokens {
 		if lexeme.HasSpecial(token) { // no text has such bytes
 			v.tokens[id] = nil

@@ -189,3 +189,15 @@ func (r *Runner) intern(items []Item) *Config {
 func compareItems(a, b Item) int {
 	return cmp.Or(cmp.Compare(a.edge, b.edge), cmp.Compare(a.State, b.State), cmp.Compare(a.frame.id, b.frame.id))
 }
+
+// TextFollows reports whether a byte of a text, not only a special token, may come next.
+func (c *Config) TextFollows() bool {
+	for _, item := range c.Items {
+		for b := range lexeme.SpecialByte {
+			if item.Lexeme.Next(item.State, byte(b)) != lexeme.None {
+				return true
+			}
+		}
+	}
+	return false
+}

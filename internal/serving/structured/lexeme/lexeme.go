@@ -38,6 +38,7 @@ type Lexeme struct {
 	key     string
 	shape   func(s State) (string, State)
 	except  *members // the names that a lexeme of other names leaves out
+	free    int32    // the tag of a free text's end, or None
 	ids     map[State]int32
 	states  []State
 	rows    []*Row
@@ -55,7 +56,7 @@ type Row struct {
 const unknown = -2
 
 func newLexeme(key string, m machine) *Lexeme {
-	l := &Lexeme{machine: m, key: key, ids: map[State]int32{}}
+	l := &Lexeme{machine: m, key: key, free: None, ids: map[State]int32{}}
 	l.intern(State{})
 	return l
 }

@@ -37,6 +37,17 @@ func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, m)
 }
 
+// FreeText returns the lexeme of the free text that d accepts. In most states, the text may end with the given
+// tag.
+func FreeText(key string, d Texts, end int32) *Lexeme {
+	l := Text(key, d, Raw, false)
+	l.free = end
+	return l
+}
+
+// FreeEnd returns the tag with which free text may end in most states. It returns None for other lexemes.
+func (l *Lexeme) FreeEnd() int32 { return l.free }
+
 // Name returns the lexeme of names of members that d accepts. They are written as Quoted and end with
 // a colon.
 func Name(key string, d Texts) *Lexeme {
@@ -70,14 +81,14 @@ func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error)
 	return l, nil
 }
 
-// specialByte begins the bytes of a special token. It occurs in no UTF-8 text.
-const specialByte = 0xFF
+// SpecialByte begins the bytes of a special token. It occurs in no UTF-8 text.
+const SpecialByte = 0xFF
 
 // SpecialBytes returns the bytes that stand for the special token with a name. No text has them.
-func SpecialBytes(name string) []byte { return append([]byte{specialByte}, name...) }
+func SpecialBytes(name string) []byte { return append([]byte{SpecialByte}, name...) }
 
 // HasSpecial reports whether some bytes could be confused with those of a special token.
-func HasSpecial(token []byte) bool { return bytes.IndexByte(token, specialByte) >= 0 }
+func HasSpecial(token []byte) bool { return bytes.IndexByte(token, SpecialByte) >= 0 }
 
 // Special returns the lexeme of the special token with a name.
 func Special(name string) *Lexeme { return newLexeme("special "+name, special(SpecialBytes(name))) }
