@@ -155,7 +155,8 @@ func (p *part) message() *message {
 }
 
 // chunks returns the choices of a new part of an answer, for a stream: one for each event, of which the last has what is
-// known of the tokens. calls is the number of calls so far, which it updates.
+// known of the tokens. A chat has no choice for tokens without events, unless the choice has another field. calls is the
+// number of calls so far, which chunks updates.
 func (a *answer) chunks(p *part, calls *int) []choice {
 	last := a.choice(p)
 	if !a.chat {
@@ -167,8 +168,12 @@ func (a *answer) chunks(p *part, calls *int) []choice {
 			all = append(all, choice{Index: p.index, Delta: d})
 		}
 	}
+	n := len(all)
+	if n == 0 && last.Finish == nil && last.Logprobs == nil && last.TokenIDs == nil {
+		return nil
+	}
 	last.Delta = &delta{}
-	if n := len(all); n > 0 {
+	if n > 0 {
 		last.Delta = all[n-1].Delta
 		all = all[:n-1]
 	}

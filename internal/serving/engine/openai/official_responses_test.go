@@ -118,7 +118,7 @@ func TestOfficialClientGetsResponsesWithReasoningAndCalls(t *testing.T) {
 func TestOfficialClientGetsResponsesOfAForm(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	p := officialResponse("Hello")
-	p.Temperature, p.MaxOutputTokens = client.Float(1), client.Int(300)
+	p.Temperature, p.MaxOutputTokens = client.Float(1), client.Int(1000) // white space may be long
 	p.Text = responses.ResponseTextConfigParam{Format: responses.ResponseFormatTextConfigUnionParam{
 		OfJSONSchema: &responses.ResponseFormatTextJSONSchemaConfigParam{Name: "n", Schema: map[string]any{
 			"type": "object", "properties": map[string]any{"city": map[string]any{"enum": []string{"Rom"}}}, "required": []string{"city"},

@@ -53,6 +53,9 @@ func (s *served) chatBoth(t *testing.T, p client.ChatCompletionNewParams) client
 	names := 0
 	for stream.Next() {
 		for _, choice := range stream.Current().Choices {
+			d := choice.Delta
+			require.False(t, choice.FinishReason == "" && d.Role == "" && d.Content == "" && len(d.ToolCalls) == 0 && !strings.Contains(d.RawJSON(), "reasoning"),
+				"a chunk without anything new: %s", choice.RawJSON())
 			for _, call := range choice.Delta.ToolCalls {
 				if call.Function.Name != "" {
 					names++
