@@ -88,30 +88,22 @@ func TestALoadLeavesWhatOthersStillNeed(t *testing.T) {
 }
 
 func TestLifeOfARemoteDecode(t *testing.T) {
-	for _, test := range []struct {
-		name           string
-		tokens, blocks int
-	}{
-		{"two blocks and a half", 40, 3},
-		{"half a block", 8, 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			h := newHost(t, transferConfig(100))
-			id := h.add(test.tokens, 1, Spec{MaxTokens: 1, Send: true})
-			require.Len(t, h.schedule(), 1)
-			require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
-			require.Equal(t, 99-test.blocks, h.Monitor.Load().FreeBlocks)
-			require.Len(t, h.table(id), test.blocks)
-			require.Empty(t, h.schedule())
-			require.Equal(t, []ID{id}, h.step.Finished)
-			require.Empty(t, h.schedule())
-			require.Empty(t, h.step.Finished)
-			require.Equal(t, 1, h.Monitor.Load().Parked)
-			require.ErrorIs(t, h.Transfers.Received(id), ErrRequest)
-			require.NoError(t, h.Transfers.Sent(id))
-			require.ErrorIs(t, h.Transfers.Sent(id), ErrRequest)
-			h.empty()
-		})
+	for tokens, blocks := range map[int]int{40: 3, 8: 1} {
+		h := newHost(t, transferConfig(100))
+		id := h.add(tokens, 1, Spec{MaxTokens: 1, Send: true})
+		require.Len(t, h.schedule(), 1)
+		require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
+		require.Equal(t, 99-blocks, h.Monitor.Load().FreeBlocks)
+		require.Len(t, h.table(id), blocks)
+		require.Empty(t, h.schedule())
+		require.Equal(t, []ID{id}, h.step.Finished)
+		require.Empty(t, h.schedule())
+		require.Empty(t, h.step.Finished)
+		require.Equal(t, 1, h.Monitor.Load().Parked)
+		require.ErrorIs(t, h.Transfers.Received(id), ErrRequest)
+		require.NoError(t, h.Transfers.Sent(id))
+		require.ErrorIs(t, h.Transfers.Sent(id), ErrRequest)
+		h.empty()
 	}
 }
 

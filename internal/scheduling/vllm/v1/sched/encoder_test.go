@@ -16,8 +16,14 @@ func encoderConfig(tokens, cache, budget int) Config {
 	return c
 }
 
+func picture(hash string, offset, length int) blockhash.Item {
+	return blockhash.Item{Identifier: hash, Offset: offset, Length: length}
+}
+
+func items(list ...blockhash.Item) blockhash.Extras { return blockhash.Extras{Items: list} }
+
 func item(hash string, offset, length int) Spec {
-	return Spec{Extras: blockhash.Extras{Items: []blockhash.Item{{Identifier: hash, Offset: offset, Length: length}}}}
+	return Spec{Extras: items(picture(hash, offset, length))}
 }
 
 // requireEncodes checks which items of which requests the last step encodes.
@@ -182,23 +188,14 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 			c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize, c.AsVLLM = true, 4, 8, tc.asVLLM
 			h := newHost(t, c)
 			for i := range 2 {
-				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
-					{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
-				}}})
+				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: items(picture(fmt.Sprint("first", i), 0, 4), picture(fmt.Sprint("second", i), 5, 4))})
 			}
-			for range 20 {
-				if len(h.schedule()) > 0 {
-					h.update(1)
-				}
-				h.SetPause(tc.pause)
-			}
+			h.try(1)
+			h.SetPause(tc.pause)
+			h.try(19)
 			require.Equal(t, []int{tc.running, tc.waiting}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 			h.SetPause(PauseNone)
-			for range 10 {
-				if len(h.schedule()) > 0 {
-					h.update(1)
-				}
-			}
+			h.try(10)
 			require.Equal(t, []int{tc.running, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 		})
 	}
@@ -210,18 +207,11 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
 	h := newHost(t, c)
-	picture := func(hash string, offset, length int) blockhash.Item {
-		return item(hash, offset, length).Extras.Items[0]
-	}
-	h.add(25, 1, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("a", 0, 3), picture("b", 4, 5), picture("c", 9, 4)}}})
+	h.add(25, 1, Spec{MaxTokens: 1, Extras: items(picture("a", 0, 3), picture("b", 4, 5), picture("c", 9, 4))})
 	for range 2 {
-		h.add(16, 2, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("d", 0, 4), picture("e", 5, 5)}}})
+		h.add(16, 2, Spec{MaxTokens: 1, Extras: items(picture("d", 0, 4), picture("e", 5, 5))})
 	}
-	for range 40 {
-		if len(h.schedule()) > 0 {
-			h.update(1)
-		}
-	}
+	h.try(40)
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
@@ -247,9 +237,7 @@ func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 			c.Policy, c.AsyncScheduling, c.AsVLLM, c.Connector = tc.policy, tc.async, tc.asVLLM, tc.connector
 			h := newHost(t, c)
 			for i := range 2 {
-				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
-					{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
-				}}})
+				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: items(picture(fmt.Sprint("first", i), 0, 4), picture(fmt.Sprint("second", i), 5, 4))})
 			}
 			h.add(8, 3, Spec{MaxTokens: 12, Priority: 1})
 			for range 200 {
