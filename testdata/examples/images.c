@@ -115,7 +115,7 @@ static int run_encoder(const llm_cache_step *step) {
         const llm_cache_encoder_input *in = &step->encoder_inputs.at[i];
         int image = requests[in->user_data].image[in->item];
         CHECK(step->rows.at[in->row].id == in->id);
-        encoded[image] = 1; /* maybe again: its room had been given away, and then it was needed after all */
+        encoded[image] = 1; /* maybe again: its output had been evicted, and then it was needed after all */
     }
     for (int i = 0; i < IMAGES; i++) {
         kept += encoded[i];
@@ -154,7 +154,7 @@ static int64_t run_model(const llm_cache_step *step, int32_t *counts, int32_t *s
     return n;
 }
 
-/* An array with room for len entries at least. */
+/* An array with space for len entries at least. */
 static void *grown(void *at, int64_t *cap, int64_t len, size_t size) {
     if (*cap < len) {
         *cap = 2 * len;

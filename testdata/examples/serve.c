@@ -31,7 +31,7 @@ enum {
         }                                                                                         \
     } while (0)
 
-/* What the worker knows of a request: only what it was told. */
+/* What the worker knows of a request: only what the steps contained. */
 struct request {
     llm_request id;
     int prompt, n, most;

@@ -122,7 +122,7 @@ struct request {
     int load_len[MAX_GROUPS];
     int rows; /* in steps in flight */
     /* The worker's. */
-    bool dropped; /* has been told that it finished */
+    bool dropped; /* a step has reported that it finished */
     struct text worker;
     int32_t table[MAX_GROUPS][ENTRIES];
     int len[MAX_GROUPS];

@@ -272,7 +272,7 @@ static void steps(void) {
     OK(llm_cache_progress(cache, a, &computed, &all));
     CHECK(computed == 0 && all == 40); /* none of these scheduled anything */
 
-    /* Too small: each len is told, nothing is written, and the step is kept. */
+    /* Too small: each len is set, nothing is written, and the step is kept. */
     llm_cache_step small = step;
     small.blocks.cap = 6;
     small.rows.cap = 1;

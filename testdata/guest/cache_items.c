@@ -32,7 +32,7 @@ static int freed(const char *hash) {
     return f->len == (int64_t)strlen(hash) + 1 && memcmp(f->at, hash, (size_t)f->len) == 0;
 }
 
-/* An item is encoded once; its output goes when the room is needed. */
+/* An item is encoded once; its output is evicted when its memory is needed. */
 static void outputs(void) {
     llm_cache cache = cache_with_encoder(60, 60);
     llm_request cat, dog, same;
@@ -75,7 +75,7 @@ static void refused(void) {
     OK(llm_cache_close(cache));
 }
 
-/* A struct of an older header has no room for what an encoder needs. */
+/* A struct of an older header has no fields for what an encoder needs. */
 static void older(void) {
     llm_cache cache = cache_with_encoder(60, 0);
     llm_request id;
@@ -84,11 +84,11 @@ static void older(void) {
     EXPECT(LLM_CACHE_E_SIZE, llm_cache_schedule(cache, &step));
     step.size = sizeof step;
     /* The step is kept, also while its arrays are too small. */
-    llm_cache_encoder_inputs room = step.encoder_inputs;
+    llm_cache_encoder_inputs full = step.encoder_inputs;
     step.encoder_inputs.cap = 0;
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_schedule(cache, &step));
     CHECK(step.encoder_inputs.len == 1);
-    step.encoder_inputs = room;
+    step.encoder_inputs = full;
     OK(llm_cache_schedule(cache, &step));
     CHECK(step.encoder_inputs.len == 1 && step.encoder_inputs.at[0].id == id);
     sample(cache, &step, &outcome);

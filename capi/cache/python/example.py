@@ -120,7 +120,7 @@ def transfers() -> None:
 
 
 def images() -> None:
-    """Serves prompts with images for which the encoder has little room, and checks that each row finds its output."""
+    """Serves prompts with images for which the encoder cache has little memory, and checks that each row finds its output."""
     outputs, images_of, encoded, done = set(), {}, 0, 0
     with Cache(num_gpu_blocks=BLOCKS, block_size=BLOCK_SIZE, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=200,
                encoder_cache_size=60, max_num_encoder_input_tokens=40) as cache:

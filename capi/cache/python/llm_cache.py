@@ -415,8 +415,8 @@ def _grow(out: c.Structure) -> None:
     """Makes each array of a struct, or an array itself, as large as its len."""
     for a in [out] if hasattr(out, "kind") else [getattr(out, name) for name, kind in out._fields_ if hasattr(kind, "kind")]:
         if a.cap < a.len:
-            room = (a.kind * (2 * a.len))()
-            a.at, a.cap = c.cast(room, c.POINTER(a.kind)), len(room)
+            array = (a.kind * (2 * a.len))()
+            a.at, a.cap = c.cast(array, c.POINTER(a.kind)), len(array)
 
 
 def _list(a: c.Structure) -> list:

@@ -159,7 +159,7 @@ func TestPagesAreGivenBack(t *testing.T) {
 }
 
 // Ensure that the three arrays of a journal lie one after the other in its memory and fit into it.
-func TestAJournalHasRoomForItsSteps(t *testing.T) {
+func TestTheArraysOfAJournalFitItsMemory(t *testing.T) {
 	for _, n := range []int{1, 100, keptBytes/int(bytesPerStep) + 1, 100_000} {
 		var j journal
 		require.True(t, j.open(&Engine{}, n))

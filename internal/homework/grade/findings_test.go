@@ -35,17 +35,17 @@ func TestAFindingHelps(t *testing.T) {
 		sentence string
 		says     string // in what it says of the finding
 	}{
-		{"an id that lives twice is told by what the call returns", "task3_refuses_existing",
+		{"an id that lives twice is reported by what the call returns", "task3_refuses_existing",
 			corpus.Changed(t, "    if (find(engine, new_seq_id) != NULL) {\n        return NULL;\n    }\n", ""),
 			compare.Returned, handout.ForkIDs, ""},
-		{"a pool that llm_init clears is told by its first byte, though others follow", "task1_counts_whole",
+		{"a pool that llm_init clears is reported by its first byte, though others follow", "task1_counts_whole",
 			corpus.Changed(t, "#include <limits.h>", "#include <limits.h>\n#include <string.h>", "    LLMEngine *engine = malloc(sizeof *engine);\n",
 				"    memset(pool_addr, 0, pool_size);\n    LLMEngine *engine = malloc(sizeof *engine);\n"),
 			compare.Pool, handout.WriteOnlyOnAppend, "0x00"},
-		{"what is allocated in vain is told by the rule against it", "task2_oom_leaves",
+		{"what is allocated in vain is reported by the rule against it", "task2_oom_leaves",
 			corpus.Changed(t, "    if (required > engine->free_local_blocks) {\n", "    void *volatile early = malloc(8);\n    free(early);\n    if (required > engine->free_local_blocks) {\n"),
 			compare.Heap, handout.NoMallocIfRefused, "8 bytes"},
-		{"what is not freed is told with its size", "task2_free_releases",
+		{"what is not freed is reported with its size", "task2_free_releases",
 			corpus.Changed(t, "    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop", "    free(seq->block_table);\n}\n\nstatic void drop"),
 			compare.Heap, handout.FreeTables, "an allocation of 40 bytes"},
 		{"what is freed twice by one call is named", "task5_frees_every_s",
@@ -55,7 +55,7 @@ func TestAFindingHelps(t *testing.T) {
 			corpus.Changed(t, "static Sequence *find", "static void *tables;\n\nstatic Sequence *find",
 				"    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n    free(tables);\n    tables = seq->block_table;\n    free_tables(seq);\n"),
 			compare.Heap, handout.FreeTables, "block_table of sequence 1, which free_sequence has freed before"},
-		{"one allocation more is told in the singular", "task4_stores",
+		{"one allocation more is reported in the singular", "task4_stores",
 			corpus.Changed(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    void *volatile more = malloc(8);\n    (void)more;\n"),
 			compare.Heap, handout.AppendL2, "After append_kv there is 1 allocation more than before; there must be as many as before"},
 		{"a copy that looks for a free block behind the old one only", "task4_takes_the_first",
@@ -64,10 +64,10 @@ func TestAFindingHelps(t *testing.T) {
 		{"a copy that looks for a free block behind the old one first", "task4_takes_the_first",
 			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int n = 0; n < engine->total_local_blocks; n++) {\n        int id = (from + n) % engine->total_local_blocks;\n"),
 			compare.Counts, handout.FirstFit, "0"},
-		{"a failed assert is told with its text and its line", "task4_fills",
+		{"a failed assert is reported with its text and its line", "task4_fills",
 			corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", position, position+"    assert(logical != 3 && \"three\");\n"),
 			compare.Death, "", "append_kv: Assertion `logical != 3 && \"three\"' failed."},
-		{"the end of standard error is told", "task4_fills",
+		{"the end of standard error is reported", "task4_fills",
 			corpus.Changed(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", position, position+"    if (logical == 3) {\n        fprintf(stderr, \"logical is %d\\033\\n\", logical);\n        abort();\n    }\n"),
 			compare.Death, "", "logical is 3?"},
 	} {
@@ -181,7 +181,7 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 			for _, f := range r.Findings {
 				if f.Stage == grade.Memcheck {
 					tasks = append(tasks, f.Task)
-					require.Empty(t, f.Lines, "the complaint is told again")
+					require.Empty(t, f.Lines, "the complaint is reported again")
 				}
 			}
 			require.ElementsMatch(t, []int{1, 4}, tasks)
@@ -283,7 +283,7 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 
 // Ensure that a finding says that the tester has changed the list of sequences, since a submission with a cache
 // may have stored the old one.
-func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
+func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.LeaveOutSweeps()
@@ -321,7 +321,7 @@ func TestACacheIsToldThatTheTesterChangesTheList(t *testing.T) {
 
 // Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
 // was not called. A block table is named where llm_init was called.
-func TestAGlobalVariableOfLLMInitIsToldFromATable(t *testing.T) {
+func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	global := strings.ReplaceAll(corpus.Correct(t), "engine->ref_count", "refs")

@@ -10,7 +10,7 @@ var oldMutants = []mutant{
 		"if m.gpu.Shared(s.table[i]) {\n\t\t\tdst", "if false {\n\t\t\tdst", "v0_naive_tight"},
 	{"lookahead gets blocks", "vllm/v0/append.go",
 		"for range m.freshBlocks(s, lookahead) {", "for range m.freshBlocks(s, 0) {", "v0_naive_lookahead."},
-	{"room is counted by touched blocks, old ones included", "vllm/v0/seq.go",
+	{"the last block with old tokens counts as touched", "vllm/v0/seq.go",
 		"return 1 + ceil(", "return ceil(", "v0_naive_tight"},
 	{"lookahead counts as touched", "vllm/v0/seq.go",
 		"s.Unseen()+lookahead-space", "s.Unseen()-space", "v0_naive_lookahead."},

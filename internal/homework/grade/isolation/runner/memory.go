@@ -88,13 +88,13 @@ func (m *memory) At(address, size uint64) []byte {
 	if p := address - m.aliasTo; p < m.aliasSize && size <= m.aliasSize-p {
 		address = m.aliasFrom + p
 	}
-	offset, room := address-Pools, uint64(PoolsSize)
+	offset, regionSize := address-Pools, uint64(PoolsSize)
 	if address >= Heap {
-		offset, room = address-Heap, HeapSize
+		offset, regionSize = address-Heap, HeapSize
 	} else if address < Pools {
 		return nil
 	}
-	if offset > room || size > room-offset {
+	if offset > regionSize || size > regionSize-offset {
 		return nil
 	}
 	if address >= Heap {

@@ -148,8 +148,8 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 // edge returns the index and the value of the first unused byte after an allocation that was written, -1 if there is
 // none. It fills the edge again, so that the write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
-	room := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
-	bytes := p.subject.At(at+size, room-size)
+	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
+	bytes := p.subject.At(at+size, chunk-size)
 	n = slices.IndexFunc(bytes, func(b byte) bool { return b != edge })
 	if n < 0 {
 		return n, 0

@@ -25,14 +25,14 @@ const mostForLarge = 400 << 20
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be
-	room := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
+	mapped := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
 	p.used += (poolOffset + oracle.Slack + trace.End + page - 1) &^ (page - 1)
 	from := runner.Pools + p.used
-	p.used += room
+	p.used += mapped
 	if _, err := p.subject.Do(runner.Request{Call: runner.Open, Engine: at, Size: trace.End}); err != nil {
 		return 0, err
 	}
-	if err := p.subject.Alias(from, high&^(page-1), room); err != nil {
+	if err := p.subject.Alias(from, high&^(page-1), mapped); err != nil {
 		return 0, err
 	}
 	p.pools[engine], p.ends[engine] = at, high

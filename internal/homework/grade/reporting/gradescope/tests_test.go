@@ -102,7 +102,7 @@ func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
 }
 
 // Ensure that a leak which a directed trace shows is also reported in the memory test of the task.
-func TestALeakIsToldInTheTestOfTheMemory(t *testing.T) {
+func TestALeakIsReportedInTheTestOfTheMemory(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0)
 	set(r, "task1_memory", grade.Failed, 0)
@@ -113,7 +113,7 @@ func TestALeakIsToldInTheTestOfTheMemory(t *testing.T) {
 	require.NotContains(t, named(t, tests(r), "task1_memory").Output, "task1_b")
 }
 
-func TestAFindingIsToldInItsTest(t *testing.T) {
+func TestAFindingIsReportedInItsTest(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0).Why = "the first difference"
 	set(r, "task1_b", grade.Failed, 0).Why = "another difference"
@@ -129,7 +129,7 @@ func TestAFindingIsToldInItsTest(t *testing.T) {
 		"field 77\n    expected: 1\n    actual:   a leak\n", "before append_kv: 5 free of 7", "llm_memory.c:12: Invalid read", "    append_kv(e[0], 77, 77);"} {
 		require.Contains(t, out.Output, part)
 	}
-	require.NotContains(t, out.Output, "\na leak\n", "it is told as the difference")
+	require.NotContains(t, out.Output, "\na leak\n", "the difference states the leak")
 	lost := r.Tests[0].MaxScore + r.Tests[1].MaxScore
 	require.Contains(t, out.Output, fmt.Sprintf("Fixing it gives back +%.2f points in the visible tests.", lost))
 	require.Contains(t, named(t, all, "task1_b").Output, "another difference\nThe same mistake as in 1.1 task1_a.")
@@ -172,7 +172,7 @@ func TestHiddenFindingsAreNotSeen(t *testing.T) {
 	}
 }
 
-func TestAVisibleReasonIsTold(t *testing.T) {
+func TestAVisibleReasonIsReported(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0)
 	set(r, "task2_memory", grade.NotRun, 1)
@@ -184,7 +184,7 @@ func TestAVisibleReasonIsTold(t *testing.T) {
 }
 
 // Ensure that a leak in a hidden trace is reported without the steps of the trace.
-func TestOfAHiddenTraceTheHeapIsToldWithoutItsSteps(t *testing.T) {
+func TestTheHeapOfAHiddenTraceIsReportedWithoutItsSteps(t *testing.T) {
 	r := passing()
 	set(r, "task1_memory", grade.Failed, 0)
 	f := finding("task1_random_heap", 1, grade.Heap, 77)

@@ -107,7 +107,7 @@ func TestControlCharactersNeverReachAPage(t *testing.T) {
 	}
 }
 
-func TestWhatStaffDecidedIsToldToTheStudent(t *testing.T) {
+func TestAStudentsPageHasWhatStaffDecided(t *testing.T) {
 	points := 90.5
 	r := reports(t)["A1"]
 	e := entry("dan", "", r)

@@ -238,7 +238,7 @@ func TestEveryReportIsAWholePage(t *testing.T) {
 	}
 }
 
-func TestAMistakeIsTold(t *testing.T) {
+func TestAPageDescribesAMistake(t *testing.T) {
 	d := parse(t, student(t, reports(t)["A1"], "A1"))
 	text := words(d.text)
 	for _, says := range []string{
@@ -255,7 +255,7 @@ func TestAMistakeIsTold(t *testing.T) {
 }
 
 // Ensure that a page describes the tester's own steps, and states the size of a large pool.
-func TestAStepThatIsNoCallIsTold(t *testing.T) {
+func TestAPageDescribesTheTestersOwnSteps(t *testing.T) {
 	for step, says := range map[string]string{
 		"init e0 64 3072": "(a pool of 3 GiB: offsets in it do not fit in an int)", "init e0 640": "(a pool of 10 blocks)",
 		"count e0 1 16": "(the tester sets kv_count)", "place e0 1 1 5": "(the tester maps", "map e0 1 9": "(the tester maps", "share e0 1 2 9": "(the tester maps",
@@ -302,7 +302,7 @@ func TestNothingOfASubmissionBecomesMarkup(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(d.text, evil), 5)
 }
 
-func TestAFindingWithoutADifferenceIsTold(t *testing.T) {
+func TestAPageHasAFindingWithoutADifference(t *testing.T) {
 	r := *reports(t)["correct"]
 	r.Findings = []grade.Finding{{Name: "null_check", Task: 2, Stage: grade.Rules, Sentence: "MUST check", Lines: []string{"llm_memory.c:7"}}}
 	d := parse(t, student(t, &r, "rules"))
