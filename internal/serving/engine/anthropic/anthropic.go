@@ -1,8 +1,6 @@
 package anthropic
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"net/http"
 
 	"llmmemory/internal/serving/engine/openai"
@@ -96,13 +94,7 @@ func errorType(status int) string {
 // setID returns the request-id of an answer. It sets a new one if there is none.
 func setID(h http.Header) string {
 	if h.Get("Request-Id") == "" {
-		h.Set("Request-Id", newID("req_"))
+		h.Set("Request-Id", openai.NewID("req_"))
 	}
 	return h.Get("Request-Id")
-}
-
-func newID(prefix string) string {
-	var b [12]byte
-	rand.Read(b[:])
-	return prefix + hex.EncodeToString(b[:])
 }

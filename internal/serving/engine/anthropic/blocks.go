@@ -40,7 +40,7 @@ var blockFields = map[string][]string{
 // readContent reads a text, or a list of blocks of the given types.
 func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
 	content = bytes.TrimSpace(content)
-	if isNull(content) {
+	if openai.IsNull(content) {
 		return nil, openai.Invalid(field, "%s has no content.", name)
 	}
 	var text string
@@ -144,7 +144,7 @@ func (t *turns) addResult(name string, b *block) error {
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
 	}
-	if !isNull(b.Content) {
+	if !openai.IsNull(b.Content) {
 		blocks, err := readContent("messages", "a tool_result of "+name, b.Content, "text")
 		if err != nil {
 			return err

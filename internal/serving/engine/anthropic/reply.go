@@ -88,7 +88,7 @@ type reply struct {
 
 func newReply(model string, send openai.Send) *reply {
 	return &reply{send: send,
-		message: messageBody{ID: newID("msg_"), Type: "message", Role: "assistant", Model: model, Content: []content{}}}
+		message: messageBody{ID: openai.NewID("msg_"), Type: "message", Role: "assistant", Model: model, Content: []content{}}}
 }
 
 func (r *reply) event(name string, body any) {

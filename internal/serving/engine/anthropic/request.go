@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -50,17 +49,8 @@ func (u *unsupported) check() error {
 	if u.keepsThinking() {
 		u.ContextManagement = nil
 	}
-	for _, f := range []struct {
-		name  string
-		value json.RawMessage
-	}{{"container", u.Container}, {"mcp_servers", u.MCPServers}, {"context_management", u.ContextManagement}} {
-		switch string(bytes.TrimSpace(f.value)) {
-		case "", "null", "[]", "{}":
-		default:
-			return openai.Invalid(f.name, "%s is not supported by this server; leave it out.", f.name)
-		}
-	}
-	return nil
+	return openai.Refuse(openai.Field{Name: "container", Value: u.Container}, openai.Field{Name: "mcp_servers", Value: u.MCPServers},
+		openai.Field{Name: "context_management", Value: u.ContextManagement})
 }
 
 // keepsThinking reports whether context_management only asks to keep all thinking, which is what chats do.
@@ -108,7 +98,7 @@ func (b *body) chat() (*openai.Chat, error) {
 
 func (b *body) readMessages(c *openai.Chat) error {
 	var all turns
-	if !isNull(b.System) {
+	if !openai.IsNull(b.System) {
 		blocks, err := readContent("system", "system", b.System, "text")
 		if err != nil {
 			return err
@@ -154,7 +144,7 @@ func (b *body) readTools(c *openai.Chat) error {
 		if err != nil {
 			return err
 		}
-		if isNull(t.InputSchema) {
+		if openai.IsNull(t.InputSchema) {
 			return openai.Invalid("tools", "Tool %d has no input_schema.", i)
 		}
 		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
@@ -163,7 +153,7 @@ func (b *body) readTools(c *openai.Chat) error {
 }
 
 func (b *body) readChoice(c *openai.Chat) error {
-	if isNull(b.ToolChoice) {
+	if openai.IsNull(b.ToolChoice) {
 		return nil
 	}
 	var choice struct {
@@ -193,7 +183,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 
 // readThinking reads whether the model shall think. A template without a variable for it decides itself.
 func (b *body) readThinking(c *openai.Chat) error {
-	if isNull(b.Thinking) {
+	if openai.IsNull(b.Thinking) {
 		return nil
 	}
 	if _, err := openai.Object("thinking", "thinking", b.Thinking, "type", "budget_tokens", "display"); err != nil {
@@ -215,7 +205,7 @@ func (b *body) readThinking(c *openai.Chat) error {
 }
 
 func (b *body) readOutput(c *openai.Chat) error {
-	if isNull(b.OutputConfig) {
+	if openai.IsNull(b.OutputConfig) {
 		return nil
 	}
 	fields, err := openai.Object("output_config", "output_config", b.OutputConfig, "effort", "format")
@@ -223,25 +213,20 @@ func (b *body) readOutput(c *openai.Chat) error {
 		return err
 	}
 	c.EffortField = "output_config.effort"
-	if effort := fields["effort"]; !isNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
+	if effort := fields["effort"]; !openai.IsNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
 		return openai.Invalid("output_config.effort", "output_config.effort is not a string.")
 	}
 	format := fields["format"]
-	if isNull(format) {
+	if openai.IsNull(format) {
 		return nil
 	}
 	inside, err := openai.Object("output_config.format", "output_config.format", format, "type", "schema")
 	if err != nil {
 		return err
 	}
-	if kind := string(inside["type"]); kind != `"json_schema"` || isNull(inside["schema"]) {
+	if kind := string(inside["type"]); kind != `"json_schema"` || openai.IsNull(inside["schema"]) {
 		return openai.Invalid("output_config.format", "output_config.format is not of the type json_schema with a schema.")
 	}
 	c.Form, c.FormField = inside["schema"], "output_config.format"
 	return nil
-}
-
-func isNull(value json.RawMessage) bool {
-	text := string(bytes.TrimSpace(value))
-	return text == "" || text == "null"
 }

@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -104,9 +102,7 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	if chat && c.Stream {
 		object = "chat.completion.chunk"
 	}
-	var b [12]byte
-	rand.Read(b[:])
-	a.body = answerBody{ID: prefix + hex.EncodeToString(b[:]), Object: object, Created: time.Now().Unix(),
+	a.body = answerBody{ID: NewID(prefix), Object: object, Created: time.Now().Unix(),
 		Model: s.config.Name}
 	return a
 }

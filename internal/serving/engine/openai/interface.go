@@ -2,6 +2,8 @@ package openai
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 
@@ -16,11 +18,11 @@ import (
 type Interface struct {
 	Paths []Path
 
-	Error errorForm // nil means OpenAI's
+	Error ErrorForm // nil means OpenAI's
 }
 
-// An errorForm returns the body of an error. It may set headers.
-type errorForm = func(h http.Header, status int, message string) any
+// An ErrorForm returns the body of an error. It may set headers.
+type ErrorForm func(h http.Header, status int, message string) any
 
 // A Path is a path that answers POST.
 type Path struct {
@@ -111,6 +113,34 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any) error 
 
 // Invalid returns the error of a request that must be changed. It names the field and shortens the arguments.
 func Invalid(field, format string, args ...any) error { return invalid(field, format, args...) }
+
+// A Field is a field of a body that is not supported, with its value and what to do instead.
+type Field struct {
+	Name    string
+	Value   json.RawMessage
+	Instead string
+}
+
+// Refuse returns an error for the first of the fields that has a value: not null, false, 0 or empty.
+func Refuse(fields ...Field) error {
+	for _, f := range fields {
+		foreign := foreignField{neutral: "{}", instead: f.Instead}
+		if value := string(f.Value); value != "false" && value != "0" && !foreign.changesNothing(f.Value) {
+			return foreign.refuse(f.Name)
+		}
+	}
+	return nil
+}
+
+// IsNull reports whether a value is missing or null.
+func IsNull(value json.RawMessage) bool { return isNull(value) }
+
+// NewID returns a random identifier with a prefix.
+func NewID(prefix string) string {
+	var b [12]byte
+	rand.Read(b[:])
+	return prefix + hex.EncodeToString(b[:])
+}
 
 // Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
 func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {

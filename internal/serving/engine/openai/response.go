@@ -33,7 +33,7 @@ type response struct {
 	control *http.ResponseController
 	timeout time.Duration
 	record  Record
-	errors  errorForm // of the path, or nil for OpenAI's
+	errors  ErrorForm // of the path, or nil for OpenAI's
 }
 
 // respond answers a request, and passes its record on.

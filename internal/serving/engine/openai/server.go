@@ -101,7 +101,7 @@ func New(c Config) *Server {
 }
 
 // route answers requests to a path that have the method, and refuses others. Errors have the given form.
-func (s *Server) route(method, path string, errors errorForm, answer handler) {
+func (s *Server) route(method, path string, errors ErrorForm, answer handler) {
 	handle := func(pattern string, h http.HandlerFunc) {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if to, ok := w.(*response); ok {

@@ -32,7 +32,7 @@ var itemFields = map[string][]string{
 
 // readInput translates a text or a list of items to messages.
 func (b *body) readInput(c *openai.Chat) error {
-	if isNull(b.Input) {
+	if openai.IsNull(b.Input) {
 		return openai.Invalid("input", "input is missing.")
 	}
 	var text string
@@ -110,7 +110,7 @@ func (it *item) translateMessage(name string, c *openai.Chat) error {
 	if !slices.Contains([]string{"user", "assistant", "system", "developer"}, it.Role) {
 		return openai.Invalid("input", "%s has the role %q; user, assistant, system and developer are known.", name, it.Role)
 	}
-	if isNull(it.Content) {
+	if openai.IsNull(it.Content) {
 		return openai.Invalid("input", "%s has no content.", name)
 	}
 	text, err := readTexts(name, it.Content, "input_text", "output_text", "text")
@@ -135,7 +135,7 @@ func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message
 
 // readTexts reads a text, or a list of parts of the given types. It joins parts by line breaks, as vLLM does.
 func readTexts(name string, content json.RawMessage, types ...string) (text string, err error) {
-	if isNull(content) || json.Unmarshal(content, &text) == nil {
+	if openai.IsNull(content) || json.Unmarshal(content, &text) == nil {
 		return text, nil
 	}
 	var parts []json.RawMessage

@@ -3,8 +3,6 @@ package responses
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -108,7 +106,7 @@ type reply struct {
 // newReply returns a reply. In a stream it sends the first events.
 func newReply(model string, b *body, send openai.Send) *reply {
 	r := &reply{send: send, response: response{
-		ID: newID("resp_"), Object: "response", CreatedAt: time.Now().Unix(), Status: "in_progress",
+		ID: openai.NewID("resp_"), Object: "response", CreatedAt: time.Now().Unix(), Status: "in_progress",
 		Instructions: b.Instructions, MaxOutputTokens: b.MaxOutputTokens, Metadata: orElse(b.Metadata, "{}"), Model: model,
 		Output: []*output{}, ParallelToolCalls: b.ParallelToolCalls == nil || *b.ParallelToolCalls,
 		Reasoning: orElse(b.Reasoning, `{"effort":null,"summary":null}`), Temperature: 1, Text: orElse(b.Text, `{"format":{"type":"text"}}`),
@@ -126,16 +124,10 @@ func newReply(model string, b *body, send openai.Send) *reply {
 }
 
 func orElse(value json.RawMessage, other string) json.RawMessage {
-	if isNull(value) {
+	if openai.IsNull(value) {
 		return json.RawMessage(other)
 	}
 	return bytes.TrimSpace(value)
-}
-
-func newID(prefix string) string {
-	var b [24]byte
-	rand.Read(b[:])
-	return prefix + hex.EncodeToString(b[:])
 }
 
 func (r *reply) event(e event) {
@@ -167,14 +159,14 @@ func (r *reply) Begin(openai.Usage) {}
 func (r *reply) Add(e toolparser.Event) {
 	switch e.Kind {
 	case toolparser.Reasoning:
-		r.begin(&output{ID: newID("rs_"), Type: "reasoning", Content: &[]part{}, Summary: &[]part{}})
+		r.begin(&output{ID: openai.NewID("rs_"), Type: "reasoning", Content: &[]part{}, Summary: &[]part{}})
 		r.delta("response.reasoning_text.delta", e.Text, nil)
 	case toolparser.Content:
-		r.begin(&output{ID: newID("msg_"), Type: "message", Role: "assistant", Content: &[]part{}})
+		r.begin(&output{ID: openai.NewID("msg_"), Type: "message", Role: "assistant", Content: &[]part{}})
 		r.delta("response.output_text.delta", e.Text, &[]part{})
 	case toolparser.Call:
 		r.end("completed")
-		r.begin(&output{ID: newID("fc_"), Type: "function_call", CallID: e.ID, Name: e.Name, Arguments: new(string)})
+		r.begin(&output{ID: openai.NewID("fc_"), Type: "function_call", CallID: e.ID, Name: e.Name, Arguments: new(string)})
 	case toolparser.Arguments:
 		r.delta("response.function_call_arguments.delta", e.Text, nil)
 	case toolparser.CallEnd:

@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -73,25 +72,18 @@ type unsupported struct {
 }
 
 func (b *body) check() error {
-	for _, f := range []struct {
-		name, instead string
-		value         json.RawMessage
-	}{
-		{"previous_response_id", "this server stores no responses; send the earlier items in input", b.PreviousResponseID},
-		{"conversation", "this server stores no conversations; send the earlier items in input", b.Conversation},
-		{"background", "this server stores no responses; use stream", b.Background},
-		{"prompt", "this server stores no prompts; use instructions and input", b.Prompt},
-		{"context_management", "leave it out", b.ContextManagement},
-		{"moderation", "leave it out", b.Moderation},
-		{"top_logprobs", "use /v1/chat/completions", b.TopLogprobs},
-	} {
-		switch string(bytes.TrimSpace(f.value)) {
-		case "", "null", "false", "0", `""`, "[]", "{}":
-		default:
-			return openai.Invalid(f.name, "%s is not supported: %s.", f.name, f.instead)
-		}
-	}
+	const items = "send the earlier items in input"
+	err := openai.Refuse(
+		openai.Field{Name: "previous_response_id", Value: b.PreviousResponseID, Instead: "no responses are stored; " + items},
+		openai.Field{Name: "conversation", Value: b.Conversation, Instead: "no conversations are stored; " + items},
+		openai.Field{Name: "background", Value: b.Background, Instead: "no responses are stored; use stream"},
+		openai.Field{Name: "prompt", Value: b.Prompt, Instead: "no prompts are stored; use instructions and input"},
+		openai.Field{Name: "context_management", Value: b.ContextManagement},
+		openai.Field{Name: "moderation", Value: b.Moderation},
+		openai.Field{Name: "top_logprobs", Value: b.TopLogprobs, Instead: "use /v1/chat/completions"})
 	switch {
+	case err != nil:
+		return err
 	case b.Store != nil && *b.Store:
 		return openai.Invalid("store", "store is true, but this server stores no responses; leave it out, or give false.")
 	case b.Truncation != nil && *b.Truncation != "disabled":
@@ -150,7 +142,7 @@ func (b *body) readTools(c *openai.Chat) error {
 		if err != nil {
 			return err
 		}
-		if isNull(t.Parameters) {
+		if openai.IsNull(t.Parameters) {
 			t.Parameters = nil
 		}
 		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
@@ -159,7 +151,7 @@ func (b *body) readTools(c *openai.Chat) error {
 }
 
 func (b *body) readChoice(c *openai.Chat) error {
-	if isNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil {
+	if openai.IsNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil {
 		return nil
 	}
 	var named struct{ Type, Name string }
@@ -171,7 +163,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 }
 
 func (b *body) readText(c *openai.Chat) error {
-	if isNull(b.Text) {
+	if openai.IsNull(b.Text) {
 		return nil
 	}
 	text, err := openai.Object("text", "text", b.Text, "format", "verbosity")
@@ -181,7 +173,7 @@ func (b *body) readText(c *openai.Chat) error {
 	if v := string(text["verbosity"]); v != "" && v != "null" && v != `"medium"` {
 		return openai.Invalid("text.verbosity", "text.verbosity is not supported; leave it out.")
 	}
-	if isNull(text["format"]) {
+	if openai.IsNull(text["format"]) {
 		return nil
 	}
 	format, err := openai.Object("text.format", "text.format", text["format"], "type", "name", "description", "schema", "strict")
@@ -193,7 +185,7 @@ func (b *body) readText(c *openai.Chat) error {
 	case kind == `"text"`:
 	case kind == `"json_object"`:
 		c.JSON = true
-	case kind == `"json_schema"` && !isNull(format["schema"]):
+	case kind == `"json_schema"` && !openai.IsNull(format["schema"]):
 		c.Form = format["schema"]
 	case kind == `"json_schema"`:
 		return openai.Invalid("text.format", "text.format has no schema.")
@@ -205,7 +197,7 @@ func (b *body) readText(c *openai.Chat) error {
 
 // readReasoning reads the effort. The answer has the reasoning itself, so summary has no effect.
 func (b *body) readReasoning(c *openai.Chat) error {
-	if isNull(b.Reasoning) {
+	if openai.IsNull(b.Reasoning) {
 		return nil
 	}
 	fields, err := openai.Object("reasoning", "reasoning", b.Reasoning, "effort", "summary", "generate_summary")
@@ -213,13 +205,8 @@ func (b *body) readReasoning(c *openai.Chat) error {
 		return err
 	}
 	c.EffortField = "reasoning.effort"
-	if effort := fields["effort"]; !isNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
+	if effort := fields["effort"]; !openai.IsNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
 		return openai.Invalid("reasoning.effort", "reasoning.effort is not a string.")
 	}
 	return nil
-}
-
-func isNull(value json.RawMessage) bool {
-	text := string(bytes.TrimSpace(value))
-	return text == "" || text == "null"
 }
