@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 )
@@ -111,10 +113,12 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 		block := int(t.tables[sequence][token/blockSize])
 		return ((block*t.heads+keyHead)*blockSize + token%blockSize) * headSize
 	}
+	var q, k, v [headSize]float64
+	readHead(attention.F16, t.query, query, &q)
 	for token := range logits {
-		k := place(token)
-		for d := range headSize {
-			logits[token] += at(t.query, query+d) * cachedAt(t.cache, t.keys, k+d)
+		readHead(cpuTypes[t.cache], t.keys, place(token), &k)
+		for d, x := range k {
+			logits[token] += q[d] * x
 		}
 		logits[token] /= math.Sqrt(headSize)
 		most = max(most, logits[token])
@@ -122,10 +126,10 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 	out, size = make([]float64, headSize), make([]float64, headSize)
 	total := 0.0
 	for token, x := range logits {
-		p, v := math.Exp(x-most), place(token)
+		p := math.Exp(x - most)
 		total += p
-		for d := range headSize {
-			x := cachedAt(t.cache, t.values, v+d)
+		readHead(cpuTypes[t.cache], t.values, place(token), &v)
+		for d, x := range v {
 			out[d] += p * x
 			size[d] += p * math.Abs(x)
 		}
@@ -134,6 +138,14 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, size []float64) 
 		out[d], size[d] = out[d]/total, size[d]/total
 	}
 	return out, size
+}
+
+// readHead reads the elements of a head, from an element on.
+func readHead(kind attention.DType, contents []byte, first int, head *[headSize]float64) {
+	size := kind.Size()
+	for d := range head {
+		head[d] = float64(kind.Load(unsafe.Pointer(&contents[size*(first+d)])))
+	}
 }
 
 // alone computes some sequences again, each without the other sequences: the last 1, 7, 37 and 512 tokens, as far

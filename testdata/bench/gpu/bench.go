@@ -223,12 +223,6 @@ func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) 
 // cpuTypes are the types of package attention.
 var cpuTypes = map[kernels.CacheType]attention.DType{kernels.CacheAuto: attention.F16, kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}
 
-// cachedAt returns an element of memory that randomOf made.
-func cachedAt(cache kernels.CacheType, contents []byte, i int) float64 {
-	kind := cpuTypes[cache]
-	return float64(kind.Load(unsafe.Pointer(&contents[kind.Size()*i])))
-}
-
 // numbers uploads numbers of a fixed size.
 func (b *bench) numbers(list any) cuda.Pointer {
 	return b.upload(the(binary.Append(nil, binary.LittleEndian, list))).Pointer()
