@@ -15,8 +15,10 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvoffload"
+	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
+	"llmmemory/internal/testkit/cudatest"
 )
 
 // small is a model with tokens of the byte tokenizer, whose heads are not padded.
@@ -225,4 +227,30 @@ func TestBlocksComeBackFromATier(t *testing.T) {
 	require.Equal(t, want, transcript(t, second, r))
 	require.NoError(t, second.Close())
 	require.Equal(t, int64(32), counts.external.Load())
+}
+
+// Ensure that a pair reads what an earlier one has written, and that blocks of all layers are copied.
+func TestBlocksAreCopiedInOrder(t *testing.T) {
+	driver := cudatest.Open(t)
+	driver.Order(1) // a kernel copies the last pair first
+	d, err := gpu.Open(driver.Path, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	m, w := load(t, d, openSmall(hybrid()))
+	r := onGPU(t, m, w)
+	block := make([]byte, 2*2*blockSize*64*2)
+	for i := range block {
+		block[i] = byte(i * 7 / 5)
+	}
+	other := make([]byte, len(block))
+	r.WriteBlock(1, block)
+	r.WriteBlock(4, other)
+	require.NoError(t, r.CopyBlocks([]kvstore.Pair{{Src: 1, Dst: 2}, {Src: 1, Dst: 5}, {Src: 2, Dst: 3}, {Src: 4, Dst: 1}, {Src: 3, Dst: 4}}))
+	step(t, r, chunk{[]int32{1}, 0, []int32{9}}) // waits for the copies
+	for id, want := range map[int32][]byte{1: other, 2: block, 3: block, 4: block, 5: block} {
+		got := make([]byte, len(block))
+		r.ReadBlock(id, got)
+		require.Equal(t, want, got, "block %d", id)
+	}
+	require.ErrorContains(t, r.CopyBlocks([]kvstore.Pair{{Src: 1, Dst: numBlocks}}), "copying block 1 to block 24 of 24")
 }
