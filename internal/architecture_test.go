@@ -19,20 +19,21 @@ const module = "llmmemory/"
 // wings maps each row of the table in README.md to what it may import: other wings, or packages of other wings.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
-	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/terminal"},
+	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/machine", "internal/terminal"},
 	"internal/scheduling": {"internal/block", "internal/invariants"},
-	"internal/serving":    {"internal/block", "internal/invariants", "internal/scheduling"},
+	"internal/serving":    {"internal/block", "internal/invariants", "internal/machine", "internal/scheduling"},
 	"internal/simulation": {"internal/jobs", "internal/scheduling", "internal/terminal"},
 	"internal/view":       {"internal/block", "internal/homework/course", "internal/scheduling"},
 
 	"capi": {"internal/block", "internal/homework/course", "internal/scheduling", "internal/serving/attention", "internal/serving/kvstore",
 		"internal/serving/parallel", "internal/serving/cuda"},
-	"cmd": {"internal/homework", "internal/jobs", "internal/scheduling", "internal/serving", "internal/simulation", "internal/terminal",
+	"cmd": {"internal/homework", "internal/jobs", "internal/machine", "internal/scheduling", "internal/serving", "internal/simulation", "internal/terminal",
 		"internal/view", "internal/block"},
 
 	"grader":              {},
 	"internal/invariants": {},
 	"internal/jobs":       {},
+	"internal/machine":    {},
 	"internal/terminal":   {},
 	"internal/testkit":    {"internal/scheduling"},
 }

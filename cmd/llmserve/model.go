@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmmemory/internal/machine"
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/gpu"
@@ -176,7 +177,7 @@ func (o *modelOptions) check() error {
 			return err
 		}
 	}
-	have, ok := model.AvailableMemory()
+	have, ok := machine.AvailableMemory()
 	switch n := o.workers; {
 	case ok && o.device.name == "cpu" && o.kvGB*(1<<30) > float64(have*o.processes()):
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
@@ -224,7 +225,7 @@ func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 		return err
 	}
 	need, kv := model.PackedBytes(files)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
-	if have, ok := model.AvailableMemory(); ok && need+kv > have {
+	if have, ok := machine.AvailableMemory(); ok && need+kv > have {
 		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
 			"smaller --kv-cache-gb, or a model with smaller weights",
 			need>>20, kv>>20, have>>20)

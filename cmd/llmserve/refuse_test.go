@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/serving/model"
+	"llmmemory/internal/machine"
 	"llmmemory/internal/terminal"
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -196,7 +196,7 @@ func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
 	require.Regexp(t, `weights take about \d+ MB, keys and values 204 MB, and \d+ MB of memory are available`,
 		refused(t, path, "--port", "0", "--kv-cache-gb", "0.2"))
 
-	have, ok := model.AvailableMemory()
+	have, ok := machine.AvailableMemory()
 	require.True(t, ok)
 	path = filepath.Join(t.TempDir(), "both.gguf")
 	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/machine"
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
@@ -249,7 +250,7 @@ func PackedBytes(files *weights.Tensors) int {
 
 func (l *loader) enoughMemory() error {
 	need := PackedBytes(l.files) / l.part.size()
-	have, ok := AvailableMemory()
+	have, ok := machine.AvailableMemory()
 	if ok && need > have {
 		return refused("its weights take about %d MB, %d MB of memory are available", need>>20, have>>20)
 	}

@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/cputime"
 	"llmmemory/internal/homework/grade/isolation/runner"
+	"llmmemory/internal/machine"
 )
 
 // Patience limits one process. Tests with calls that never return shorten it before they play a trace.
@@ -65,8 +66,10 @@ func Play(program string, ops []trace.Op) (Result, error) {
 		return r, fmt.Errorf("%w: %w", ErrMemory, err)
 	}
 	d := r.last()
-	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft("/") < mostForLarge {
-		return r, ErrMemory
+	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) {
+		if left, known := machine.AvailableMemory(); known && left < mostForLarge {
+			return r, ErrMemory
+		}
 	}
 	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind.Single() == trace.Append {
 		return r, err

@@ -1,14 +1,10 @@
-package model
+package machine
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/serving/model/matrix"
 )
 
 func TestAControlGroupLimitsTheMemoryThatIsAvailable(t *testing.T) {
@@ -56,35 +52,7 @@ func TestAControlGroupLimitsTheMemoryThatIsAvailable(t *testing.T) {
 			require.Equal(t, test.want, got)
 		})
 	}
-}
-
-func TestTheLargestLogitIsTheSameHoweverTheHeadIsCut(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 1))
-	odd := []float32{float32(math.NaN()), float32(math.Inf(-1)), -1, 2, 2, float32(math.Inf(1))}
-	var l largest
-	for range 2000 {
-		rows, vocab, tasks, kinds := 1+rnd.IntN(3), 1+rnd.IntN(40), 1+rnd.IntN(6), 1+rnd.IntN(len(odd))
-		logits := make([][]float32, rows)
-		for r := range logits {
-			for range vocab {
-				logits[r] = append(logits[r], odd[rnd.IntN(kinds)])
-			}
-		}
-		l.reset(tasks, rows)
-		for _, task := range rnd.Perm(tasks) {
-			for from, to := vocab*task/tasks, vocab*(task+1)/tasks; from < to; from += 3 {
-				for r, x := range logits {
-					l.compare(task, r, x[from:min(from+3, to)], from)
-				}
-			}
-		}
-		l.merge()
-		for r, x := range logits {
-			want, value := matrix.ArgMax(x)
-			if math.IsNaN(float64(value)) || math.IsInf(float64(value), 0) {
-				want = -1
-			}
-			require.EqualValues(t, want, l.tokens[r], "%v in %d tasks", x, tasks)
-		}
-	}
+	bytes, known := machineMemory(fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 9 kB\nMemAvailable:    2048 kB\n")}})
+	require.True(t, known)
+	require.Equal(t, 2<<20, bytes)
 }

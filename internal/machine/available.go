@@ -1,4 +1,5 @@
-package model
+// Package machine says what the machine has left for a process.
+package machine
 
 import (
 	"fmt"
