@@ -12,26 +12,10 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// publicCache is every name that libllm_cache may add to a program.
-var publicCache = []string{
-	"llm_cache_abort", "llm_cache_add", "llm_cache_close", "llm_cache_drain",
-	"llm_cache_drain_msgpack", "llm_cache_error_detail", "llm_cache_error_text", "llm_cache_fork",
-	"llm_cache_load_failed", "llm_cache_match", "llm_cache_open", "llm_cache_pause",
-	"llm_cache_plan_memory", "llm_cache_plan_workers", "llm_cache_progress", "llm_cache_received",
-	"llm_cache_release", "llm_cache_reset", "llm_cache_reset_encoder", "llm_cache_schedule",
-	"llm_cache_sent", "llm_cache_set_drafts", "llm_cache_set_log", "llm_cache_statistics",
-	"llm_cache_step_failed", "llm_cache_table", "llm_cache_update", "llm_attention_describe",
-	"llm_attention_convert", "llm_attention_copy", "llm_attention_forward", "llm_attention_write",
-	"llm_cuda_attention_close", "llm_cuda_attention_open", "llm_cuda_attention_plan", "llm_cuda_attention_run",
-	"llm_cuda_close", "llm_cuda_copy", "llm_cuda_open", "llm_cuda_swap_in", "llm_cuda_swap_out", "llm_cuda_write",
-	"llm_kvstore_attend", "llm_kvstore_begin",
-	"llm_kvstore_blocks", "llm_kvstore_close", "llm_kvstore_copy", "llm_kvstore_layer",
-	"llm_kvstore_open", "llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
-}
-
 // Ensure that llm_cache.h declares the calls that every host needs first and rare calls last, in the order of the
 // header's index, and that the index lists every call.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
+	public := declared(t, "capi/cache/llm_cache.h")
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
 	require.NoError(t, err)
 	order := strings.Fields(`error_text error_detail open close add abort schedule update step_failed statistics progress table
@@ -39,13 +23,13 @@ func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	body, at := string(text), 0
 	index := body[strings.Index(body, "THE CALLS"):strings.Index(body, "SEVERAL STEPS IN FLIGHT")]
 	for _, name := range order {
-		require.Contains(t, publicCache, "llm_cache_"+name)
+		require.Contains(t, public, "llm_cache_"+name)
 		require.Regexp(t, `\b(llm_cache)?_`+name+`\b`, index)
 		next := strings.Index(body[at:], "llm_cache_"+name+"(")
 		require.GreaterOrEqual(t, next, 0, "%s is not there, or too early", name)
 		at += next
 	}
-	for _, name := range publicCache {
+	for _, name := range public {
 		if after, ok := strings.CutPrefix(name, "llm_cache_"); ok {
 			require.Contains(t, order, after)
 		}
