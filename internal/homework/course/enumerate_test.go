@@ -60,7 +60,10 @@ func (m *model) init(size int32) bool {
 }
 
 func (m *model) open(counts []int32, free int32) {
-	e := &Engine{Pool: unsafe.Pointer(&m.pool[0]), Total: int32(len(counts)), Free: free, RefCount: &counts[0]}
+	e := &Engine{Total: int32(len(counts)), Free: free, RefCount: unsafe.SliceData(counts)}
+	if m.pool != nil {
+		e.Pool = unsafe.Pointer(&m.pool[0])
+	}
 	e.Active = Node{Prev: &e.Active, Next: &e.Active}
 	m.engine = e
 }
@@ -70,7 +73,8 @@ func (m *model) sequences() []*Sequence {
 	if m.engine == nil {
 		return nil
 	}
-	return slices.Collect(m.engine.Sequences)
+	w := world{engines: []*Engine{m.engine}}
+	return w.listed(0)
 }
 
 // clone returns a copy that shares nothing with m.
@@ -81,12 +85,16 @@ func (m *model) clone() *model {
 	}
 	c.open(slices.Clone(m.engine.counts()), m.engine.Free)
 	for _, from := range m.sequences() {
-		s := &Sequence{ID: from.ID, KVCount: from.KVCount, BlockTable: &L1Table{}}
-		for i, l2 := range from.BlockTable {
-			if l2 != nil {
-				table := *l2
-				s.BlockTable[i] = &table
+		s := &Sequence{ID: from.ID, KVCount: from.KVCount}
+		if from.BlockTable != nil {
+			table := *from.BlockTable
+			for i, l2 := range table {
+				if l2 != nil {
+					entries := *l2
+					table[i] = &entries
+				}
 			}
+			s.BlockTable = &table
 		}
 		c.link(c.engine, s)
 	}

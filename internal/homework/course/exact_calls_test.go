@@ -158,13 +158,18 @@ func (g *game) run(engine int) {
 func (g *game) all(engine int, names []int, data []int32, call func(*Engine) error) {
 	done := true
 	err := g.call(func() error { return call(g.ours.engines[engine]) }, func() {
-		restore, live := g.theirs.snapshot(), g.y.live
-		for k := 0; k < len(names) && done; k++ {
-			done = g.y.appendTo(g.theirs.engines[engine], g.theirs.seqs[names[k]], data[k])
+		e := g.theirs.engines[engine]
+		trial := &model{yardstick: g.y, engine: e}
+		if e.Pool != nil {
+			trial.pool = g.theirs.pools[engine]
 		}
-		if !done {
-			restore()
-			g.y.live = live
+		trial = trial.clone()
+		linked, seqs := g.linked(engine), trial.sequences()
+		for k := 0; k < len(names) && done; k++ {
+			done = trial.appendTo(trial.engine, seqs[slices.Index(linked, names[k])], data[k])
+		}
+		for k := 0; k < len(names) && done; k++ {
+			g.y.appendTo(e, g.theirs.seqs[names[k]], data[k])
 		}
 	})
 	require.Equal(g, done, err == nil, "%v", err)
