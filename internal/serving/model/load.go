@@ -155,18 +155,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	for _, option := range opts {
 		option(l)
 	}
-	if gguf {
-		l.names = namesInGGUF(c, func(tensor string) bool { return files.Get(tensor) != nil })
-	} else {
-		l.names = folderNames(c)
-	}
-	if at := slices.IndexFunc(prefixes, func(p string) bool {
-		return files.Get(p+l.names.embed+".weight") != nil
-	}); at >= 0 {
-		l.prefix = prefixes[at]
-	} else if !gguf {
-		l.prefix = prefixes[0]
-	}
+	l.findNames(gguf)
 	if l.device == nil {
 		if err := l.enoughMemory(); err != nil {
 			return nil, err
@@ -208,6 +197,21 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, err
 	}
 	return &Model{Config: *c, part: part, unused: unused}, nil
+}
+
+// findNames sets the names of the tensors and their prefix.
+func (l *loader) findNames(gguf bool) {
+	if gguf {
+		l.names = namesInGGUF(l.config, func(tensor string) bool { return l.files.Get(tensor) != nil })
+	} else {
+		l.names = folderNames(l.config)
+		l.prefix = prefixes[0]
+	}
+	if at := slices.IndexFunc(prefixes, func(p string) bool {
+		return l.files.Get(p+l.names.embed+".weight") != nil
+	}); at >= 0 {
+		l.prefix = prefixes[at]
+	}
 }
 
 // An Option changes how a model is loaded.

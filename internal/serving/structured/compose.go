@@ -71,20 +71,25 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 			return err
 		}
 	}
+	return b.addBounded(from, end, f)
+}
+
+// addBounded adds a form that does not read text up to an end that follows it.
+func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	switch {
 	case f.Sequence != nil:
-		b.g.Jump(from, end)
+		b.g.Jump(from, to)
 		return nil
 	case f.Text != "":
-		return b.text(from, end, f.Text)
+		return b.text(from, to, f.Text)
 	case f.Tag != nil:
 		content := b.g.Node()
 		if err := b.text(from, content, f.Tag.Begin); err != nil {
 			return err
 		}
-		return b.add(content, end, &f.Tag.Content, f.Tag.End)
+		return b.add(content, to, &f.Tag.Content, f.Tag.End)
 	case f.Separated != nil:
-		return b.separated(from, end, f.Separated)
+		return b.separated(from, to, f.Separated)
 	}
 	g, err := b.simple(f)
 	switch {
@@ -93,7 +98,7 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 	case g == nil:
 		return errors.New("a form of answers without content")
 	}
-	b.g.Call(from, b.g.Embed(g), end)
+	b.g.Call(from, b.g.Embed(g), to)
 	if b.g.Size() > maxNodes {
 		return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
 	}
