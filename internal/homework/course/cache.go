@@ -94,7 +94,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.removeOf(s)
-	// The links need not point at sequences, so only their addresses are used.
+	// Prev and Next may point at something that is no sequence. They are compared, and never dereferenced.
 	prev, next := s.Node.Prev, s.Node.Next
 	if h := c.entryOf(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)

@@ -226,9 +226,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout says in lists that are about as long as those for which the
-// cache is used. There the effect of a call could depend on earlier calls, so the test plays every sequence of
-// calls, even if two of them lead to the same state.
+// Ensure that every call does what the handout says when the list is about as long as the shortest list for which
+// the cache is used. With the cache, an earlier call could change what a later call does, so the test plays every
+// sequence of calls, even if two sequences lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

@@ -272,8 +272,9 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
-// remarkOnInit says that a call crashes on an engine that the tester made. own means that it does not crash on
-// an engine that the submission's llm_init made.
+// remarkOnInit says that the tester, and not llm_init, made the engine of a call that fails. own means that the call
+// works on an engine that the submission's llm_init made. It returns nil if llm_init was called or if the tester made
+// no engine.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }

@@ -57,7 +57,7 @@ func (r *Reservation) Blocks(prompt, output int) int {
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
 }
 
-// Fits reports whether each of n sequences can have its chunk.
+// Fits reports whether a chunk is free for each of a number of sequences.
 func (r *Reservation) Fits(prompt, output, sequences int) bool {
 	return r.buddy.fits(r.Blocks(prompt, output), sequences)
 }
@@ -65,7 +65,8 @@ func (r *Reservation) Fits(prompt, output, sequences int) bool {
 // A Chunk is the blocks of a sequence.
 type Chunk struct{ Start, Size int32 }
 
-// Reserve appends a chunk for each of n sequences to dst. It reserves all n chunks or none.
+// Reserve reserves one chunk for each of a number of sequences and appends the chunks to dst. It reserves all of them
+// or none.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
 	if !r.buddy.fits(n, sequences) {

@@ -23,9 +23,9 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"unhashed blocks go to the head of the queue", "vllm/v1/pool/pool.go",
-		"p.link(id, at)\n\t\treturn id", "p.link(id, p.recs[p.end()].prev)\n\t\treturn at", "p01"},
+		"p.link(id, previous)\n\t\treturn id", "p.link(id, p.recs[p.end()].prev)\n\t\treturn previous", "p01"},
 	{"blocks freed together keep their order", "vllm/v1/pool/pool.go",
-		"p.link(id, at)\n\t\treturn id", "p.link(id, p.end())\n\t\treturn id", "p01"},
+		"p.link(id, previous)\n\t\treturn id", "p.link(id, p.end())\n\t\treturn id", "p01"},
 	{"a touched block leaves the queue", "vllm/v1/pool/pool.go",
 		"p.unlink(id)", "p.recs[id].count += 0", "p01"},
 	{"a popped block loses its keys", "vllm/v1/pool/pool.go",

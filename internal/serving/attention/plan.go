@@ -41,7 +41,8 @@ const (
 	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges the results of runs, in the order of partitions.
+// A reduction merges the saved results of the items of kind itemRun that have its sequence, tokens and heads, in the
+// order of their partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int

@@ -161,7 +161,8 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 	c.Decodes[at].Context = max(c.Decodes[at].Context, r.from+n)
 }
 
-// noteLeft adds a request to the change if all its answers have ended.
+// noteLeft records in e.change, the MemoryChange of the observer, that the request s has left, if all its answers have
+// ended.
 func (e *Engine) noteLeft(s *Stream) {
 	if e.watched() && s.unfinished() == 0 {
 		e.change.Left = append(e.change.Left, s.number)

@@ -29,7 +29,7 @@ type slot struct {
 	used *cuda.Event // the GPU has read the slot
 }
 
-// pieceBytes is the size of a piece, unless 128 rows take more.
+// pieceBytes is the most bytes that are uploaded at a time, unless the rows of one unit have more (see pieces).
 const pieceBytes = 16 << 20
 
 // alloc allocates memory of the weights.

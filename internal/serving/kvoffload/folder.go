@@ -296,7 +296,7 @@ type file struct {
 	used time.Time
 }
 
-// measure lists the blocks of all spaces and adds up their sizes.
+// measure lists the stored blocks of every Space in the folder, and adds up their sizes.
 func (f *Folder) measure() (all []file, total int64) {
 	for _, name := range f.glob(spacePrefix + "*/??/*") {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
@@ -307,7 +307,7 @@ func (f *Folder) measure() (all []file, total int64) {
 	return all, total
 }
 
-// reserve makes space for size bytes or returns an error.
+// reserve removes blocks until size bytes fit, or returns an error.
 func (f *Folder) reserve(size int64) error {
 	switch {
 	case size > f.maxBytes:

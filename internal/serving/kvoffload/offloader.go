@@ -18,8 +18,9 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is how long the Offloader assumes that a tier still has a block. Tiers remove unused blocks, so a
-	// request that uses the block after this time offers it again. KnownFor is at most 10 minutes; 0 means 10 minutes.
+	// The Offloader assumes for KnownFor, and for less than twice that time, that a tier still has a block. Tiers remove
+	// unused blocks, so a request that uses the block later offers it again. KnownFor is at most 10 minutes; 0 means 10
+	// minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
@@ -196,10 +197,17 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld drops the older half of the known blocks if there are too many or the recent half has lasted KnownFor.
+// forgetOld drops the blocks in older and moves those in recent there, if recent has maxRecent blocks or was begun
+// KnownFor ago. After twice that time it drops both.
 func (o *Offloader) forgetOld() {
-	if now := time.Now(); len(o.recent) >= maxRecent || now.Sub(o.since) >= o.config.KnownFor {
-		o.recent, o.older, o.since = map[blockhash.Hash]bool{}, o.recent, now
+	now := time.Now()
+	age := now.Sub(o.since)
+	if len(o.recent) < maxRecent && age < o.config.KnownFor {
+		return
+	}
+	o.older, o.recent, o.since = o.recent, map[blockhash.Hash]bool{}, now
+	if age >= 2*o.config.KnownFor {
+		clear(o.older)
 	}
 }
 

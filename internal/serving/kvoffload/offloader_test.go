@@ -248,6 +248,20 @@ func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	})
 }
 
+// Ensure that a block is stored again at its first use after a long time, if the tier has lost it meanwhile.
+func TestABlockIsStoredAgainAfterALongTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		o := kvoffload.New(kvoffload.Config{Tier: newFolder(t, dir, 1<<20), BlockBytes: blockBytes, Stores: true})
+		offer(o, named(3))
+		time.Sleep(time.Hour)
+		require.NoError(t, os.RemoveAll(dir))
+		offer(o, named(3))
+		require.NoError(t, o.Close())
+		require.Len(t, files(t, dir), 3)
+	})
+}
+
 // Ensure that Find waits only a short time for a tier that does not answer, even if computing the blocks takes a
 // long time.
 func TestLookingTakesLittleTime(t *testing.T) {

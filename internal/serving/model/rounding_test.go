@@ -37,8 +37,8 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	require.Less(t, off, sequences*tokens/4)
 }
 
-// Ensure that the logits equal those of the reference that rounds the same values. Packing changes no weight of
-// these types.
+// Ensure that Int8Activations rounds activations and nothing else: the logits equal those of a reference that rounds
+// the same activations.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {

@@ -17,9 +17,9 @@ const (
 	maxDown     = 40
 )
 
-// confirmRequests is the number of requests that should arrive in an hour under all seeds together. Confirm adds
-// seeds to those of the search until they have that many: at least leastOthers and at most mostOthers seeds. The
-// fewer requests arrive in an hour, the more the seeds differ, and the more seeds the median needs.
+// Confirm runs the seeds of the search and other seeds. It adds other seeds until one hour under each seed has
+// confirmRequests requests in total: at least leastOthers and at most mostOthers seeds. At a low rate an hour has
+// few requests and the seeds differ more, so the median needs more seeds.
 const (
 	confirmRequests = 30_000
 	leastOthers     = 4

@@ -58,7 +58,8 @@ func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) 
 // to MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
-// OpenVLLM returns vLLM V1 on a GPU. The error wraps ErrUnknown if there are no constants for the GPU.
+// OpenVLLM returns the constants of vLLM V1 on a GPU, fitted to published measurements. The error wraps ErrUnknown if
+// there are none for the GPU.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {

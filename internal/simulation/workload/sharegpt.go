@@ -82,8 +82,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns new levels of m. With them, the kept values have the quantiles of m at the levels in want. fitted
-// does not change the other marginal.
+// fitted returns levels to replace those of m. If lengths are drawn with them and the filter drops some, the lengths
+// that are left have m's values as quantiles at the levels in want. The levels of other stay as they are.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Driver is the loaded library. Unless a test changes this, it has one GPU of compute capability 9.0 with 1 GiB.
+// A Driver is the loaded emulator of the CUDA driver library. It has one GPU of compute capability 9.0 with 1 GiB,
+// unless a test calls Set.
 type Driver struct {
 	Path string
 

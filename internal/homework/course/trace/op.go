@@ -142,8 +142,8 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 // Pool returns the size of the pool of an Init in bytes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether the pool of an Init has an address that is a multiple of 4 only, like an array of int
-// in a struct. This is so if the pool's size is no multiple of 16.
+// ForInts reports whether a player gives the pool of an Init an address that is a multiple of 4 and not of 8, as an
+// array of int in a struct may have. It does so for a small pool whose size is not a multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
 // Large reports whether an Init has a large pool. For a large pool only address space is reserved, and only the

@@ -48,7 +48,8 @@ func (s *shape) form(p *prompt) *structured.Form {
 	return &form
 }
 
-// constrained returns the field of the request that limits the answers, or "".
+// constrained returns the name of the request's field that prescribes the form of the answers, or "" if they may be any
+// text.
 func (s *shape) constrained() string {
 	if len(s.tools) > 0 && s.mode != none {
 		return "tools"

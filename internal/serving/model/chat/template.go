@@ -134,8 +134,8 @@ type Options struct {
 }
 
 // RenderTo passes the prompt to write piece by piece. While the template computes without output, RenderTo calls
-// write with "" from time to time. If write returns an error, RenderTo stops and wraps it. RenderTo returns the marks
-// that the prompt contains, or nil.
+// write with "" from time to time. If write returns an error, RenderTo stops and returns that error, wrapped. RenderTo
+// returns the marks that stand for the characters of Options.Marked in the prompt, or nil if there are none.
 func (t *Template) RenderTo(
 	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {

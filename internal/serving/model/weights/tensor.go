@@ -207,7 +207,8 @@ func (t *Tensor) release(data []byte) {
 // Combined reports whether the tensor is read from several tensors of its files, or from a tensor of another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
-// CopyTo returns a copy of the tensor in memory of the same size, and releases its pages. It must not be Combined.
+// CopyTo copies t into memory, which must be as large as t, and returns the copy. It releases the pages of t. t must
+// not be Combined.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
 	for at := 0; at < len(t.data); at += piece {

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// faulty differs at the first append to id 3 after a fork and, in another way, at the first free of id 1.
+// faulty plays ops as a submission with two mistakes does, and returns the first difference: in the pool, at an append to
+// id 3 after any fork; in the heap, at a free of id 1.
 func faulty(ops []trace.Op) (*compare.Difference, error) {
 	forked := false
 	for i, op := range ops {

@@ -53,9 +53,10 @@ func (r *Request) RemainingBlocks() int {
 	return c.need(r, &d)
 }
 
-// A Tail is a block with the state of a Mamba group after the last hash of a prompt, inside a block of the group.
-// It is in no table, because the request has overwritten its own state. A connector can send the Tail, so that
-// another cache can hit the prompt up to this state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
+// A Tail is a block with a copy of a Mamba group's state at NumTokens, which is the end of the last hash of a prompt
+// and not the end of a block of the group. The copy is in no table: the request goes on with its own block and
+// overwrites the state there. A connector can send the Tail, so that another cache can hit the prompt up to this
+// state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
 	Group     int

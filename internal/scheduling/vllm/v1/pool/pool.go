@@ -134,26 +134,27 @@ func (p *Pool) Free(table []int32) {
 	}
 }
 
-// release removes one reference from id. If id becomes free and has no key, it goes into the queue after block at:
-// the last such block of this call of Free, or the sentinel. release returns at for the next block.
-func (p *Pool) release(id, at int32) int32 {
+// release removes one reference from id. If id becomes free, it enters the queue: at the tail if it has a key,
+// otherwise after the block previous, which is the last block without a key that this call of Free has queued, or
+// the sentinel. release returns previous for the next call.
+func (p *Pool) release(id, previous int32) int32 {
 	if id == Null {
-		return at
+		return previous
 	}
 	rec := &p.recs[id]
 	rec.count--
 	switch count := rec.count; {
 	case count > 0:
-		return at
+		return previous
 	case count < 0:
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
 	}
 	if rec.tokens == 0 {
-		p.link(id, at)
+		p.link(id, previous)
 		return id
 	}
 	p.link(id, p.recs[p.end()].prev)
-	return at
+	return previous
 }
 
 // end returns the sentinel of the queue, which is a ring of records. The block after the sentinel is taken next,
