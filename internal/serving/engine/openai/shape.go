@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -73,8 +74,9 @@ func sequence(forms ...structured.Form) structured.Form {
 
 // isText reports whether f has no field but Text.
 func isText(f *structured.Form) bool {
-	return f.JSONSchema == nil && !f.JSONObject && f.Grammar == "" && f.Regex == "" && f.Choice == nil && f.Free == nil &&
-		f.Sequence == nil && f.AnyOf == nil && f.Tag == nil && f.Tags == nil && f.Separated == nil
+	rest := *f
+	rest.Text = ""
+	return reflect.ValueOf(rest).IsZero()
 }
 
 // begins returns the texts of a call of a tool before its arguments. They are alternatives.
