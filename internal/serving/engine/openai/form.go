@@ -74,7 +74,7 @@ func object(field, name string, value json.RawMessage, names ...string) (map[str
 	return fields, nil
 }
 
-// responseFormat reads OpenAI's response_format. The schema of a json_object is llama.cpp's, and a structural_tag is
+// responseFormat reads OpenAI's response_format. A schema outside json_schema is llama.cpp's, and a structural_tag is
 // vLLM's.
 func responseFormat(field string, value json.RawMessage) (*structured.Form, error) {
 	var given struct{ Type string }
@@ -91,20 +91,21 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 	}
 	schema := fields["schema"]
 	switch {
-	case kind != "json_object" && !isNull(schema):
-		return nil, invalid(field, "response_format has a schema, which only the type json_object may have.")
+	case kind != "json_object" && kind != "json_schema" && !isNull(schema):
+		return nil, invalid(field, "response_format has a schema, which only the types json_object and json_schema may have.")
+	case !isNull(schema) && !isNull(fields["json_schema"]):
+		return nil, invalid(field, "response_format has both schema and json_schema; give one of them.")
 	case kind != "json_schema" && !isNull(fields["json_schema"]):
 		return nil, invalid(field, "response_format has a json_schema, which only the type json_schema may have.")
 	}
-	switch kind {
-	case "text":
+	switch {
+	case kind == "text":
 		return nil, nil
-	case "json_object":
-		if isNull(schema) {
-			return &structured.Form{JSONObject: true}, nil
-		}
+	case !isNull(schema):
 		return schemaForm(field, schema)
-	case "json_schema":
+	case kind == "json_object":
+		return &structured.Form{JSONObject: true}, nil
+	case kind == "json_schema":
 		inside, err := object(field, "response_format.json_schema", fields["json_schema"], "name", "description", "schema", "strict")
 		switch {
 		case err != nil:

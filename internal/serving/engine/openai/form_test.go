@@ -61,6 +61,7 @@ var forms = []struct {
 	{"a schema", `"response_format": {"type": "json_schema", "json_schema": {"name": "p", "strict": true, "schema": ` +
 		personSchema + `}}`, person},
 	{"the schema of an object", `"response_format": {"type": "json_object", "schema": ` + personSchema + `}`, person},
+	{"llama.cpp's schema", `"response_format": {"type": "json_schema", "schema": ` + personSchema + `}`, person},
 	{"vLLM's schema", `"structured_outputs": {"json": ` + personSchema + `}`, person},
 	{"a schema without white space", `"structured_outputs": {"disable_any_whitespace": true, "json": {"type": "object",
 		"properties": {"a": {"type": "boolean"}, "b": {"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 2}},
@@ -212,7 +213,9 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 		{"no type", `"response_format": {}`, "response_format", "The type of response_format is"},
 		{"no schema", `"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}`, "response_format", "has no schema"},
 		{"nothing inside", `"response_format": {"type": "json_schema"}`, "response_format", "response_format.json_schema is missing"},
-		{"a schema for a text", `"response_format": {"type": "text", "schema": {}}`, "response_format", "which only the type json_object"},
+		{"a schema for a text", `"response_format": {"type": "text", "schema": {}}`, "response_format", "which only the types json_object and"},
+		{"a schema twice", `"response_format": {"type": "json_schema", "schema": {}, "json_schema": {"schema": {}}}`, "response_format",
+			"has both schema and json_schema"},
 		{"a text", `"response_format": "json"`, "response_format", "response_format is not a JSON object"},
 		{"a schema that is no JSON", `"guided_json": "{"`, "guided_json", "is not JSON"},
 		{"numbers", `"guided_choice": [1, 2]`, "guided_choice", "not a list of strings"},

@@ -70,11 +70,12 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 			Strict     bool
 		}
 	}
+	err = json.Unmarshal(text, &fields)
 	switch definition, ok := chat.Tool(text); {
-	case !ok || json.Unmarshal(text, &fields) != nil || fields.Function == nil:
-		return t, invalid("tools", "Tool %d has no function with a name.", i)
 	case fields.Type != "" && fields.Type != "function":
-		return t, invalid("tools", "Tool %d has the type %q; function is supported.", i, fields.Type)
+		return t, invalid("tools", "Tool %d has the type %q, which is not supported; function is.", i, fields.Type)
+	case !ok || err != nil || fields.Function == nil:
+		return t, invalid("tools", "Tool %d has no function with a name.", i)
 	default:
 		t = tool{fields.Function.Name, definition, fields.Function.Parameters, fields.Function.Strict}
 	}
@@ -112,7 +113,8 @@ func (t *tool) setParameters() error {
 
 // readChoice reads OpenAI's tool_choice.
 func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err error) {
-	const names = `none, auto, required and {"type": "function", "function": {"name": ...}} are known`
+	const names = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
+		`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
 	if isNull(text) {
 		if len(c.tools) > 0 {
 			choice.mode = auto
@@ -140,10 +142,17 @@ func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err 
 		} `json:"allowed_tools"`
 	}
 	switch err := json.Unmarshal(text, &given); {
-	case err == nil && given.Type == "allowed_tools" && len(given.Allowed.Tools) > 0:
-		choice.mode = auto
-		if given.Allowed.Mode == "required" {
+	case err == nil && given.Type == "allowed_tools":
+		switch {
+		case given.Allowed.Mode == "auto":
+			choice.mode = auto
+		case given.Allowed.Mode == "required":
 			choice.mode = required
+		default:
+			return choice, invalid("tool_choice", "The mode of allowed_tools is %q; auto and required are known.", given.Allowed.Mode)
+		}
+		if len(given.Allowed.Tools) == 0 {
+			return choice, invalid("tool_choice", "allowed_tools has no tools; name at least one, or use tool_choice none.")
 		}
 		for _, t := range given.Allowed.Tools {
 			choice.only = append(choice.only, t.Function.Name)

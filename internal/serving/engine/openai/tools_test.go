@@ -177,13 +177,17 @@ func TestToolsAreChecked(t *testing.T) {
 	}
 	const long = 128
 	for _, test := range []struct{ name, tools, choice, param, says string }{
-		{"an unknown word", one(""), `"any"`, "tool_choice", `tool_choice is "any"; none, auto, required and`},
+		{"an unknown word", one(""), `"any"`, "tool_choice", `and {"type": "allowed_tools",`},
 		{"an unknown function", one(""), `{"type": "function", "function": {"name": "g"}}`, "tool_choice", `the function "g", which is not in tools`},
 		{"an unknown type", one(""), `{"type": "custom"}`, "tool_choice", "neither a known word nor a function"},
 		{"an unknown allowed function", one(""), `{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function",
 			"function": {"name": "g"}}]}}`, "tool_choice", `the function "g", which is not in tools`},
+		{"an unknown mode", one(""), `{"type": "allowed_tools", "allowed_tools": {"mode": "zork", "tools": [{"type": "function",
+			"function": {"name": "f"}}]}}`, "tool_choice", `The mode of allowed_tools is "zork"; auto and required are known.`},
+		{"no allowed function", one(""), `{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}`, "tool_choice",
+			"allowed_tools has no tools"},
 		{"required without tools", "", `"required"`, "tool_choice", "there are no tools"},
-		{"a tool that is no function", `{"type": "custom", "custom": {"name": "c"}}`, `"auto"`, "tools", "Tool 0 has no function with a name."},
+		{"a tool that is no function", `{"type": "custom", "custom": {"name": "c"}}`, `"auto"`, "tools", `Tool 0 has the type "custom", which is not supported`},
 		{"another type", `{"type": "custom", "function": {"name": "c"}}`, `"auto"`, "tools", `Tool 0 has the type "custom"`},
 		{"a bad name", strings.Replace(one(""), "f\"}", "a b\"}", 1), `"auto"`, "tools", `The name of tool 0 is "a b"`},
 		{"a long name", strings.Replace(one(""), "f\"}", strings.Repeat("f", long+1)+"\"}", 1), `"auto"`, "tools", "has 129 bytes; at most 128"},

@@ -170,7 +170,9 @@ func (r *reply) Add(e toolparser.Event) {
 	case toolparser.Arguments:
 		r.delta("response.function_call_arguments.delta", e.Text, nil)
 	case toolparser.CallEnd:
-		r.end("completed")
+		if json.Valid(r.text) { // otherwise the answer may be cut, which End knows
+			r.end("completed")
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package responses
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,6 +107,13 @@ func TestAnAnswerThatIsCutIsIncomplete(t *testing.T) {
 	require.Contains(t, whole, `"status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"}`)
 	require.Contains(t, whole, `"type":"message","status":"incomplete"`)
 	require.Equal(t, "response.incomplete incomplete", streamed[len(streamed)-1])
+
+	// A parser ends a call that is cut.
+	whole, streamed = replied(t, &body{}, slices.Concat(answer[4:6], answer[7:]), ending(engine.FinishLength))
+	require.Contains(t, whole, `"type":"function_call","status":"incomplete"`)
+	require.Contains(t, streamed[len(streamed)-2], `output_item.done","output_index":0,"item":{"id":"fc","type":"function_call","status":"incomplete"`)
+	whole, _ = replied(t, &body{}, answer[4:], ending(engine.FinishLength))
+	require.Contains(t, whole, `"type":"function_call","status":"completed"`)
 }
 
 func TestAFailureEndsAStream(t *testing.T) {

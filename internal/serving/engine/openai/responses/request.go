@@ -154,11 +154,28 @@ func (b *body) readChoice(c *openai.Chat) error {
 	if openai.IsNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil {
 		return nil
 	}
-	var named struct{ Type, Name string }
-	if json.Unmarshal(b.ToolChoice, &named) != nil || named.Type != "function" || named.Name == "" {
-		return openai.Invalid("tool_choice", `tool_choice must be none, auto, required or {"type": "function", "name": ...}.`)
+	type named struct{ Type, Name string }
+	var choice struct {
+		named
+		Mode  string
+		Tools []named
 	}
-	c.ToolName = named.Name
+	err := json.Unmarshal(b.ToolChoice, &choice)
+	switch {
+	case err == nil && choice.Type == "function" && choice.Name != "":
+		c.ToolName = choice.Name
+	case err == nil && choice.Type == "allowed_tools":
+		c.ToolChoice, c.Allowed = choice.Mode, []string{}
+		for _, t := range choice.Tools {
+			if t.Type != "function" {
+				return openai.Invalid("tool_choice", "tool_choice has a tool of the type %q; function is supported.", t.Type)
+			}
+			c.Allowed = append(c.Allowed, t.Name)
+		}
+	default:
+		return openai.Invalid("tool_choice", `tool_choice must be none, auto, required, {"type": "function", "name": ...} or `+
+			`{"type": "allowed_tools", "mode": ..., "tools": [...]}.`)
+	}
 	return nil
 }
 

@@ -76,6 +76,9 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	c, err = translated(t, `"input": "Hi", "tool_choice": "required", "text": {"format": {"type": "json_object"}}`)
 	require.NoError(t, err)
 	require.Equal(t, []any{"required", "", true, 1.0}, []any{c.ToolChoice, c.ToolName, c.JSON, c.Request.Temperature})
+	c, err = translated(t, `"input": "Hi", "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "clock"}]}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"required", []string{"clock"}}, []any{c.ToolChoice, c.Allowed})
 	c, err = translated(t, `"input": "Hi", "text": {"format": {"type": "text"}}`)
 	require.NoError(t, err)
 	require.False(t, c.JSON || c.Form != nil)
@@ -110,6 +113,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		`"input": "x", "tools": [{"type": "web_search"}]`:                                   `Tool 0 has the type "web_search"`,
 		`"input": "x", "tools": [{"type": "function", "name": "x", "defer_loading": true}]`: `"defer_loading"`,
 		`"input": "x", "tool_choice": {"type": "file_search"}`:                              "tool_choice must be none",
+		`"input": "x", "tool_choice": {"type": "allowed_tools", "tools": [{"type": "x"}]}`:  `a tool of the type "x"`,
 		`"input": "x", "text": {"verbosity": "low"}`:                                        "text.verbosity is not supported",
 		`"input": "x", "text": {"format": {"type": "grammar"}}`:                             "The type of text.format is not known",
 		`"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}`:            "text.format has no schema",
