@@ -43,6 +43,7 @@ type unsupported struct {
 	Container         json.RawMessage `json:"container"`
 	MCPServers        json.RawMessage `json:"mcp_servers"`
 	ContextManagement json.RawMessage `json:"context_management"`
+	OutputFormat      json.RawMessage `json:"output_format"`
 }
 
 func (u *unsupported) check() error {
@@ -50,7 +51,8 @@ func (u *unsupported) check() error {
 		u.ContextManagement = nil
 	}
 	return openai.Refuse(openai.Field{Name: "container", Value: u.Container}, openai.Field{Name: "mcp_servers", Value: u.MCPServers},
-		openai.Field{Name: "context_management", Value: u.ContextManagement})
+		openai.Field{Name: "context_management", Value: u.ContextManagement},
+		openai.Field{Name: "output_format", Value: u.OutputFormat, Instead: "use output_config.format"})
 }
 
 // keepsThinking reports whether context_management only asks to keep all thinking, which is what chats do.
@@ -172,6 +174,9 @@ func (b *body) readChoice(c *openai.Chat) error {
 	case "auto", "none":
 		c.ToolChoice = choice.Type
 	case "any":
+		if len(b.Tools) == 0 {
+			return openai.Invalid("tool_choice", "The type of tool_choice is any, but there are no tools.")
+		}
 		c.ToolChoice = "required"
 	case "tool":
 		c.ToolName = choice.Name

@@ -104,6 +104,8 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		user + `, "tools": [{"name": "x"}]`:                                                       "Tool 0 has no input_schema",
 		user + `, "tools": [{"name": "x", "input_schema": {}, "defer_loading": true}]`:            `"defer_loading"`,
 		user + `, "tool_choice": {"type": "some"}`:                                                `The type of tool_choice is "some"`,
+		user + `, "tool_choice": {"type": "any"}`:                                                 "The type of tool_choice is any, but there are no tools",
+		user + `, "output_format": {"type": "json_schema"}`:                                       "use output_config.format",
 		user + `, "tool_choice": "auto"`:                                                          "tool_choice is not a JSON object",
 		user + `, "thinking": {"type": "on"}`:                                                     `The type of thinking is "on"`,
 		user + `, "output_config": {"format": {"type": "x"}}`:                                     "output_config.format is not of the type json_schema",

@@ -217,6 +217,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"lora_path": "a"}`, "lora_path", "merge the adapter"},
 		{texts, text + `"context": [1, 2]}`, "context", "use a prompt of tokens"},
 		{chats, talk + `"num_ctx": 8192}`, "num_ctx", "start it with --max-model-len"},
+		{chats, talk + `"guided_decoding_backend": "outlines"}`, "guided_decoding_backend", "leave it out"},
+		{texts, text + `"guided_whitespace_pattern": "x?"}`, "guided_whitespace_pattern", "disable_any_whitespace"},
 		{texts, text + `"tfs_z": 0.9}`, "tfs_z", "use top_p or min_p"},
 
 		// fields that nobody knows

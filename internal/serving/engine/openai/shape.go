@@ -198,7 +198,7 @@ func (s *shape) loosen(err error) bool {
 // refusal returns the error for a form that cannot be compiled.
 func (s *shape) refusal(err error) error {
 	if t, reason := s.refused(err); t != nil {
-		return invalid("tools", "The parameters of the function %q cannot be obeyed: %s.", t.name, reason)
+		return invalid("tools", "The schema of the tool %q cannot be obeyed: %s.", t.name, reason)
 	}
 	field := s.field
 	if field == "" {

@@ -263,7 +263,7 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 				tools: append([]tool{{name: "odd", parameters: odd, strict: test.strict}}, twoTools...)}
 			c, err := compileLoose(v, s, &prompt{})
 			if test.refused {
-				require.ErrorContains(t, s.refusal(err), `The parameters of the function "odd" cannot be obeyed: `)
+				require.ErrorContains(t, s.refusal(err), `The schema of the tool "odd" cannot be obeyed: `)
 				return
 			}
 			require.NoError(t, err)
@@ -288,6 +288,6 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 		_, err = structured.Compile(v, *s.form(&prompt{}))
 	}
 	require.Equal(t, maxLoose+1, loosened, "the others are loosened at once")
-	require.ErrorContains(t, s.refusal(err), `The parameters of the function "g"`)
+	require.ErrorContains(t, s.refusal(err), `The schema of the tool "g"`)
 	require.ErrorContains(t, (&shape{field: "guided_json"}).refusal(errors.New("why")), "guided_json cannot be obeyed: why.")
 }

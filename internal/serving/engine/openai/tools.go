@@ -96,7 +96,7 @@ func (t *tool) setParameters() error {
 	}
 	var schema map[string]json.RawMessage
 	if json.Unmarshal(t.parameters, &schema) != nil {
-		return invalid("tools", "The parameters of the function %q are not a JSON object.", t.name)
+		return invalid("tools", "The schema of the tool %q is not a JSON object.", t.name)
 	}
 	var kind string
 	switch {
@@ -106,7 +106,7 @@ func (t *tool) setParameters() error {
 		_, rest, _ := bytes.Cut(t.parameters, []byte("{"))
 		t.parameters = append([]byte(`{"type": "object", `), rest...)
 	case json.Unmarshal(schema["type"], &kind) == nil && kind != "object":
-		return invalid("tools", "The parameters of the function %q have the type %q; arguments are an object.", t.name, kind)
+		return invalid("tools", "The schema of the tool %q has the type %q; arguments are an object.", t.name, kind)
 	}
 	return nil
 }

@@ -194,12 +194,12 @@ func TestToolsAreChecked(t *testing.T) {
 		{"a name twice", one("") + "," + one(""), `"auto"`, "tools", `Two tools have the name "f"`},
 		{"too many", strings.Repeat(one("")+",", long) + one(""), `"auto"`, "tools", "There are 129 tools; at most 128 are possible."},
 		{"too large", one(`, "description": "` + strings.Repeat("x", 1<<20) + `"`), `"none"`, "tools", "more than 1048576 bytes"},
-		{"parameters that are no schema", one(`, "parameters": 5`), `"auto"`, "tools", `The parameters of the function "f" are not a JSON object.`},
-		{"parameters that are no object", one(`, "parameters": {"type": "string"}`), `"auto"`, "tools", `have the type "string"`},
+		{"parameters that are no schema", one(`, "parameters": 5`), `"auto"`, "tools", `The schema of the tool "f" is not a JSON object.`},
+		{"parameters that are no object", one(`, "parameters": {"type": "string"}`), `"auto"`, "tools", `The schema of the tool "f" has the type "string"`},
 		{"a schema that cannot be obeyed", one(`, "parameters": {"properties": {"a": {"type": "array", "uniqueItems": true}}}`), `"required"`, "tools",
-			`The parameters of the function "f" cannot be obeyed: `},
+			`The schema of the tool "f" cannot be obeyed: `},
 		{"the same, strict", one(`, "strict": true, "parameters": {"properties": {"a": {"type": "array", "uniqueItems": true}}}`), `"auto"`, "tools",
-			`The parameters of the function "f" cannot be obeyed: `},
+			`The schema of the tool "f" cannot be obeyed: `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := s.ask(t, chats, body(test.tools, test.choice))

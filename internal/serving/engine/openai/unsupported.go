@@ -37,6 +37,8 @@ var foreignFields = slices.Concat(
 		"documents", "prompt_embeds", "logits_processors", "thinking_token_budget",
 		"verbosity", "web_search_options"),
 	unserved(useSchema, "grammar", "json_schema", "format", "regex", "ebnf"),
+	unserved("leave it out", "guided_decoding_backend"),
+	unserved("leave it out, or use disable_any_whitespace of structured_outputs", "guided_whitespace_pattern"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
 	unserved(useKwargs, "think", "thinking", "enable_thinking", "reasoning", "reasoning_budget", "thinking_budget"),
 	unserved("reasoning is in reasoning_content; include_reasoning false leaves it out", "reasoning_format",

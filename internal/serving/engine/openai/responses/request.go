@@ -69,6 +69,8 @@ type unsupported struct {
 	ContextManagement  json.RawMessage `json:"context_management"`
 	Moderation         json.RawMessage `json:"moderation"`
 	TopLogprobs        json.RawMessage `json:"top_logprobs"`
+	MaxTokens          json.RawMessage `json:"max_tokens"`
+	ResponseFormat     json.RawMessage `json:"response_format"`
 }
 
 func (b *body) check() error {
@@ -80,7 +82,9 @@ func (b *body) check() error {
 		openai.Field{Name: "prompt", Value: b.Prompt, Instead: "no prompts are stored; use instructions and input"},
 		openai.Field{Name: "context_management", Value: b.ContextManagement},
 		openai.Field{Name: "moderation", Value: b.Moderation},
-		openai.Field{Name: "top_logprobs", Value: b.TopLogprobs, Instead: "use /v1/chat/completions"})
+		openai.Field{Name: "top_logprobs", Value: b.TopLogprobs, Instead: "use /v1/chat/completions"},
+		openai.Field{Name: "max_tokens", Value: b.MaxTokens, Instead: "use max_output_tokens"},
+		openai.Field{Name: "response_format", Value: b.ResponseFormat, Instead: "use text.format"})
 	switch {
 	case err != nil:
 		return err

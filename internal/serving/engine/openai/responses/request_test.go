@@ -109,6 +109,8 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		`"input": "x", "truncation": "auto"`:                                                `truncation is "auto"`,
 		`"input": "x", "include": ["message.output_text.logprobs"]`:                         "message.output_text.logprobs is not supported",
 		`"input": "x", "top_logprobs": 2`:                                                   "top_logprobs is not supported",
+		`"input": "x", "max_tokens": 5`:                                                     "use max_output_tokens",
+		`"input": "x", "response_format": {"type": "json_object"}`:                          "use text.format",
 		`"input": "x", "max_output_tokens": 0`:                                              "max_output_tokens is 0",
 		`"input": "x", "tools": [{"type": "web_search"}]`:                                   `Tool 0 has the type "web_search"`,
 		`"input": "x", "tools": [{"type": "function", "name": "x", "defer_loading": true}]`: `"defer_loading"`,
