@@ -1,8 +1,10 @@
 package structured
 
 import (
+	"context"
 	"sync"
 
+	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
 )
@@ -28,7 +30,12 @@ type fitKey struct {
 
 // Compile makes a form ready for use.
 func Compile(v *Vocabulary, form Form) (*Constraint, error) {
-	g, err := form.grammar(v)
+	return CompileWithin(context.Background(), v, form, CompileWork)
+}
+
+// CompileWithin makes a form ready for use, with at most the given work. It returns an error after ctx has ended.
+func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Constraint, error) {
+	g, err := form.grammar(v, automaton.NewBudgetUntil(ctx, work))
 	if err != nil {
 		return nil, err
 	}

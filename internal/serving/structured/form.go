@@ -69,13 +69,13 @@ func After(marker string, form Form) Form {
 	return Form{Sequence: []Form{{Tag: &Tag{Content: Form{Free: &Free{}}, End: []string{marker}}}, form}}
 }
 
-// compileWork limits the work of one compilation; see automaton.Budget.
-const compileWork = 2_000_000
+// CompileWork is the limit of the work of one compilation, in units of automaton.Budget.
+const CompileWork = 2_000_000
 
 var errNoAnswer = errors.New("no answer has this form")
 
-func (f Form) grammar(v *Vocabulary) (*grammar.Grammar, error) {
-	b := &builder{v: v, budget: automaton.NewBudget(compileWork)}
+func (f Form) grammar(v *Vocabulary, budget *automaton.Budget) (*grammar.Grammar, error) {
+	b := &builder{v: v, budget: budget}
 	if g, err := b.simple(&f); g != nil || err != nil {
 		return g, err
 	}

@@ -131,6 +131,29 @@ func randomAnswer(t *testing.T, c *Constraint, random *rand.Rand) ([]byte, bool)
 	return text, false
 }
 
+// Ensure that members with equal names never count as several: a schema that could need that is refused, and others have
+// no such answer.
+func TestMembersWithEqualNamesCountOnce(t *testing.T) {
+	for schema, refusal := range map[string]string{
+		`{"minProperties": 2}`:                          "minProperties",
+		`{"minProperties": 2, "properties": {"a": {}}}`: "minProperties",
+		`{"minProperties": 2, "additionalProperties": false, "patternProperties": {"^k": {}}}`: "minProperties",
+		`{"properties": {"x": {"not": {"maxProperties": 1}}}, "required": ["x"]}`:              "at /properties/x/not: minProperties",
+		`{"minProperties": 1}`:                    "",
+		`{"minProperties": 2, "required": ["a"]}`: "",
+		`{"minProperties": 2, "properties": {"a": {}, "b": {}}, "additionalProperties": false}`:            "",
+		`{"minProperties": 3, "properties": {"a": {}, "b": {}}, "required": ["a", "b"], "type": "object"}`: "",
+	} {
+		v := smallVocabulary(t, []byte(schema))
+		_, err := Compile(v, Form{JSONSchema: []byte(schema)})
+		if refusal == "" {
+			require.NoError(t, err, schema)
+		} else {
+			require.ErrorContains(t, err, refusal, schema)
+		}
+	}
+}
+
 // Ensure that a schema that would take exponential work is refused with an error, after bounded work.
 func TestSchemasThatExplodeAreRefused(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("testdata", "explode.json"))

@@ -15,10 +15,15 @@ import (
 // maxConstraints is how many constraints are kept. One has at most 16 MiB of masks, and most have little.
 const maxConstraints = 16
 
-// constraints compiles the forms of answers, one at a time, and keeps those used last.
+// littleWork is the work with which a form is first compiled. Most forms need less.
+const littleWork = structured.CompileWork / 50
+
+// constraints compiles the forms of answers and keeps those used last. Forms that need much work are compiled one at a
+// time, beside those that need little work.
 type constraints struct {
 	config     engine.Config
-	turn       chan struct{} // has an element while a form is compiled
+	little     chan struct{} // has an element while a form is compiled with little work
+	much       chan struct{} // has an element while a form is compiled with much work
 	vocabulary *structured.Vocabulary
 
 	mutex sync.Mutex
@@ -31,7 +36,7 @@ type keptConstraint struct {
 }
 
 func newConstraints(c engine.Config) *constraints {
-	return &constraints{config: c, turn: make(chan struct{}, 1)}
+	return &constraints{config: c, little: make(chan struct{}, 1), much: make(chan struct{}, 1)}
 }
 
 // constraint returns the constraint of a job, or nil.
@@ -43,7 +48,7 @@ func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint
 	return constraint, err
 }
 
-// get returns the constraint of answers to a prompt, or nil. If ctx ends while it waits for others, it returns errGone.
+// get returns the constraint of answers to a prompt, or nil. After ctx has ended, it returns errGone.
 func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*structured.Constraint, error) {
 	form := shape.form(p)
 	if form == nil {
@@ -57,22 +62,42 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 	if known := c.find(key); known != nil {
 		return known, nil
 	}
+	var v *structured.Vocabulary
+	constraint, err := c.inTurn(ctx, c.little, key, func() (*structured.Constraint, error) {
+		if c.vocabulary == nil {
+			made, err := newVocabulary(&c.config)
+			if err != nil {
+				return nil, fmt.Errorf("the model's vocabulary: %w", err)
+			}
+			c.vocabulary = made
+		}
+		v = c.vocabulary
+		return structured.CompileWithin(ctx, v, *form, littleWork)
+	})
+	if err == nil || ctx.Err() != nil || v == nil {
+		return constraint, err
+	}
+	return c.inTurn(ctx, c.much, key, func() (*structured.Constraint, error) { return compileLoose(ctx, v, shape, p) })
+}
+
+// inTurn calls compile when no other call has the turn, unless the constraint is kept by then.
+func (c *constraints) inTurn(
+	ctx context.Context, turn chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
+) (*structured.Constraint, error) {
 	select {
-	case c.turn <- struct{}{}:
+	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, errGone
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-turn }()
 	if known := c.find(key); known != nil {
 		return known, nil
 	}
-	if c.vocabulary == nil {
-		if c.vocabulary, err = newVocabulary(&c.config); err != nil {
-			return nil, fmt.Errorf("the model's vocabulary: %w", err)
-		}
-	}
-	constraint, err := compileLoose(c.vocabulary, shape, p)
-	if err != nil {
+	constraint, err := compile()
+	switch {
+	case ctx.Err() != nil:
+		return nil, errGone
+	case err != nil:
 		return nil, err
 	}
 	c.keep(key, constraint)
@@ -80,10 +105,10 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 }
 
 // compileLoose compiles the form of answers to a prompt. It loosens the shape if that is needed and allowed.
-func compileLoose(v *structured.Vocabulary, shape *shape, p *prompt) (*structured.Constraint, error) {
-	constraint, err := structured.Compile(v, *shape.form(p))
-	for err != nil && shape.loosen(err) {
-		constraint, err = structured.Compile(v, *shape.form(p))
+func compileLoose(ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt) (*structured.Constraint, error) {
+	constraint, err := structured.CompileWithin(ctx, v, *shape.form(p), structured.CompileWork)
+	for err != nil && ctx.Err() == nil && shape.loosen(err) {
+		constraint, err = structured.CompileWithin(ctx, v, *shape.form(p), structured.CompileWork)
 	}
 	return constraint, err
 }

@@ -1,7 +1,7 @@
 package openai
 
 import (
-	"fmt"
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,32 +12,34 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// Ensure that a constraint which is no longer kept can be used to its end, also beside a new constraint of the same form.
-func TestAConstraintThatIsNoLongerKeptCanBeUsed(t *testing.T) {
-	c := newConstraints(engine.Config{Model: &model.Model{Config: model.Config{VocabSize: 256}}, Tokenizer: induction.Tokenizer()})
-	get := func(i int) *structured.Constraint {
-		form := structured.Form{JSONSchema: fmt.Appendf(nil, `{"type": "array", "items": {"type": "string", "maxLength": %d}}`, i)}
-		found, err := c.get(t.Context(), &shape{content: &form}, &prompt{})
-		require.NoError(t, err)
-		return found
+// large is a form that needs much work.
+var large = structured.Form{Regex: "((c{1,1000}){1,1000}){1,998}"}
+
+func (c *constraints) compile(ctx context.Context, form structured.Form) error {
+	_, err := c.get(ctx, &shape{content: &form}, &prompt{})
+	return err
+}
+
+// Ensure that a form that needs little work is compiled while others that need much work are compiled and wait.
+func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
+	c := newConstraints(engine.Config{Model: &model.Model{Config: induction.Config(1)}, Tokenizer: induction.Tokenizer()})
+	c.much <- struct{}{} // another large form is being compiled
+	ctx, gone := context.WithCancel(t.Context())
+	waiting := make(chan error)
+	go func() { waiting <- c.compile(ctx, large) }()
+	for _, text := range []string{"a", "b"} {
+		require.NoError(t, c.compile(t.Context(), structured.Form{Regex: text}))
 	}
-	first := get(9)
-	require.Same(t, first, get(9))
-	old := first.NewMatcher()
-	for i := range maxConstraints + 1 {
-		m := get(100 + i).NewMatcher()
-		require.NoError(t, m.Accept('['))
-	}
-	next := get(9)
-	require.NotSame(t, first, next)
-	fresh := next.NewMatcher()
-	for _, b := range []byte(`["one", "two", "three"]`) {
-		masks := [2][4]uint64{}
-		old.Mask(masks[0][:])
-		fresh.Mask(masks[1][:])
-		require.Equal(t, masks[1], masks[0])
-		require.NoError(t, old.Accept(int(b)))
-		require.NoError(t, fresh.Accept(int(b)))
-	}
-	require.True(t, old.Done())
+	gone()
+	require.Equal(t, errGone, <-waiting)
+	<-c.much
+	require.ErrorContains(t, c.compile(t.Context(), large), "too much work")
+}
+
+// Ensure that the work for a form ends when its client goes.
+func TestTheWorkForAFormEndsWithItsClient(t *testing.T) {
+	ctx, gone := context.WithCancel(t.Context())
+	gone()
+	_, err := structured.CompileWithin(ctx, byteVocabulary(t), large, structured.CompileWork)
+	require.ErrorIs(t, err, context.Canceled)
 }

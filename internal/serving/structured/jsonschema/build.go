@@ -128,6 +128,10 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 			return err
 		}
 	}
+	// Unlisted names can be equal, and JSON's parsers then keep one member. So at most one of them counts.
+	if o.min > len(m.required)+1 && m.rest.exist() {
+		return refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible")
+	}
 	first := b.g.Node()
 	if err := b.read(from, first, "{"); err != nil {
 		return err

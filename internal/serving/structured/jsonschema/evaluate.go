@@ -195,7 +195,7 @@ func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	case "maxItems":
 		s.arrays[0].max = n
 	case "minProperties":
-		s.objects[0].min = n
+		s.objects[0].min, s.objects[0].counted = n, schema
 	case "maxProperties":
 		s.objects[0].max = n
 	}

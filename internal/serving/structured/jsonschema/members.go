@@ -155,6 +155,11 @@ type unlisted struct {
 	kinds []conjunction
 }
 
+// exist reports whether members with unlisted names are possible.
+func (u *unlisted) exist() bool {
+	return (u.plain || !u.dfa.Empty()) && slices.ContainsFunc(u.kinds, func(k conjunction) bool { return !isNothing(k) })
+}
+
 // unlisted returns what holds for members that are not listed.
 func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	var base []conjunction

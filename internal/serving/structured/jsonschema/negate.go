@@ -141,7 +141,7 @@ func (c *compiler) notObjects(o *objects, schema *value) ([]objects, error) {
 		out = append(out, objects{max: o.min - 1})
 	}
 	if o.max != unlimited {
-		out = append(out, objects{min: o.max + 1, max: unlimited})
+		out = append(out, objects{min: o.max + 1, max: unlimited, counted: schema})
 	}
 	for _, name := range o.required {
 		out = append(out, objects{max: unlimited, absent: []string{name}})

@@ -57,6 +57,7 @@ type objects struct {
 	absent   []string
 	names    []*automaton.DFA // all names must be accepted
 	source   *value           // of what limits the names
+	counted  *value           // the schema of min
 }
 
 // objectLayer is what one schema says of members.
@@ -279,7 +280,10 @@ func (o objects) and(p objects) (objects, bool) {
 	if o.source == nil {
 		o.source = p.source
 	}
-	o.min, o.max = max(o.min, p.min), lower(o.max, p.max)
+	if p.min > o.min {
+		o.min, o.counted = p.min, p.counted
+	}
+	o.max = lower(o.max, p.max)
 	o.layers = slices.Concat(o.layers, p.layers)
 	o.names = slices.Concat(o.names, p.names)
 	o.absent = slices.Concat(o.absent, p.absent)
