@@ -24,9 +24,6 @@ var together struct {
 	dir string
 }
 
-// right reports whether the suite must pass.
-func right(m corpus.Mutant) bool { return m.Kind == corpus.Equivalent || m.Kind == corpus.Unseen }
-
 // typical are the mutants of make test.
 func typical(all []corpus.Mutant) []corpus.Mutant {
 	some := corpus.Typical(all)
