@@ -113,8 +113,8 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return array
 }
 
-// slice notes an array of C that the call reads. It returns the array as a slice, or nil after an error. The slice
-// is valid during the call.
+// slice returns an array of the caller as a slice, or nil after an error. It adds the array to the memory that the call
+// reads. The slice is valid during the call.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))

@@ -78,9 +78,9 @@ var (
 // program starts, and the other links the library into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program that is linked in way w also runs under Valgrind or with sanitizers, which
-// takes longer than everything else. In make test, only way one is checked, which differs from case to case;
-// runs.golden lists it.
+// checked reports whether a program also runs under Valgrind or with sanitizers when it is linked as w says. This takes
+// longer than all else, so in make test a program runs so with only one way of linking. The parameter one is this way;
+// runs.golden lists it for each program.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 // source is the path of a program in testdata/guest.

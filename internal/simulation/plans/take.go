@@ -21,7 +21,7 @@ const defaultBlock = 16
 
 var blockSizes = []int{8, 16, 32, 64, 128}
 
-// A policy is a system and the flags that change how the system schedules.
+// A policy is a serving system with the flags that change its scheduling.
 type policy struct {
 	system                           string
 	swap, chunked, caching, uncached bool

@@ -28,7 +28,7 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
-// variedCost returns a cost model with a spread. With it, iterations with the same work take different times.
+// variedCost returns a cost model in which iterations with the same work take different times.
 func variedCost(t require.TestingT) *cost.Model {
 	setup, err := cost.New("opt-13b", "a100-40gb", 1)
 	require.NoError(t, err)

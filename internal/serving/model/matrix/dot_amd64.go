@@ -60,8 +60,8 @@ type dotPart struct {
 	size      int // bytes from the scales of a block to those of the next
 }
 
-// dotPart returns the part of a panel with n inputs from k on. If weights have less than 8 bits, their bytes are in
-// s.bytes from index at on. dotPart writes these bytes if unpack is true; otherwise they must be there already.
+// dotPart prepares the product of x with panel p over the inputs k to k+n-1. If weights have less than 8 bits, the kernel
+// reads them as bytes from s.bytes[at:]. dotPart unpacks them there if unpack is true; otherwise they must be there.
 func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
 	weights := m.data[p*m.panelBytes+m.bytesOf(k):]

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The values come from vLLM's tests/v1/core/test_kv_cache_utils.py and from the rules of RULES.md §18. In this
-// test, the number of blocks is larger by one, for the null block.
+// The values come from vLLM's tests/v1/core/test_kv_cache_utils.py and from the rules of RULES.md §18. Each number of
+// blocks is one more than there, because it includes the null block.
 func TestTheLongestRequestThatFits(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 8, HeadSize: 128, ElementBytes: 2}
 	window, align, states, chunk, one := full, full, full, full, full
