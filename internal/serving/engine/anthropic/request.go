@@ -179,7 +179,10 @@ func (b *body) readChoice(c *openai.Chat) error {
 		}
 		c.ToolChoice = "required"
 	case "tool":
-		c.ToolName = choice.Name
+		if choice.Name == "" {
+			return openai.Invalid("tool_choice", "tool_choice has the type tool, but no name.")
+		}
+		c.ToolChoice, c.Allowed, c.Serial = "required", []string{choice.Name}, true
 	default:
 		return openai.Invalid("tool_choice", "The type of tool_choice is %q; auto, any, tool and none are known.", choice.Type)
 	}

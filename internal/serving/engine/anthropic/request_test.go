@@ -69,14 +69,15 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{0.5, 0.9, 7, []string{"x"}}, []any{c.Request.Temperature, c.Request.TopP, c.Request.TopK, c.Request.Stop})
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`)}}, c.Tools)
-	require.Equal(t, []any{"look", true, true, true, true, "high"}, []any{c.ToolName, c.Serial, c.Stream, *c.Think, c.Omit, c.Effort})
+	require.Equal(t, []any{"required", []string{"look"}, true, true, true, true, "high"}, []any{c.ToolChoice, c.Allowed, c.Serial, c.Stream, *c.Think, c.Omit, c.Effort})
 	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
 
 	for choice, want := range map[string]string{"auto": "auto", "any": "required", "none": "none"} {
 		b.ToolChoice = json.RawMessage(`{"type": "` + choice + `"}`)
 		c, err = b.chat()
 		require.NoError(t, err)
-		require.Equal(t, []any{want, ""}, []any{c.ToolChoice, c.ToolName})
+		require.Equal(t, want, c.ToolChoice)
+		require.Nil(t, c.Allowed)
 	}
 }
 
@@ -106,6 +107,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		user + `, "tool_choice": {"type": "some"}`:                                                `The type of tool_choice is "some"`,
 		user + `, "tool_choice": {"type": "any"}`:                                                 "The type of tool_choice is any, but there are no tools",
 		user + `, "output_format": {"type": "json_schema"}`:                                       "use output_config.format",
+		user + `, "tool_choice": {"type": "tool"}`:                                                "tool_choice has the type tool, but no name",
 		user + `, "tool_choice": "auto"`:                                                          "tool_choice is not a JSON object",
 		user + `, "thinking": {"type": "on"}`:                                                     `The type of thinking is "on"`,
 		user + `, "output_config": {"format": {"type": "x"}}`:                                     "output_config.format is not of the type json_schema",

@@ -170,10 +170,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if c.choice, err = c.readChoice(body.ToolChoice); err != nil {
+	c.serial = body.ParallelToolCalls != nil && !*body.ParallelToolCalls
+	if err := c.readChoice(body.ToolChoice); err != nil {
 		return err
 	}
-	c.serial = body.ParallelToolCalls != nil && !*body.ParallelToolCalls
 	c.unthinking = body.IncludeReasoning != nil && !*body.IncludeReasoning
 	if c.field, c.form, err = body.form(); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 			"with a --chat-template that does, or use tool_choice required.", s.config.Name)
 	}
 	j.shape = shape{content: c.form, field: c.field, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
-		once: c.serial || c.choice.once}
+		once: c.serial}
 	j.shape.format.AddTools()
 	format, known := j.shape.format, c.known()
 	j.parser = func(p *prompt) *toolparser.Parser {

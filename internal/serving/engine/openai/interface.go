@@ -39,8 +39,7 @@ type Chat struct {
 
 	Tools      []Tool
 	ToolChoice string   // none, auto or required; "" means auto if there are tools
-	ToolName   string   // the tool that must be called, or ""
-	Allowed    []string // the tools that may be called; nil means all. ToolChoice is auto or required.
+	Allowed    []string // the tools that may be called; nil means all. Otherwise ToolChoice is auto or required.
 	Serial     bool     // at most one call
 
 	Form      json.RawMessage // the JSON Schema of the answer, or nil
@@ -238,30 +237,7 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 	if to.tools, err = readTools(tools); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(c.choice())
-	if err != nil {
-		return nil, err
-	}
-	to.choice, err = to.readChoice(text)
-	return to, err
-}
-
-// choice returns OpenAI's tool_choice.
-func (c *Chat) choice() any {
-	named := func(name string) toolCall { return toolCall{Type: "function", Function: functionCall{Name: name}} }
-	switch {
-	case c.ToolName != "":
-		return named(c.ToolName)
-	case c.Allowed != nil:
-		var tools []toolCall
-		for _, name := range c.Allowed {
-			tools = append(tools, named(name))
-		}
-		return map[string]any{"type": "allowed_tools", "allowed_tools": map[string]any{"mode": c.ToolChoice, "tools": tools}}
-	case c.ToolChoice != "":
-		return c.ToolChoice
-	}
-	return nil
+	return to, to.choose(c.ToolChoice, c.Allowed)
 }
 
 // thinking returns Effort as templates have it, and Think.

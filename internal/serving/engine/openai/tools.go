@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -28,7 +29,6 @@ type tool struct {
 type toolChoice struct {
 	mode choiceMode
 	only []string // the tools that may be called; nil means all
-	once bool     // one call is wanted
 }
 
 type choiceMode uint8
@@ -111,28 +111,11 @@ func (t *tool) setParameters() error {
 	return nil
 }
 
-// readChoice reads OpenAI's tool_choice.
-func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err error) {
-	const names = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
-		`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
-	if isNull(text) {
-		if len(c.tools) > 0 {
-			choice.mode = auto
-		}
-		return choice, nil
-	}
+// readChoice reads OpenAI's tool_choice. A named function is called once.
+func (c *conversation) readChoice(text json.RawMessage) error {
 	var mode string
-	if json.Unmarshal(text, &mode) == nil {
-		at := slices.Index([]string{"none", "auto", "required"}, mode)
-		switch {
-		case at < 0:
-			return choice, invalid("tool_choice", "tool_choice is %q; %s.", mode, names)
-		case len(c.tools) > 0:
-			choice.mode = choiceMode(at)
-		case choiceMode(at) == required:
-			return choice, invalid("tool_choice", "tool_choice is %q, but there are no tools.", mode)
-		}
-		return choice, nil
+	if isNull(text) || json.Unmarshal(text, &mode) == nil {
+		return c.choose(mode, nil)
 	}
 	var given struct {
 		namedTool
@@ -143,31 +126,44 @@ func (c *conversation) readChoice(text json.RawMessage) (choice toolChoice, err 
 	}
 	switch err := json.Unmarshal(text, &given); {
 	case err == nil && given.Type == "allowed_tools":
-		switch {
-		case given.Allowed.Mode == "auto":
-			choice.mode = auto
-		case given.Allowed.Mode == "required":
-			choice.mode = required
-		default:
-			return choice, invalid("tool_choice", "The mode of allowed_tools is %q; auto and required are known.", given.Allowed.Mode)
-		}
-		if len(given.Allowed.Tools) == 0 {
-			return choice, invalid("tool_choice", "allowed_tools has no tools; name at least one, or use tool_choice none.")
-		}
+		names := []string{}
 		for _, t := range given.Allowed.Tools {
-			choice.only = append(choice.only, t.Function.Name)
+			names = append(names, t.Function.Name)
 		}
+		return c.choose(given.Allowed.Mode, names)
 	case err == nil && given.Type == "function" && given.Function.Name != "":
-		choice = toolChoice{required, []string{given.Function.Name}, true}
-	default:
-		return choice, invalid("tool_choice", "tool_choice is neither a known word nor a function; %s.", names)
+		c.serial = true
+		return c.choose("required", []string{given.Function.Name})
 	}
-	for _, name := range choice.only {
+	return invalid("tool_choice", "tool_choice is neither a known word nor a function; %s.", knownChoices)
+}
+
+const knownChoices = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
+	`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
+
+// choose sets the choice of the tools with the given names, or of all tools if names is nil. The mode "" means auto.
+func (c *conversation) choose(mode string, names []string) error {
+	at := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
+	switch {
+	case names == nil && at < 0:
+		return invalid("tool_choice", "tool_choice is %q; %s.", mode, knownChoices)
+	case names != nil && mode != "auto" && mode != "required":
+		return invalid("tool_choice", "The mode of allowed_tools is %q; auto and required are known.", mode)
+	case names != nil && len(names) == 0:
+		return invalid("tool_choice", "allowed_tools has no tools; name at least one, or use tool_choice none.")
+	}
+	for _, name := range names {
 		if !slices.ContainsFunc(c.tools, func(t tool) bool { return t.name == name }) {
-			return choice, invalid("tool_choice", "tool_choice has the function %q, which is not in tools.", name)
+			return invalid("tool_choice", "tool_choice has the function %q, which is not in tools.", name)
 		}
 	}
-	return choice, nil
+	switch {
+	case len(c.tools) > 0:
+		c.choice = toolChoice{choiceMode(at), names}
+	case choiceMode(at) == required:
+		return invalid("tool_choice", "tool_choice is %q, but there are no tools.", mode)
+	}
+	return nil
 }
 
 // A namedTool is a function in tool_choice.

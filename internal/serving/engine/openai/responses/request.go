@@ -167,7 +167,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 	err := json.Unmarshal(b.ToolChoice, &choice)
 	switch {
 	case err == nil && choice.Type == "function" && choice.Name != "":
-		c.ToolName = choice.Name
+		c.ToolChoice, c.Allowed, c.Serial = "required", []string{choice.Name}, true
 	case err == nil && choice.Type == "allowed_tools":
 		c.ToolChoice, c.Allowed = choice.Mode, []string{}
 		for _, t := range choice.Tools {
