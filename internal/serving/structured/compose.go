@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// builder makes the grammar of a form that has parts. Each of its methods adds edges between two nodes.
+// builder makes the grammar of a form that has parts. Its methods add paths from one node of the grammar
+// to another, so that the texts along these paths are those of a form.
 type builder struct {
 	g      *grammar.Grammar
 	v      *Vocabulary
@@ -21,11 +22,11 @@ type builder struct {
 
 const (
 	maxDepth = 100     // how deep forms may nest
-	maxNodes = 400_000 // of a grammar
+	maxNodes = 400_000 // nodes and edges of a grammar
 )
 
-// add adds the texts of a form, each with one of the texts in ends after it if there are any. Free text
-// at the end of the form ends where one of them first occurs.
+// add adds the texts of a form. If ends is not empty, one of its texts follows each of them, and free text
+// at the end of the form stops at the first occurrence of a text in ends.
 func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 	if b.depth++; b.depth > maxDepth {
 		return fmt.Errorf("the forms nest deeper than %d", maxDepth)
@@ -36,7 +37,7 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 	}
 	switch {
 	case f.Free != nil:
-		return b.free(from, ends, f.Free.Without, to)
+		return b.freeText(from, stopsAt(ends, to), f.Free.Without)
 	case f.Tags != nil:
 		return b.tags(from, to, f.Tags, ends)
 	case len(f.AnyOf) > 0:
@@ -56,25 +57,26 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 			from = next
 		}
 		return b.add(from, to, &f.Sequence[last], ends)
+	case f.Tag != nil && len(f.Tag.End) == 0: // its content is followed by ends
+		return b.tag(from, to, f.Tag, ends)
 	}
-	if f.Tag != nil && len(f.Tag.End) == 0 {
-		content := b.g.Node()
-		if err := b.text(from, content, f.Tag.Begin); err != nil {
-			return err
-		}
-		return b.add(content, to, &f.Tag.Content, ends)
-	}
-	end := to
-	if len(ends) > 0 {
-		end = b.g.Node()
-		if err := b.anyText(end, to, ends); err != nil {
-			return err
-		}
+	end := b.g.Node()
+	if err := b.oneOf(end, to, ends); err != nil {
+		return err
 	}
 	return b.addBounded(from, end, f)
 }
 
-// addBounded adds a form that does not read text up to an end that follows it.
+// tag adds the begin of a tag, its content and one of the texts in ends, if there are any.
+func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) error {
+	content := b.g.Node()
+	if err := b.text(from, content, t.Begin); err != nil {
+		return err
+	}
+	return b.add(content, to, &t.Content, ends)
+}
+
+// addBounded adds a form that does not end with free text, so that it does not depend on what follows.
 func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	switch {
 	case f.Sequence != nil:
@@ -83,11 +85,7 @@ func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	case f.Text != "":
 		return b.text(from, to, f.Text)
 	case f.Tag != nil:
-		content := b.g.Node()
-		if err := b.text(from, content, f.Tag.Begin); err != nil {
-			return err
-		}
-		return b.add(content, to, &f.Tag.Content, f.Tag.End)
+		return b.tag(from, to, f.Tag, f.Tag.End)
 	case f.Separated != nil:
 		return b.separated(from, to, f.Separated)
 	}
@@ -134,7 +132,11 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 	}
 }
 
-func (b *builder) anyText(from, to grammar.Node, texts []string) error {
+// oneOf adds one of some texts, or the empty text if there are none.
+func (b *builder) oneOf(from, to grammar.Node, texts []string) error {
+	if len(texts) == 0 {
+		b.g.Jump(from, to)
+	}
 	for _, text := range texts {
 		if err := b.text(from, to, text); err != nil {
 			return err
@@ -143,31 +145,31 @@ func (b *builder) anyText(from, to grammar.Node, texts []string) error {
 	return nil
 }
 
-// free adds free text without the texts in without. It ends where one of the texts in ends first occurs,
-// which belongs to it. Without ends, it may end everywhere.
-func (b *builder) free(from grammar.Node, ends, without []string, to grammar.Node) error {
-	stops := make([]stop, len(ends))
-	for i, text := range ends {
-		stops[i] = stop{text, text, to}
-	}
-	if len(ends) == 0 {
-		stops = []stop{{"", "", to}}
-	}
-	return b.freeUntil(from, stops, without)
-}
-
-// stop is where free text ends: at the first occurrence of a mark, which is the beginning of text. The
-// rest of text, which may contain special tokens, leads to a node. If text is empty, free text may end
-// everywhere.
+// stop is a text that ends free text. The free text ends at the first occurrence of mark, with which text
+// begins: after mark, the rest of text must follow. If text is empty, the free text may end anywhere. The
+// node to is the one after text.
 type stop struct {
 	mark, text string
 	to         grammar.Node
 }
 
-func (b *builder) freeUntil(from grammar.Node, stops []stop, without []string) error {
+// stopsAt returns the stops of free text that ends with one of the texts in ends, or anywhere if there are none.
+func stopsAt(ends []string, to grammar.Node) []stop {
+	if len(ends) == 0 {
+		return []stop{{"", "", to}}
+	}
+	stops := make([]stop, len(ends))
+	for i, text := range ends {
+		stops[i] = stop{text, text, to}
+	}
+	return stops
+}
+
+// freeText adds free text that contains none of the texts in without and ends with one of the stops.
+func (b *builder) freeText(from grammar.Node, stops []stop, without []string) error {
 	var marks []string
-	var nodes []grammar.Node
-	var anywhere []stop // those that are not in marks
+	var nodes []grammar.Node // the node after each mark
+	var anywhere []stop      // those whose mark contains a special token, which free text never does, or is empty
 	without = slices.Clone(without)
 	for _, s := range stops {
 		if at, name := b.v.special(s.text); s.text == "" || name != "" && at < len(s.mark) {
@@ -213,7 +215,8 @@ func (b *builder) freeUntil(from grammar.Node, stops []stop, without []string) e
 	return nil
 }
 
-// contents adds the contents and ends of tags, up to a node, and returns where each content begins.
+// contents adds the contents of tags, each with one of the tag's ends after it. It returns the node at which
+// each content begins.
 func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) {
 	if len(tags) == 0 {
 		return nil, errors.New("tags: there are none")
@@ -228,6 +231,7 @@ func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) 
 	return starts, nil
 }
 
+// tags adds free text with tags in it. If ends is not empty, it ends with one of its texts.
 func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
 	if err := b.budget.Spend(len(t.Tags) * len(t.Triggers)); err != nil {
 		return err
@@ -250,7 +254,7 @@ func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
 			return fmt.Errorf("tags: no tag begins with the trigger %q", trigger)
 		}
 	}
-	free := b.g.Node() // not from, to which nothing may lead back
+	free := b.g.Node() // not from: a path back to from would lead into other forms that begin there
 	if t.AtLeastOne {
 		for i, tag := range t.Tags {
 			if err := b.text(from, starts[i], tag.Begin); err != nil {
@@ -262,27 +266,13 @@ func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
 	}
 	if !t.StopAfterFirst {
 		b.g.Jump(after, free)
-	} else if err := b.ending(after, to, ends); err != nil || t.AtLeastOne {
+	} else if err := b.oneOf(after, to, ends); err != nil || t.AtLeastOne {
 		return err
 	}
-	for _, end := range ends {
-		stops = append(stops, stop{end, end, to})
-	}
-	if len(ends) == 0 {
-		stops = append(stops, stop{"", "", to})
-	}
-	return b.freeUntil(free, stops, t.Without)
+	return b.freeText(free, append(stops, stopsAt(ends, to)...), t.Without)
 }
 
-// ending adds one of the ends, or nothing if there are none.
-func (b *builder) ending(from, to grammar.Node, ends []string) error {
-	if len(ends) == 0 {
-		b.g.Jump(from, to)
-	}
-	return b.anyText(from, to, ends)
-}
-
-// trigger returns the trigger with which the text of a tag begins.
+// trigger returns the one trigger with which begin, the begin of a tag, starts.
 func (t *Tags) trigger(begin string) (string, error) {
 	found := ""
 	for _, trigger := range t.Triggers {
@@ -302,6 +292,7 @@ func (t *Tags) trigger(begin string) (string, error) {
 	return found, nil
 }
 
+// separated adds a list of tags with a separator between them.
 func (b *builder) separated(from, to grammar.Node, s *Separated) error {
 	item, after := b.g.Node(), b.g.Node()
 	starts, err := b.contents(s.Tags, after)

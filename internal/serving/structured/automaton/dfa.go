@@ -70,13 +70,4 @@ func (d *DFA) Match(text string) int32 {
 }
 
 // Untagged returns an automaton that accepts the same texts, all with tag 0.
-func (d *DFA) Untagged() *DFA {
-	out := *d
-	out.tags = slices.Clone(d.tags)
-	for i, tag := range out.tags {
-		if tag != None {
-			out.tags[i] = 0
-		}
-	}
-	return &out
-}
+func (d *DFA) Untagged() *DFA { return d.Retag(func(int32) int32 { return 0 }) }

@@ -26,6 +26,15 @@ func compareKernels(a, b kernel) int {
 	return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.frame.id, b.frame.id))
 }
 
+// appendKernels appends bytes to a key that only the same kernels in the same order have.
+func appendKernels(key []byte, kernels []kernel) []byte {
+	for _, k := range kernels {
+		key = binary.LittleEndian.AppendUint32(key, uint32(k.node))
+		key = binary.LittleEndian.AppendUint32(key, uint32(k.frame.id))
+	}
+	return key
+}
+
 // closed is what follows some kernels.
 type closed struct {
 	items  []Item
@@ -47,16 +56,11 @@ func (r *Runner) close() *closed {
 		slices.SortFunc(r.kernels, compareKernels)
 		r.kernels = slices.CompactFunc(r.kernels, func(a, b kernel) bool { return compareKernels(a, b) == 0 })
 	}
-	key := r.key[:0]
-	for _, k := range r.kernels {
-		key = binary.LittleEndian.AppendUint32(key, uint32(k.node))
-		key = binary.LittleEndian.AppendUint32(key, uint32(k.frame.id))
-	}
-	r.key = key
-	if c, ok := r.closures[string(key)]; ok {
+	r.key = appendKernels(r.key[:0], r.kernels)
+	if c, ok := r.closures[string(r.key)]; ok {
 		return c
 	}
-	stored := string(key)
+	stored := string(r.key)
 	w := &r.closing
 	w.work, w.closed, w.fresh = w.work[:0], &closed{}, w.fresh[:0]
 	if w.seen == nil {
@@ -175,11 +179,7 @@ func (r *Runner) share(w *closing) {
 			returns[i] = kernel{back.node, to}
 		}
 		slices.SortFunc(returns, compareKernels)
-		key := binary.LittleEndian.AppendUint32(nil, uint32(f.rule))
-		for _, back := range returns {
-			key = binary.LittleEndian.AppendUint32(key, uint32(back.node))
-			key = binary.LittleEndian.AppendUint32(key, uint32(back.frame.id))
-		}
+		key := appendKernels(binary.LittleEndian.AppendUint32(nil, uint32(f.rule)), returns)
 		s, ok := r.frames[string(key)]
 		if !ok {
 			s = &frame{id: f.id, rule: f.rule, returns: returns}

@@ -77,18 +77,15 @@ func (c *compiler) not(all conjunction) []conjunction {
 	return out
 }
 
-func toInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // key returns a text that only equal conjunctions share, whatever the order of their terms.
 func (c *compiler) key(all conjunction) string {
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
-		ids = append(ids, uint32(c.id(t.schema)*2+int32(toInt(t.negated))))
+		id := uint32(c.id(t.schema)) * 2
+		if t.negated {
+			id++
+		}
+		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	key := make([]byte, 0, 4*len(all))

@@ -13,49 +13,42 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
 	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
 	var err error
-	for _, n := range s.numbers {
-		if out.numbers, err = meet(out.numbers, n.negated(), c.budget); err != nil {
-			return nil, err
-		}
+	if out.numbers, err = without(c, out.numbers, s.numbers, schema, notNumbers); err != nil {
+		return nil, err
 	}
-	for i := range s.strings {
-		negated, err := c.notStrings(&s.strings[i])
-		if err != nil {
-			return nil, err
-		}
-		if out.strings, err = meet(out.strings, negated, c.budget); err != nil {
-			return nil, err
-		}
+	if out.strings, err = without(c, out.strings, s.strings, schema, notStrings); err != nil {
+		return nil, err
 	}
-	for i := range s.arrays {
-		negated, err := c.notArrays(&s.arrays[i], schema)
-		if err != nil {
-			return nil, err
-		}
-		if out.arrays, err = meet(out.arrays, negated, c.budget); err != nil {
-			return nil, err
-		}
+	if out.arrays, err = without(c, out.arrays, s.arrays, schema, notArrays); err != nil {
+		return nil, err
 	}
-	for i := range s.objects {
-		negated, err := c.notObjects(&s.objects[i], schema)
-		if err != nil {
-			return nil, err
-		}
-		if out.objects, err = meet(out.objects, negated, c.budget); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	out.objects, err = without(c, out.objects, s.objects, schema, notObjects)
+	return out, err
 }
 
-func (n *numbers) negated() []numbers {
+// without returns the values of one type that some alternatives allow and none of the excluded ones does. The function
+// negate returns the values that an excluded one does not allow, as alternatives.
+func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
+	for i := range excluded {
+		negated, err := negate(c, &excluded[i], schema)
+		if err != nil {
+			return nil, err
+		}
+		if some, err = meet(some, negated, c.budget); err != nil {
+			return nil, err
+		}
+	}
+	return some, nil
+}
+
+func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
 	var out []numbers
 	if n.listed {
 		var limits []limit
 		for _, r := range n.list {
 			limits = append(limits, limit{r, differs})
 		}
-		return append(out, numbers{limits: limits})
+		return append(out, numbers{limits: limits}), nil
 	}
 	if n.whole {
 		out = append(out, numbers{broken: true})
@@ -75,10 +68,10 @@ func (n *numbers) negated() []numbers {
 		m.negated = !m.negated
 		out = append(out, numbers{multiples: []multiple{m}})
 	}
-	return out
+	return out, nil
 }
 
-func (c *compiler) notStrings(s *strings_) ([]strings_, error) {
+func notStrings(c *compiler, s *strings_, _ *value) ([]strings_, error) {
 	if s.free() {
 		return nil, nil
 	}
@@ -93,7 +86,7 @@ func (c *compiler) notStrings(s *strings_) ([]strings_, error) {
 	return []strings_{{max: unlimited, dfas: []form{{DFA: rest}}}}, nil
 }
 
-func (c *compiler) notArrays(a *arrays, schema *value) ([]arrays, error) {
+func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 	var out []arrays
 	if a.unique || len(a.some) > 0 {
 		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
@@ -132,7 +125,7 @@ func isNothing(all conjunction) bool {
 	})
 }
 
-func (c *compiler) notObjects(o *objects, schema *value) ([]objects, error) {
+func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 	var out []objects
 	if len(o.names) > 0 {
 		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")

@@ -33,16 +33,6 @@ type node struct {
 // maxDepth is how deep groups may nest.
 const maxDepth = 200
 
-// Error is an expression that cannot be read.
-type Error struct {
-	Pattern, Problem string
-	Offset           int // in bytes
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("regular expression %q, at byte %d: %s", e.Pattern, e.Offset, e.Problem)
-}
-
 type parser struct {
 	text   string
 	at     int
@@ -64,7 +54,7 @@ func parse(text string) (*node, error) {
 }
 
 func (p *parser) problem(format string, args ...any) error {
-	return &Error{p.text, fmt.Sprintf(format, args...), p.at}
+	return fmt.Errorf("regular expression %q, at byte %d: %s", p.text, p.at, fmt.Sprintf(format, args...))
 }
 
 func (p *parser) peek(prefix string) bool {
