@@ -116,7 +116,7 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 				return err
 			}
 			next := b.g.Node()
-			b.g.Read(from, b.g.Terminal(lexeme.Text("literal "+text[:at], d, lexeme.Raw, false)), next)
+			b.g.Read(from, grammar.NewTerminal(lexeme.Text("literal "+text[:at], d, lexeme.Raw, false)), next)
 			from = next
 		}
 		if name == "" {
@@ -127,7 +127,7 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 			return fmt.Errorf("the text %q has %s, which is the end of an answer and cannot be a part of it", text, name)
 		}
 		next := b.g.Node()
-		b.g.Read(from, b.g.Terminal(lexeme.Special(name)), next)
+		b.g.Read(from, grammar.NewTerminal(lexeme.Special(name)), next)
 		from, text = next, text[at+len(name):]
 	}
 }
@@ -201,7 +201,7 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) er
 			return err
 		}
 	}
-	b.g.Read(from, b.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+	b.g.Read(from, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
 		key := fmt.Sprintf("free %q %q", marks, without)
 		kept := d.Retag(func(tag int32) int32 {
 			if !alive(tag) {

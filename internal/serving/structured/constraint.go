@@ -16,16 +16,16 @@ type Constraint struct {
 	mutex   sync.Mutex // guards the runner, its lexemes and the rest
 	runner  *grammar.Runner
 	fits    map[fitKey]*fit
-	masks   int // configs that hold a mask
-	states  []*grammar.Config
-	scratch []uint64
-	others  *lexeme.Lexeme // any name, or nil
+	masks   int               // configs that hold a mask, as their Memo
+	states  []*grammar.Config // memory that calls of cross share
+	scratch []uint64          // and a mask that calls of mask share
+	others  *lexeme.Lexeme    // of all names of members; nil until it is needed
 }
 
 type fitKey struct {
 	lexeme  *lexeme.Lexeme
 	state   int32
-	ignored int32 // the tag of an end after which no text follows, or None
+	ignored int32 // the tag with which a free text may end if no text can follow it, or None
 }
 
 // Compile makes a form ready for use.
@@ -52,7 +52,8 @@ const maxMaskBytes = 8 << 20
 // maxMasks is the largest number of masks of each kind that a constraint keeps.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
-// mask returns the tokens that may follow in a config. The caller must hold the mutex.
+// mask returns the tokens that may follow in a config: those that fit the state of one of its items, and
+// the tokens that end an answer if the text may end. The caller must hold the mutex.
 func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	if s, ok := config.Memo.(tokenSet); ok {
 		return s
@@ -61,6 +62,7 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	for i, item := range config.Items {
 		f := c.fit(item)
 		into := mask
+		// The exceptions of an item must not remove tokens that another item allows.
 		apart := i > 0 && (f.except.mask != nil || f.except.list != nil)
 		if apart {
 			into = c.scratch
@@ -94,7 +96,9 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 	return s
 }
 
-// cross adds the tokens that end a lexeme at a node and whose remaining bytes may follow after it.
+// cross adds tokens that complete a lexeme and go on after it. At the node of the trie rest, the lexeme is
+// complete and the config is after. Of the tokens below the node, cross adds those whose bytes below the
+// node are allowed there.
 func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
 	if len(rest.nodes) == 0 {
 		return
@@ -121,6 +125,7 @@ func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask [
 // maxFits is how many fits a vocabulary keeps for all constraints.
 const maxFits = 4096
 
+// fit returns the fit of the state of an item.
 func (c *Constraint) fit(item grammar.Item) *fit {
 	key := fitKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
 	if key.ignored != lexeme.None && c.runner.After(item, key.ignored).TextFollows() {
@@ -139,6 +144,8 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	return f
 }
 
+// newFit computes a fit. In a lexeme of other names, it is that of all names, except the tokens that complete
+// an excluded name: constraints that exclude different names then share the rest.
 func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {

@@ -45,10 +45,10 @@ func (s tokenSet) addTo(mask []uint64) {
 
 // fit holds the tokens that can follow in a state of a lexeme.
 type fit struct {
-	inside    tokenSet // those that do not go on after the lexeme's end
-	crossings []crossing
-	except    tokenSet // of those that inside and crossings allow, these are not allowed
-	large     bool     // it takes too much memory to be kept
+	inside    tokenSet   // those whose bytes all belong to the lexeme
+	crossings []crossing // those that complete the lexeme and go on after it
+	except    tokenSet   // those that are not allowed although inside or crossings allow them
+	large     bool       // it takes too much memory to be kept
 }
 
 // removeFrom clears the bits of the set in a mask.
@@ -61,19 +61,19 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing holds the bytes that tokens have after the end of a lexeme that ends with the given tag: either
-// merged in rest, or those below some nodes of the vocabulary.
+// crossing holds the tokens that complete a lexeme with the given tag and go on after it. What matters are their
+// bytes after the lexeme's end: they are merged in the trie rest, or they are those below some nodes of the vocabulary's trie.
 type crossing struct {
 	tag   int32
 	rest  trie
 	nodes []int32
 }
 
-// maxMerged is how many nodes of the vocabulary are merged.
+// maxMerged is the largest number of nodes of the vocabulary's trie that a crossing merges.
 const maxMerged = 10_000
 
-// fit walks the vocabulary from a state of a lexeme. An end with the tag ignored is ignored: nothing can
-// follow it in a token. Free text has such an end in most states.
+// fit computes the fit of a state of a lexeme. There is no crossing for the tag ignored: the caller knows
+// that no text can follow a lexeme that ends with it. Free text can end with this tag in most states.
 func (v *Vocabulary) fit(l *lexeme.Lexeme, state, ignored int32) *fit {
 	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ignored: ignored, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
@@ -95,15 +95,15 @@ func (v *Vocabulary) fit(l *lexeme.Lexeme, state, ignored int32) *fit {
 	return w.f
 }
 
-// walk is a walk through the vocabulary with a lexeme.
+// walk visits the nodes of the vocabulary's trie whose bytes a lexeme allows after a state.
 type walk struct {
 	v       *Vocabulary
 	l       *lexeme.Lexeme
 	f       *fit
 	words   int
 	ignored int32
-	states  []int32 // on the way to the current node
-	rows    []*lexeme.Row
+	states  []int32           // of the lexeme, at each node on the way to the current one
+	rows    []*lexeme.Row     // of states
 	ends    map[int32][]int32 // the nodes at which the lexeme may end, by tag
 }
 
@@ -176,7 +176,7 @@ func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 func (t *trie) merge(from *trie, at []int32, depth uint16) {
 	id := len(t.nodes)
 	t.nodes = append(t.nodes, trieNode{depth: depth, first: int32(len(t.tokens))})
-	if depth > 0 { // at depth 0, what ends is inside the lexeme
+	if depth > 0 { // tokens that end at depth 0 end with the lexeme: fit.inside has them
 		t.nodes[id].b = from.nodes[at[0]].b
 		for _, n := range at {
 			t.tokens = append(t.tokens, from.here(&from.nodes[n])...)

@@ -119,6 +119,6 @@ func single(d *automaton.DFA) (*grammar.Grammar, error) {
 	end := g.Node()
 	g.Final(end)
 	l := lexeme.Text("", d.Untagged(), lexeme.Raw, false)
-	g.Read(0, g.Terminal(l), end)
+	g.Read(0, grammar.NewTerminal(l), end)
 	return g, nil
 }

@@ -42,7 +42,7 @@ func (m *Matcher) Mask(into []uint64) {
 	clear(into[copy(into, s.mask):])
 }
 
-// current returns the last config from the runner's cache. The caller must hold the mutex.
+// current replaces the last config by what Runner.Current returns for it. The caller must hold the mutex.
 func (m *Matcher) current() *grammar.Config {
 	at := m.constraint.runner.Current(m.last())
 	m.configs[len(m.configs)-1] = at

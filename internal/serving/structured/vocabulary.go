@@ -20,11 +20,11 @@ type Vocabulary struct {
 	tokens  [][]byte
 	stop    []int32
 	ends    []string // names of the special tokens that end an answer
-	names   int32    // the node of the trie below which the names of the others are, or 0
+	names   int32    // the node of the trie below which the names of the other special tokens are, or 0
 	trie    trie
 	longest int
 
-	maxMerged int // see the constant
+	maxMerged int // as the constant; a test sets other values
 
 	mutex sync.Mutex
 	fits  map[lexeme.Identity]*fit
@@ -131,7 +131,7 @@ type trie struct {
 	first  []byte      // their bytes
 }
 
-// manyNodes is how many descendants are many.
+// manyNodes is the number of descendants above which a node has an entry in trie.uses.
 const manyNodes = 128
 
 type trieNode struct {
@@ -144,7 +144,7 @@ type trieNode struct {
 	parent bool // has children
 }
 
-// build makes the trie of some tokens, which are sorted.
+// build makes the trie of the tokens with the given ids, which are sorted by the bytes of the tokens.
 func (t *trie) build(tokens [][]byte, ids []int32) {
 	t.tokens = ids
 	t.nodes = append(t.nodes, trieNode{})

@@ -220,7 +220,7 @@ func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 	if err != nil || d.Empty() {
 		return true, err
 	}
-	b.g.Read(from, b.g.Terminal(lexeme.Text("", d, lexeme.Raw, false)), to)
+	b.g.Read(from, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), to)
 	return true, nil
 }
 

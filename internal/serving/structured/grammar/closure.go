@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// frame is a call of a rule, with the places to which the call may return. It does not change after
+// frame is a call of a rule, with the kernels to which the call may return. It does not change after
 // the closure that creates it is complete.
 type frame struct {
 	id      int32
 	rule    Node
 	returns []kernel
 	ended   bool // the rule can end where it begins; used while the closure is computed
-	fresh   bool // made by the closure under way
+	fresh   bool // made by the closure that is being computed
 }
 
-// kernel is a place in a rule, and the call.
+// kernel is a position from which the grammar goes on: a node of a rule, in one call of this rule.
 type kernel struct {
 	node  Node
 	frame *frame
@@ -35,22 +35,23 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 	return key
 }
 
-// closed is what follows some kernels.
+// closed is the closure of some kernels: an item for each lexeme that can begin there, and whether the
+// text may end there.
 type closed struct {
 	items  []Item
 	accept bool
 }
 
-// closing is the work of one closure.
+// closing is the computation of one closure.
 type closing struct {
-	work   []kernel
+	work   []kernel // to be visited
 	seen   map[kernel]bool
-	frames map[Node]*frame
+	frames map[Node]*frame // the fresh frame of each rule
 	fresh  []*frame
 	closed *closed
 }
 
-// close returns what follows r.kernels.
+// close returns the closure of r.kernels. It sorts r.kernels.
 func (r *Runner) close() *closed {
 	if len(r.kernels) > 1 {
 		slices.SortFunc(r.kernels, compareKernels)
@@ -88,7 +89,8 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds what can come at a place.
+// visit adds to a closure what can come at a kernel: the edges of its node, and the returns of its call
+// if the rule can end at the node.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {
@@ -118,8 +120,8 @@ func (r *Runner) visit(w *closing, k kernel) {
 }
 
 // call enters a rule. If nothing follows the call in the calling rule, the rule returns directly to
-// the caller's own return places. Therefore a right-recursive rule for a list does not make the stack
-// grow.
+// the kernels to which the calling rule returns. Therefore a right-recursive rule for a list does not
+// make the stack grow.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {

@@ -9,27 +9,28 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Item is a lexeme under way.
+// Item is one way to read a text: its end is the beginning of a lexeme, which an edge reads in a call of a rule.
 type Item struct {
 	Lexeme *lexeme.Lexeme
 	State  int32 // of the lexeme
-	edge   int32
+	edge   int32 // that reads the lexeme
 	frame  *frame
 }
 
-// Config holds every way in which the grammar can have read the text so far. It does not change,
-// except for its caches.
+// Config is the state of a Runner after a text. It has an item for each way in which the grammar can read
+// the text. It does not change, except for its caches.
 type Config struct {
 	Items  []Item
 	Accept bool // whether the text may end here
-	Memo   any  // for the user of the package
+	Memo   any  // what a caller stores with the config; the package does not use it
 
-	epoch int
-	bytes []byte // the bytes of which the next config is known
+	epoch int    // of the runner when it made the config
+	bytes []byte // the bytes after which the config is known: that after bytes[i] is next[i]
 	next  []*Config
-	table *[256]*Config // instead of both if there are many
+	table *[256]*Config // instead of bytes and next if there are many
 }
 
+// dead is what a config caches for a byte that is not allowed.
 var dead = &Config{}
 
 func (c *Config) known(b byte) *Config {
@@ -49,7 +50,7 @@ func (c *Config) remember(b byte, to *Config) {
 	switch {
 	case c.table != nil:
 		c.table[b] = to
-	case i >= 0: // forgotten by the runner
+	case i >= 0: // next[i] is of an earlier epoch
 		c.next[i] = to
 	case len(c.bytes) < 12:
 		c.bytes, c.next = append(c.bytes, b), append(c.next, to)
@@ -70,15 +71,15 @@ const maxConfigs = 20000
 // Runner runs a grammar. It is not safe for concurrent use.
 type Runner struct {
 	grammar  *Grammar
-	configs  map[string]*Config
-	closures map[string]*closed
-	frames   map[string]*frame
-	count    int32
-	epoch    int
-	root     *frame
-	key      []byte
+	configs  map[string]*Config // by their items
+	closures map[string]*closed // by their kernels
+	frames   map[string]*frame  // by rule and returns
+	count    int32              // frames so far; the id of the next one
+	epoch    int                // how often Forget has run; it has forgotten the configs of earlier epochs
+	root     *frame             // the call of the rule at node 0
+	kernels  []kernel           // where close and intern begin
+	key      []byte             // memory that calls share, as items and closing
 	items    []Item
-	kernels  []kernel
 	closing  closing
 }
 
@@ -115,14 +116,13 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 	return to
 }
 
-// Current returns a config that equals c and is in the runner's cache, so that c and the configs after
-// it can be freed.
+// Current returns c, or a copy without the configs after c if the runner has forgotten c, so that c and
+// the configs after it can be freed.
 func (r *Runner) Current(c *Config) *Config {
 	if c.epoch == r.epoch {
 		return c
 	}
-	fresh := &Config{Items: c.Items, Accept: c.Accept, epoch: r.epoch}
-	return fresh
+	return &Config{Items: c.Items, Accept: c.Accept, epoch: r.epoch}
 }
 
 func (r *Runner) step(c *Config, b byte) *Config {
@@ -150,13 +150,15 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// After returns the config after the lexeme of an item has ended with the given tag.
+// After returns the config in which the lexeme of the item is complete, with the given tag, and the grammar
+// is ready to read what follows it.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
 	return r.intern(r.items[:0])
 }
 
-// intern returns the config with the given items and with what follows the places in r.kernels.
+// intern returns the config that has the given items, and the items of the lexemes that can begin at
+// r.kernels.
 func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {

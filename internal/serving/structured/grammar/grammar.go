@@ -6,13 +6,13 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Node is a place in a rule. The first node of a rule identifies the rule.
+// Node is a node of a rule. The first node of a rule identifies the rule.
 type Node int32
 
-// Terminal is a lexeme, made when it is first needed.
+// Terminal is a lexeme that an edge reads.
 type Terminal struct {
-	make   func(alive func(tag int32) bool) *lexeme.Lexeme
-	lexeme *lexeme.Lexeme
+	make   func(alive func(tag int32) bool) *lexeme.Lexeme // of a lazy terminal
+	lexeme *lexeme.Lexeme                                  // nil until a lazy terminal has made it
 }
 
 // Grammar is a graph of nodes. Texts begin at node 0.
@@ -28,8 +28,8 @@ type node struct {
 
 type edge struct {
 	terminal *Terminal
-	call     Node // if there is no terminal; itself or a rule, or noCall
-	to       []Node
+	call     Node   // if there is no terminal: the rule, or noCall
+	to       []Node // by the tag of the terminal's lexeme; otherwise one node
 }
 
 const noCall = -1
@@ -61,10 +61,10 @@ func (g *Grammar) add(from Node, e edge) {
 // Read adds an edge that reads a lexeme. A lexeme with several tags leads to one node for each tag.
 func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
 
-// Call leads from a node to another with a rule.
+// Call adds an edge that calls a rule.
 func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: []Node{to}}) }
 
-// Jump leads from a node to another with nothing.
+// Jump adds an edge that reads nothing.
 func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
 
 // Embed adds the nodes and edges of another grammar, which must not be used afterwards, and returns the
@@ -90,15 +90,13 @@ func (g *Grammar) Embed(other *Grammar) Node {
 	return rule
 }
 
-// Terminal adds a lexeme.
-func (g *Grammar) Terminal(l *lexeme.Lexeme) *Terminal {
-	return &Terminal{lexeme: l}
-}
+// NewTerminal returns the terminal of a lexeme.
+func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
-// Lazy adds a lexeme that is created when it is first needed. The function make gets a function that
-// reports whether a tag leads to a node from which the rule can end; at least one tag does. Only one
-// edge may read a lexeme with several tags.
-func (g *Grammar) Lazy(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
+// LazyTerminal returns a terminal whose lexeme is made when it is first needed. The function make gets a
+// function that reports whether a tag leads to a node from which the rule can end; at least one tag does.
+// If the lexeme has several tags, only one edge may read it.
+func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
 
@@ -166,8 +164,7 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop makes the terminal of an edge lazy on the nodes that are alive: it will be created only with
-// the tags that lead to them.
+// drop makes a lazy terminal leave out the tags that do not lead to a node that is alive.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxSome  = 4     // contains and the like in one array
+	maxSome  = 4     // schemas of contains that apply to one array
 	maxCount = 20000 // counted elements or members
 )
 
@@ -103,7 +103,7 @@ type members struct {
 	listed   []string
 	values   []conjunction
 	required []int    // places of required names among listed, ascending
-	excluded []string // listed or absent: they come in no other way
+	excluded []string // the names that are listed or absent: rest does not have them
 	rest     unlisted
 	others   *grammar.Terminal // the names of rest, if it is plain
 	end      grammar.Node
@@ -229,7 +229,7 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	stop := min(m.nextRequired(i)+1, n)
 	others := m.nextRequired(i) == n
 	if stop > i {
-		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+		t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
 			var names []string
 			var tags []int32
 			for j := i; j < stop; j++ {
@@ -246,7 +246,7 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 		return
 	}
 	if others && !m.rest.dfa.Empty() {
-		t := m.g.Lazy(func(alive func(int32) bool) *lexeme.Lexeme {
+		t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
 			return m.spaced(lexeme.Name("", m.rest.dfa.Retag(func(tag int32) int32 {
 				if alive(tag) {
 					return tag
@@ -263,5 +263,5 @@ func (b *builder) otherNames(excluded []string) (*grammar.Terminal, error) {
 	if len(excluded) == 0 {
 		return b.terminal("name", func() (*lexeme.Lexeme, error) { return lexeme.AnyName(), nil })
 	}
-	return b.g.Lazy(func(func(int32) bool) *lexeme.Lexeme { return b.spaced(lexeme.Others(excluded)) }), nil
+	return grammar.LazyTerminal(func(func(int32) bool) *lexeme.Lexeme { return b.spaced(lexeme.Others(excluded)) }), nil
 }

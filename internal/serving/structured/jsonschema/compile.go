@@ -99,7 +99,7 @@ func (b *builder) rule(r rule) error {
 	return nil
 }
 
-// word returns the lexeme of a fixed text.
+// word returns the terminal of a fixed text.
 func (b *builder) word(text string) (*grammar.Terminal, error) {
 	return b.terminal("word "+text, func() (*lexeme.Lexeme, error) {
 		d, err := automaton.Texts([]string{text}, b.budget)
@@ -110,6 +110,8 @@ func (b *builder) word(text string) (*grammar.Terminal, error) {
 	})
 }
 
+// terminal returns the terminal with a key. The function make makes its lexeme, or returns nil if there is no text. A
+// terminal with the empty key is not used again.
 func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) (*grammar.Terminal, error) {
 	if t, ok := b.terminals[key]; ok && key != "" {
 		return t, nil
@@ -118,14 +120,14 @@ func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) (*gr
 	if err != nil || l == nil {
 		return nil, err
 	}
-	t := b.g.Terminal(b.spaced(l))
+	t := grammar.NewTerminal(b.spaced(l))
 	if key != "" {
 		b.terminals[key] = t
 	}
 	return t, nil
 }
 
-// spaced returns l with the white space that the texts have.
+// spaced makes l, which is new, compact if the texts are.
 func (b *builder) spaced(l *lexeme.Lexeme) *lexeme.Lexeme {
 	if b.compact {
 		return l.Compact()
@@ -133,6 +135,7 @@ func (b *builder) spaced(l *lexeme.Lexeme) *lexeme.Lexeme {
 	return l
 }
 
+// read adds an edge that reads a fixed text.
 func (b *builder) read(from, to grammar.Node, text string) error {
 	if text == "," && b.compact {
 		text = ", "

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// term is a schema that holds, or does not.
+// term is a schema that a value must satisfy or, if negated, must not satisfy.
 type term struct {
 	schema  *value
 	negated bool

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// document is a schema with what its references may name.
+// document is a whole schema, with the schemas in it that references may name.
 type document struct {
 	root  *value
 	draft int               // 4, 6, 7, 2019 or 2020
@@ -55,7 +55,7 @@ func draftOf(uri string) int {
 	return 2020
 }
 
-// index notes the identifiers and anchors in a schema.
+// index records the identifiers and anchors in a schema.
 func (d *document) index(v *value, base string) {
 	if v.kind != object {
 		return

@@ -17,7 +17,7 @@ type shape struct {
 	objects       []objects
 }
 
-// unlimited is an upper limit that is none.
+// unlimited as an upper limit means that there is none.
 const unlimited = -1
 
 // strings_ is an alternative of strings.
@@ -38,7 +38,7 @@ type form struct {
 type arrays struct {
 	min, max int
 	layers   []arrayLayer
-	some     []conjunction // each is met by an element
+	some     []conjunction // for each of them, an element that satisfies it is required
 	unique   bool
 	source   *value // of unique
 }
@@ -54,8 +54,8 @@ type objects struct {
 	min, max int
 	layers   []objectLayer
 	required []string
-	absent   []string
-	names    []*automaton.DFA // all names must be accepted
+	absent   []string         // names that no member has
+	names    []*automaton.DFA // each accepts the names of all members
 	source   *value           // of what limits the names
 	counted  *value           // the schema of min
 }
@@ -66,7 +66,7 @@ type objectLayer struct {
 	props      []conjunction
 	index      map[string]int
 	patterns   []pattern
-	negated    bool        // its names have no place in the order
+	negated    bool        // it comes from a negation: the order of its names does not count
 	additional conjunction // of members that are neither listed nor match a pattern
 }
 
@@ -114,7 +114,7 @@ func union(shapes ...*shape) *shape {
 	return out
 }
 
-// needed returns the alternatives of one type without those that another makes needless, because it allows everything.
+// needed returns the alternatives of one type. If one of them allows every value of the type, it returns only this one.
 func needed[T alternative[T]](all []T) []T {
 	if i := slices.IndexFunc(all, func(one T) bool { return one.free() }); i >= 0 {
 		return all[i : i+1]
@@ -122,7 +122,7 @@ func needed[T alternative[T]](all []T) []T {
 	return all
 }
 
-// joinLists makes one alternative of all that are lists of strings.
+// joinLists joins the alternatives that are lists of strings to one.
 func (s *shape) joinLists() {
 	first := -1
 	var kept []strings_

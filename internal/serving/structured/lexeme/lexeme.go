@@ -36,15 +36,15 @@ type machine interface {
 type Lexeme struct {
 	machine machine
 	key     string
-	shape   func(s State) (string, State)
-	except  *members // the names that a lexeme of other names leaves out
-	free    int32    // the tag of a free text's end, or None
+	shape   func(s State) (string, State) // the Identity of a state if it is not that of key; or nil
+	except  *members                      // the names that a lexeme of other names leaves out
+	free    int32                         // the tag of a free text's end, or None
 	ids     map[State]int32
 	states  []State
 	rows    []*Row
 }
 
-// Row is what follows a state.
+// Row holds what is known of a state.
 type Row struct {
 	next  [256]int32
 	Tag   int32     // as of Lexeme.Tag
@@ -111,7 +111,7 @@ func (l *Lexeme) intern(s State) int32 {
 	return id
 }
 
-// Row returns what follows a state.
+// Row returns the row of a state.
 func (l *Lexeme) Row(state int32) *Row {
 	if r := l.rows[state]; r != nil {
 		return r
@@ -148,7 +148,8 @@ func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
 	return to
 }
 
-// Tag returns the number of the lexeme's text that ends in a state, or None.
+// Tag returns the tag with which the lexeme may end in a state, or None. It tells which of the lexeme's
+// texts has been read.
 func (l *Lexeme) Tag(state int32) int32 { return l.Row(state).Tag }
 
 // Loops returns the row of a state with its Loop.
@@ -180,7 +181,8 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// Identity determines which tokens fit a state. Key is empty if no other lexeme shares the state.
+// Identity names a state so that the same tokens fit all states of the same Identity, in whatever lexeme. Key
+// is empty if the state has no such name.
 type Identity struct {
 	Key   string
 	State State
