@@ -7,6 +7,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/structured"
 )
 
 // A body is the body of a request.
@@ -235,6 +236,6 @@ func (b *body) readOutput(c *openai.Chat) error {
 	if kind := string(inside["type"]); kind != `"json_schema"` || openai.IsNull(inside["schema"]) {
 		return openai.Invalid("output_config.format", "output_config.format is not of the type json_schema with a schema.")
 	}
-	c.Form, c.FormField = inside["schema"], "output_config.format"
+	c.Form, c.FormField = &structured.Form{JSONSchema: inside["schema"]}, "output_config.format"
 	return nil
 }

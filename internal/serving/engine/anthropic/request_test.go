@@ -70,7 +70,7 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.Equal(t, []any{0.5, 0.9, 7, []string{"x"}}, []any{c.Request.Temperature, c.Request.TopP, c.Request.TopK, c.Request.Stop})
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`)}}, c.Tools)
 	require.Equal(t, []any{"required", []string{"look"}, true, true, true, true, "high"}, []any{c.ToolChoice, c.Allowed, c.Serial, c.Stream, *c.Think, c.Omit, c.Effort})
-	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
+	require.JSONEq(t, `{"type": "object"}`, string(c.Form.JSONSchema))
 
 	for choice, want := range map[string]string{"auto": "auto", "any": "required", "none": "none"} {
 		b.ToolChoice = json.RawMessage(`{"type": "` + choice + `"}`)

@@ -120,7 +120,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 
 // parse decodes the body of a request and checks its model.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
-	if err := s.decode(w, r, body); err != nil {
+	if err := s.Decode(w, r, body); err != nil {
 		return err
 	}
 	if c.Model == "" { // the server has one model
@@ -129,8 +129,9 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 	return s.checkModel(&c.Model)
 }
 
-// decode reads and decodes a body. It refuses fields that would be ignored, except those of the types others.
-func (s *Server) decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
+// Decode reads and decodes the body of a request. It refuses fields that neither the type of body nor the types others
+// have, except those that change no answer.
+func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
 	data, err := s.read(w, r)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 		{"guided_choice", f.GuidedChoice, choiceForm},
 		{"guided_grammar", f.GuidedGrammar, grammarForm},
 	} {
-		if isNull(given.value) {
+		if IsNull(given.value) {
 			continue
 		}
 		read, err := given.read(given.name, given.value)
@@ -52,22 +52,23 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 	return field, form, nil
 }
 
-func isNull(value json.RawMessage) bool {
+// IsNull reports whether a value is missing or null.
+func IsNull(value json.RawMessage) bool {
 	text := string(bytes.TrimSpace(value))
 	return text == "" || text == "null"
 }
 
-// object returns the fields of an object, which may only have the given names. Other fields may be null or false.
-func object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
+// Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
+func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
-	if isNull(value) {
+	if IsNull(value) {
 		return nil, invalid(field, "%s is missing.", name)
 	}
 	if json.Unmarshal(value, &fields) != nil {
 		return nil, invalid(field, "%s is not a JSON object.", name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if v := fields[key]; !slices.Contains(names, key) && !isNull(v) && string(v) != "false" {
+		if v := fields[key]; !slices.Contains(names, key) && !IsNull(v) && string(v) != "false" {
 			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(names, ", "))
 		}
 	}
@@ -81,7 +82,7 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 	if json.Unmarshal(value, &given) == nil && given.Type == "structural_tag" {
 		return tagForm(field, value)
 	}
-	fields, err := object(field, field, value, "type", "json_schema", "schema")
+	fields, err := Object(field, field, value, "type", "json_schema", "schema")
 	if err != nil {
 		return nil, err
 	}
@@ -91,26 +92,26 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 	}
 	schema := fields["schema"]
 	switch {
-	case kind != "json_object" && kind != "json_schema" && !isNull(schema):
+	case kind != "json_object" && kind != "json_schema" && !IsNull(schema):
 		return nil, invalid(field, "response_format has a schema, which only the types json_object and json_schema may have.")
-	case !isNull(schema) && !isNull(fields["json_schema"]):
+	case !IsNull(schema) && !IsNull(fields["json_schema"]):
 		return nil, invalid(field, "response_format has both schema and json_schema; give one of them.")
-	case kind != "json_schema" && !isNull(fields["json_schema"]):
+	case kind != "json_schema" && !IsNull(fields["json_schema"]):
 		return nil, invalid(field, "response_format has a json_schema, which only the type json_schema may have.")
 	}
 	switch {
 	case kind == "text":
 		return nil, nil
-	case !isNull(schema):
+	case !IsNull(schema):
 		return schemaForm(field, schema)
 	case kind == "json_object":
 		return &structured.Form{JSONObject: true}, nil
 	case kind == "json_schema":
-		inside, err := object(field, "response_format.json_schema", fields["json_schema"], "name", "description", "schema", "strict")
+		inside, err := Object(field, "response_format.json_schema", fields["json_schema"], "name", "description", "schema", "strict")
 		switch {
 		case err != nil:
 			return nil, err
-		case isNull(inside["schema"]):
+		case IsNull(inside["schema"]):
 			return nil, invalid(field, "response_format.json_schema has no schema.")
 		}
 		return schemaForm(field, inside["schema"])
@@ -126,12 +127,12 @@ func structuredOutputs(field string, value json.RawMessage) (form *structured.Fo
 		"structural_tag": tagForm,
 	}
 	names := slices.Sorted(maps.Keys(readers))
-	fields, err := object(field, field, value, append(names, "disable_fallback", "disable_any_whitespace")...)
+	fields, err := Object(field, field, value, append(names, "disable_fallback", "disable_any_whitespace")...)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if isNull(fields[name]) {
+		if IsNull(fields[name]) {
 			continue
 		}
 		read, err := readers[name](field, fields[name])
@@ -144,7 +145,7 @@ func structuredOutputs(field string, value json.RawMessage) (form *structured.Fo
 			form = read
 		}
 	}
-	if compact := fields["disable_any_whitespace"]; form != nil && !isNull(compact) && json.Unmarshal(compact, &form.Compact) != nil {
+	if compact := fields["disable_any_whitespace"]; form != nil && !IsNull(compact) && json.Unmarshal(compact, &form.Compact) != nil {
 		return nil, invalid(field, "disable_any_whitespace must be true or false.")
 	}
 	if form == nil {

@@ -42,9 +42,8 @@ type Chat struct {
 	Allowed    []string // the tools that may be called; nil means all. Otherwise ToolChoice is auto or required.
 	Serial     bool     // at most one call
 
-	Form      json.RawMessage // the JSON Schema of the answer, or nil
-	JSON      bool            // the answer is any JSON object
-	FormField string          // the field of the request that has Form or JSON
+	Form      *structured.Form // of the content of the answer; nil means any text
+	FormField string           // the field of the request that has Form
 
 	// Think and Effort are variables of the template, if it has them: enable_thinking or thinking, and reasoning_effort.
 	Think       *bool
@@ -105,12 +104,6 @@ type Ending struct {
 // Name returns the name of the model.
 func (s *Server) Name() string { return s.config.Name }
 
-// Decode reads and decodes the body of a request. It refuses fields that are not in the type of body, except those that
-// change no answer.
-func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any) error {
-	return s.decode(w, r, body)
-}
-
 // Invalid returns the error of a request that must be changed. It names the field and shortens the arguments.
 func Invalid(field, format string, args ...any) error { return invalid(field, format, args...) }
 
@@ -132,19 +125,11 @@ func Refuse(fields ...Field) error {
 	return nil
 }
 
-// IsNull reports whether a value is missing or null.
-func IsNull(value json.RawMessage) bool { return isNull(value) }
-
 // NewID returns a random identifier with a prefix.
 func NewID(prefix string) string {
 	var b [12]byte
 	rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])
-}
-
-// Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
-func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
-	return object(field, name, value, names...)
 }
 
 // Chat answers a chat. It calls reply once the request is accepted, with nil if there is no stream.
@@ -204,13 +189,7 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 		}
 	}
 	to := &conversation{messages: c.Messages, answer: !c.Continue, resume: c.Continue, serial: c.Serial, unthinking: c.Omit,
-		field: c.FormField, variables: map[string]any{}}
-	switch {
-	case c.Form != nil:
-		to.form = &structured.Form{JSONSchema: c.Form}
-	case c.JSON:
-		to.form = &structured.Form{JSONObject: true}
-	}
+		form: c.Form, field: c.FormField, variables: map[string]any{}}
 	effort, think, err := c.thinking()
 	if err != nil {
 		return nil, err

@@ -127,6 +127,24 @@ func TestRandomAnswersThatMustCallCallATool(t *testing.T) {
 	}
 }
 
+// Ensure that a named function is called once, and that a list of allowed tools does not limit the number of calls.
+func TestTheChoiceOfTools(t *testing.T) {
+	only := []string{"get_time"}
+	for text, want := range map[string]conversation{
+		``:           {choice: toolChoice{mode: auto}},
+		`"none"`:     {choice: toolChoice{mode: none}},
+		`"required"`: {choice: toolChoice{mode: required}},
+		`{"type": "function", "function": {"name": "get_time"}}`: {choice: toolChoice{required, only}, serial: true},
+		`{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "get_time"}}]}}`: {
+			choice: toolChoice{auto, only}},
+	} {
+		c := &conversation{tools: twoTools}
+		require.NoError(t, c.readChoice(json.RawMessage(text)), text)
+		want.tools = twoTools
+		require.Equal(t, &want, c, text)
+	}
+}
+
 // wander returns an answer of random tokens, of which few are space. It ends as soon as it may, in one of two cases.
 func wander(t testing.TB, c *structured.Constraint, random *rand.Rand) string {
 	m, mask := c.NewMatcher(), make([]uint64, (eos+len(specials)+63)/64)

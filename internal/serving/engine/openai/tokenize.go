@@ -28,7 +28,7 @@ type tokenized struct {
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	var body tokenizeRequest
 	// Fields of completions and chats are ignored, so a client can send such a request to learn its number of tokens.
-	err := s.decode(w, r, &body, reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]())
+	err := s.Decode(w, r, &body, reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]())
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 		Model  *string `json:"model"`
 		Tokens []int32 `json:"tokens"`
 	}
-	if err := s.decode(w, r, &body); err != nil {
+	if err := s.Decode(w, r, &body); err != nil {
 		return err
 	}
 	if err := s.checkModel(body.Model); err != nil {

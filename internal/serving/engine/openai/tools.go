@@ -90,7 +90,7 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 
 // setParameters makes parameters a schema of objects. As in OpenAI's interface, a function without parameters takes none.
 func (t *tool) setParameters() error {
-	if isNull(t.parameters) {
+	if IsNull(t.parameters) {
 		t.parameters = json.RawMessage(`{"type": "object", "additionalProperties": false}`)
 		return nil
 	}
@@ -102,7 +102,7 @@ func (t *tool) setParameters() error {
 	switch {
 	case len(schema) == 0:
 		t.parameters = json.RawMessage(`{"type": "object"}`)
-	case isNull(schema["type"]):
+	case IsNull(schema["type"]):
 		_, rest, _ := bytes.Cut(t.parameters, []byte("{"))
 		t.parameters = append([]byte(`{"type": "object", `), rest...)
 	case json.Unmarshal(schema["type"], &kind) == nil && kind != "object":
@@ -114,7 +114,7 @@ func (t *tool) setParameters() error {
 // readChoice reads OpenAI's tool_choice. A named function is called once.
 func (c *conversation) readChoice(text json.RawMessage) error {
 	var mode string
-	if isNull(text) || json.Unmarshal(text, &mode) == nil {
+	if IsNull(text) || json.Unmarshal(text, &mode) == nil {
 		return c.choose(mode, nil)
 	}
 	var given struct {

@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/structured"
 )
 
 // Interface returns the interface for [openai.Config].
@@ -205,9 +206,9 @@ func (b *body) readText(c *openai.Chat) error {
 	switch kind := string(format["type"]); {
 	case kind == `"text"`:
 	case kind == `"json_object"`:
-		c.JSON = true
+		c.Form = &structured.Form{JSONObject: true}
 	case kind == `"json_schema"` && !openai.IsNull(format["schema"]):
-		c.Form = format["schema"]
+		c.Form = &structured.Form{JSONSchema: format["schema"]}
 	case kind == `"json_schema"`:
 		return openai.Invalid("text.format", "text.format has no schema.")
 	default:

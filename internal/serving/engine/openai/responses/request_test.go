@@ -71,17 +71,17 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`), Strict: true},
 		{Name: "see"}}, c.Tools)
 	require.Equal(t, []any{"required", []string{"look"}, true, true, "low"}, []any{c.ToolChoice, c.Allowed, c.Serial, c.Stream, c.Effort})
-	require.JSONEq(t, `{"type": "object"}`, string(c.Form))
+	require.JSONEq(t, `{"type": "object"}`, string(c.Form.JSONSchema))
 
 	c, err = translated(t, `"input": "Hi", "tool_choice": "required", "text": {"format": {"type": "json_object"}}`)
 	require.NoError(t, err)
-	require.Equal(t, []any{"required", []string(nil), true, 1.0}, []any{c.ToolChoice, c.Allowed, c.JSON, c.Request.Temperature})
+	require.Equal(t, []any{"required", []string(nil), true, 1.0}, []any{c.ToolChoice, c.Allowed, c.Form.JSONObject, c.Request.Temperature})
 	c, err = translated(t, `"input": "Hi", "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "clock"}]}`)
 	require.NoError(t, err)
 	require.Equal(t, []any{"required", []string{"clock"}}, []any{c.ToolChoice, c.Allowed})
 	c, err = translated(t, `"input": "Hi", "text": {"format": {"type": "text"}}`)
 	require.NoError(t, err)
-	require.False(t, c.JSON || c.Form != nil)
+	require.Nil(t, c.Form)
 }
 
 func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
