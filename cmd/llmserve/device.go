@@ -39,7 +39,7 @@ func (o *deviceOptions) flags(f *pflag.FlagSet) {
 		"part of the GPU's memory that may be in use; what weights and batches leave of it holds keys and values, unless --kv-cache-gb says how much")
 }
 
-// open begins to use the GPU, if the flags name one.
+// open opens the GPU, if the flags name one.
 func (o *deviceOptions) open(m *modelOptions) error {
 	if o.name == "cpu" {
 		if o.given.Changed("gpu-memory-utilization") {
@@ -61,13 +61,13 @@ func (o *deviceOptions) open(m *modelOptions) error {
 	return o.orCPU(err)
 }
 
-// orCPU returns an error of the GPU, unless --device is auto. Then the CPU is taken.
+// orCPU returns an error of the GPU. If --device is auto, it selects the CPU instead.
 func (o *deviceOptions) orCPU(err error) error {
-	if err == nil || o.name != "auto" {
-		if err != nil {
-			err = fmt.Errorf("--device %s: %w", o.name, err)
-		}
-		return err
+	if err == nil {
+		return nil
+	}
+	if o.name != "auto" {
+		return fmt.Errorf("--device %s: %w", o.name, err)
 	}
 	o.why = err.Error()
 	return o.close()
@@ -124,7 +124,7 @@ func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err e
 	if o.maxModelLen > 0 {
 		limits.MaxModelLen = min(limits.MaxModelLen, o.maxModelLen)
 	}
-	bytes, err := l.device.KVCacheBytes(gpu.Room{Utilization: o.device.utilization, Weights: weightBytes}, limits)
+	bytes, err := l.device.KVCacheBytes(o.device.utilization, weightBytes, limits)
 	c.KVCacheBytes = int64(bytes)
 	return err
 }

@@ -88,7 +88,7 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	require.Contains(t, refusedHere(t, "run", "demo", "x", "--device", "cuda"), "the GPU is too old: ")
 	d.Set(t, "compute_capability", 90)
 	d.Set(t, "memory", 20<<20)
-	require.Regexp(t, `weights of \d+\.\d MiB and \d+\.\d MiB for batches need \d\.\d MiB more than there is: 20\.0 MiB of 20\.0 MiB are free, `+
+	require.Regexp(t, `weights of 0 bytes and \d+\.\d MiB for batches need \d\.\d MiB more than there is: 20\.0 MiB of 20\.0 MiB are free, `+
 		`of which --gpu-memory-utilization 0\.3 leaves 14\.0 MiB unused: give --gpu-memory-utilization 0\.\d\d$`,
 		refusedHere(t, "run", "demo", "x", "--device", "cuda", "--gpu-memory-utilization", "0.3", "--max-num-batched-tokens", "64"))
 	require.Zero(t, d.Allocated())

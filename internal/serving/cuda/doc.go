@@ -7,6 +7,8 @@
 // ErrOldDriver or ErrOutOfMemory. When a kernel fails, a later call that waits for it returns the
 // error. Then everything created from the context is unusable, as the driver's manual says.
 //
+// Close of a nil Memory, Pinned, Stream, Event or Graph does nothing.
+//
 // Package kernels has the kernels. Tests call Open with the library of package cudatest, which runs
 // kernels on the CPU.
 package cuda

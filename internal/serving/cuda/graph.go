@@ -42,5 +42,8 @@ func (g *Graph) Launch(s *Stream) error {
 
 // Close removes the graph.
 func (g *Graph) Close() error {
+	if g == nil {
+		return nil
+	}
 	return g.context.call("close a graph", cuGraphExecDestroy, g.handle)
 }

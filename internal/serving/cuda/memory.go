@@ -30,11 +30,11 @@ func (c *Context) Alloc(size int) (*Memory, error) {
 		return nil, fmt.Errorf("cannot allocate %d bytes of GPU memory: a size is positive", size)
 	}
 	m := &Memory{context: c, size: size}
-	err := c.call(fmt.Sprintf("allocate %s of GPU memory", bytesText(size)), cuMemAlloc, uintptr(unsafe.Pointer(&m.pointer)), uintptr(size))
+	err := c.call(fmt.Sprintf("allocate %s of GPU memory", BytesText(size)), cuMemAlloc, uintptr(unsafe.Pointer(&m.pointer)), uintptr(size))
 	if errors.Is(err, ErrOutOfMemory) {
 		free, total, _ := c.MemoryLeft()
 		return nil, fmt.Errorf("%w (%s of %s are free: use less memory for keys and values, a smaller model, or end other programs on this GPU)",
-			err, bytesText(free), bytesText(total))
+			err, BytesText(free), BytesText(total))
 	}
 	if err != nil {
 		return nil, err
@@ -50,6 +50,9 @@ func (m *Memory) Size() int { return m.size }
 
 // Close frees the memory, after the work that was begun before.
 func (m *Memory) Close() error {
+	if m == nil {
+		return nil
+	}
 	return m.context.call("free GPU memory", cuMemFree, uintptr(m.pointer))
 }
 
@@ -91,7 +94,7 @@ func (c *Context) AllocPinned(size int) (*Pinned, error) {
 		return nil, fmt.Errorf("cannot allocate %d bytes of pinned memory: a size is positive", size)
 	}
 	var at unsafe.Pointer
-	err := c.call(fmt.Sprintf("allocate %s of pinned memory", bytesText(size)), cuMemHostAlloc, uintptr(unsafe.Pointer(&at)), uintptr(size), hostAllocPortable)
+	err := c.call(fmt.Sprintf("allocate %s of pinned memory", BytesText(size)), cuMemHostAlloc, uintptr(unsafe.Pointer(&at)), uintptr(size), hostAllocPortable)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +109,14 @@ func (p *Pinned) Pointer() Pointer { return Pointer(unsafe.Pointer(&p.bytes[0]))
 
 // Close frees the memory.
 func (p *Pinned) Close() error {
+	if p == nil {
+		return nil
+	}
 	return p.context.call("free pinned memory", cuMemFreeHost, uintptr(p.Pointer()))
 }
 
-func bytesText(n int) string {
+// BytesText returns a number of bytes in the largest unit of which there is at least one.
+func BytesText(n int) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

@@ -27,7 +27,12 @@ func (c *Context) NewStream() (*Stream, error) {
 func (c *Context) StreamOf(handle uintptr) *Stream { return &Stream{c, handle} }
 
 // Close removes the stream. Its work is still done.
-func (s *Stream) Close() error { return s.context.call("close a stream", cuStreamDestroy, s.handle) }
+func (s *Stream) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.context.call("close a stream", cuStreamDestroy, s.handle)
+}
 
 // Synchronize waits until the stream's work is done, and returns its error if it failed.
 func (s *Stream) Synchronize() error {
@@ -94,7 +99,12 @@ func (c *Context) NewEvent(timed bool) (*Event, error) {
 }
 
 // Close removes the event.
-func (e *Event) Close() error { return e.context.call("close an event", cuEventDestroy, e.handle) }
+func (e *Event) Close() error {
+	if e == nil {
+		return nil
+	}
+	return e.context.call("close an event", cuEventDestroy, e.handle)
+}
 
 // Record puts the event behind the stream's work so far.
 func (s *Stream) Record(e *Event) error {

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"testing"
 
@@ -94,6 +95,13 @@ func TestAContextIsUsedFromAnyGoroutine(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Zero(t, g.Allocated())
+}
+
+// Ensure that a caller can close what it could not create.
+func TestClosingNilDoesNothing(t *testing.T) {
+	for _, c := range []io.Closer{(*cuda.Memory)(nil), (*cuda.Pinned)(nil), (*cuda.Stream)(nil), (*cuda.Event)(nil), (*cuda.Graph)(nil)} {
+		require.NoError(t, c.Close(), "%T", c)
+	}
 }
 
 // Ensure that calls after Close return an error, also those that race with it, and a second Close.

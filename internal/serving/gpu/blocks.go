@@ -28,35 +28,30 @@ type blocks struct {
 
 func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
 	b := &blocks{gpu: d, store: c}
-	var addresses []byte
+	var addresses []cuda.Pointer
 	for range c.Layers {
 		m, err := d.context.Alloc(c.NumBlocks * c.Shape.BlockBytes())
 		if err != nil {
 			return b, err
 		}
 		b.caches = append(b.caches, m)
-		for _, p := range b.addresses(m) {
-			addresses = binary.LittleEndian.AppendUint64(addresses, uint64(p))
-		}
+		keys, values := b.cache(len(b.caches) - 1)
+		addresses = append(addresses, keys, values)
 	}
 	var errs [4]error
-	b.arrays, errs[0] = d.context.Alloc(len(addresses))
+	b.arrays, errs[0] = d.context.Alloc(8 * len(addresses))
 	b.host, errs[1] = d.context.AllocPinned(c.BlockBytes() + 16)
 	b.moves, errs[2] = d.context.NewStream()
 	if errs[0] == nil {
-		errs[3] = b.arrays.Write(0, addresses)
+		errs[3] = b.arrays.Write(0, bytesOf(addresses))
 	}
 	return b, errors.Join(errs[:]...)
 }
 
-// addresses returns where the keys and the values of a layer begin.
-func (b *blocks) addresses(m *cuda.Memory) [2]cuda.Pointer {
-	return [2]cuda.Pointer{m.Pointer(), m.Pointer() + cuda.Pointer(m.Size()/2)}
-}
-
+// cache returns the addresses of the keys and of the values of a layer of the store.
 func (b *blocks) cache(i int) (keys, values cuda.Pointer) {
-	a := b.addresses(b.caches[i])
-	return a[0], a[1]
+	m := b.caches[i]
+	return m.Pointer(), m.Pointer() + cuda.Pointer(m.Size()/2)
 }
 
 // all describes the arrays for the kernels that move blocks.
@@ -72,7 +67,7 @@ func (b *blocks) CopyBlocks(pairs []kvstore.Pair) error {
 	}
 	return b.gpu.context.Do(func() error {
 		if size := 8 * len(pairs); b.pairs == nil || len(b.pairs.Bytes()) < size {
-			if err := closePinned(b.pairs); err != nil {
+			if err := b.pairs.Close(); err != nil {
 				return err
 			}
 			var err error
@@ -123,7 +118,7 @@ func (b *blocks) Poison(ids []int32) {
 	}
 }
 
-// ReadBlock implements engine.ModelRunner. An error is that of the next Forward.
+// ReadBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
 func (b *blocks) ReadBlock(id int32, to []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +126,7 @@ func (b *blocks) ReadBlock(id int32, to []byte) {
 	copy(to, b.host.Bytes()[:b.store.BlockBytes()])
 }
 
-// WriteBlock implements engine.ModelRunner. An error is that of the next Forward.
+// WriteBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
 func (b *blocks) WriteBlock(id int32, from []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,22 +157,10 @@ func (b *blocks) failure() error {
 	return b.failed
 }
 
-func closePinned(p *cuda.Pinned) error {
-	if p == nil {
-		return nil
-	}
-	return p.Close()
-}
-
 func (b *blocks) close() error {
-	errs := []error{closePinned(b.pairs), closePinned(b.host)}
-	if b.moves != nil {
-		errs = append(errs, b.moves.Close())
-	}
-	for _, m := range append(b.caches, b.arrays) {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
+	errs := []error{b.pairs.Close(), b.host.Close(), b.moves.Close(), b.arrays.Close()}
+	for _, m := range b.caches {
+		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
 }

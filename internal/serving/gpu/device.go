@@ -15,7 +15,7 @@ type Device struct {
 	stream  *cuda.Stream // of weights and of steps
 }
 
-// Open begins to use a GPU through the driver in a library, usually cuda.Library.
+// Open opens a GPU. library is the file of NVIDIA's driver, usually cuda.Library.
 func Open(library string, ordinal int) (*Device, error) {
 	driver, err := cuda.Open(library)
 	if err != nil {
@@ -36,10 +36,7 @@ func Open(library string, ordinal int) (*Device, error) {
 
 // Close ends the use of the GPU. Weights and runners must be closed before.
 func (d *Device) Close() error {
-	var errs []error
-	if d.stream != nil {
-		errs = append(errs, d.stream.Close())
-	}
+	errs := []error{d.stream.Close()}
 	if d.set != nil {
 		errs = append(errs, d.set.Close())
 	}

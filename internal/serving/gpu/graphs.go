@@ -10,7 +10,7 @@ import (
 // mostGraphs is the number of graphs that are kept. When there would be more, all are removed.
 const mostGraphs = 128
 
-// graphs are decoding steps of some shapes. The first step of a shape launches its kernels one by one, so that all are
+// graphs are captured decoding steps. The first step of a shape launches its kernels one by one, so that all are
 // compiled. The second one is captured.
 type graphs struct {
 	of map[string]*cuda.Graph // by shape; nil after the first step
@@ -47,9 +47,7 @@ func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 func (g *graphs) close() error {
 	var errs []error
 	for _, graph := range g.of {
-		if graph != nil {
-			errs = append(errs, graph.Close())
-		}
+		errs = append(errs, graph.Close())
 	}
 	clear(g.of)
 	return errors.Join(errs...)

@@ -37,8 +37,11 @@ type field struct {
 	data []byte
 }
 
-func fieldOf[T int32 | int64](to *cuda.Pointer, values []T) field {
-	return field{to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))}
+func fieldOf[T int32 | int64](to *cuda.Pointer, values []T) field { return field{to, bytesOf(values)} }
+
+// bytesOf returns the memory of numbers.
+func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))
 }
 
 // fill sends the inputs of a batch. No step is in flight. For a decoding step it returns the shape of the launches, else
@@ -118,13 +121,7 @@ func (in *inputs) send(r *Runner, fields []field) error {
 }
 
 func (in *inputs) close() error {
-	var errs []error
-	if in.host != nil {
-		errs = append(errs, in.host.Close())
-	}
-	if in.device != nil {
-		errs = append(errs, in.device.Close())
-	}
+	err := errors.Join(in.host.Close(), in.device.Close())
 	in.host, in.device = nil, nil
-	return errors.Join(errs...)
+	return err
 }

@@ -50,18 +50,9 @@ func (r *results) download(s *cuda.Stream, rows int, unneeded []bool) error {
 	return err
 }
 
-func (r *results) close() error {
-	var errs []error
-	if r.device != nil {
-		errs = append(errs, r.device.Close())
-	}
-	if r.host != nil {
-		errs = append(errs, r.host.Close())
-	}
-	return errors.Join(errs...)
-}
+func (r *results) close() error { return errors.Join(r.device.Close(), r.host.Close()) }
 
-// numbers returns n numbers of 4 bytes on the host from an offset on.
+// numbers returns n numbers of 4 bytes each in pinned memory. The first is at the given offset.
 func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&p.Bytes()[at])), n)
 }

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// packedOutputs is the number of outputs from which on a packed matrix can be cut.
+// packedOutputs is the number of outputs whose weights are contiguous in a packed matrix.
 const packedOutputs = 128
 
 // padding says which dimension of a matrix consists of heads that are padded.
@@ -25,7 +25,7 @@ type rows struct {
 	head, size int // elements of a head in the file, and with padding
 }
 
-// write writes rows from first on.
+// write fills data with consecutive rows, of which the first is number first.
 func (r *rows) write(first int, data []byte) {
 	values := make([]float32, r.matrix.In)
 	for i := range len(data) / r.bytes {
@@ -99,9 +99,9 @@ func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
 		if quantized {
 			w.Format, r.bytes = format, len(raw)
 		}
-		r.raw = quantized || m.DType.String() == typeName(u.kind)
+		r.raw = quantized || m.DType == dtypes[u.kind]
 	}
-	if !r.raw && m.DType.String() != typeName(u.kind) {
+	if !r.raw && m.DType != dtypes[u.kind] {
 		u.converted[m.DType.String()] = true
 	}
 	memory := u.alloc(w.PackedBytes())
@@ -124,7 +124,7 @@ func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
 func (u *upload) table(t *weights.Tensor) cuda.Pointer {
 	size := t.Cols * u.kind.Bytes()
 	m := u.alloc(t.Rows * size)
-	raw := !t.Combined() && t.DType.String() == typeName(u.kind)
+	raw := !t.Combined() && t.DType == dtypes[u.kind]
 	if !raw {
 		u.converted[t.DType.String()+" (embeddings)"] = true
 	}

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -84,18 +83,10 @@ func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/partition + 2*r.config.MaxNumSeqs) * r.partitionBytes()
 }
 
-// ErrMemory is wrapped when a model does not fit on a GPU.
-var ErrMemory = errors.New("not enough GPU memory")
-
-// A Room is the memory that a model may use on a GPU.
-type Room struct {
-	Utilization float64 // the part of all memory that may be in use (vLLM's gpu_memory_utilization)
-	Weights     int     // bytes of weights that are not on the GPU yet
-}
-
-// KVCacheBytes returns how much memory is left for keys and values (vLLM's determine_available_memory). The error, which
-// wraps ErrMemory, says how much is missing.
-func (m *Model) KVCacheBytes(room Room, c engine.RunnerConfig) (int, error) {
+// KVCacheBytes returns how much memory is left for keys and values (vLLM's determine_available_memory). utilization is the
+// part of the GPU's memory that may be in use (vLLM's gpu_memory_utilization). weightBytes are the bytes of weights that
+// are not on the GPU yet. The error says how much is missing.
+func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.RunnerConfig) (int, error) {
 	free, total, err := m.device.context.MemoryLeft()
 	if err != nil {
 		return 0, err
@@ -113,25 +104,18 @@ func (m *Model) KVCacheBytes(room Room, c engine.RunnerConfig) (int, error) {
 	for rope := range m.ropes() {
 		batch += 4 * c.MaxModelLen * rope.Rotated(m.HeadDim)
 	}
-	reserved := int(float64(total) * (1 - room.Utilization))
-	left := free - reserved - room.Weights - batch
+	reserved := int(float64(total) * (1 - utilization))
+	left := free - reserved - weightBytes - batch
 	if left > 0 {
 		block := 4 * m.NumLayers * m.kv // bytes of a token
 		return int(float64(left) / (1 + float64(m.partitionBytes())/float64(partition*block))), nil
 	}
 	advice := "give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len"
-	if enough := room.Utilization + float64(1-left)/float64(total); enough < 0.99 {
+	if enough := utilization + float64(1-left)/float64(total); enough < 0.99 {
 		advice = fmt.Sprintf("give --gpu-memory-utilization %.2f", math.Ceil(enough*100+1)/100)
 	}
-	return 0, fmt.Errorf("%w: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
-		ErrMemory, m.device, size(room.Weights+m.Bytes()), size(batch), size(-left), size(free+m.Bytes()), size(total), room.Utilization, size(reserved), advice)
-}
-
-func size(n int) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	return 0, fmt.Errorf("not enough GPU memory: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
+		m.device, cuda.BytesText(weightBytes+m.Bytes()), cuda.BytesText(batch), cuda.BytesText(-left), cuda.BytesText(free+m.Bytes()), cuda.BytesText(total), utilization, cuda.BytesText(reserved), advice)
 }
 
 // WeightBytes estimates the memory for a model's weights from its files.

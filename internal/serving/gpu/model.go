@@ -56,6 +56,9 @@ var formats = map[weights.DType]kernels.WeightFormat{
 	weights.Q4_K: kernels.Q4_K, weights.Q5_K: kernels.Q5_K, weights.Q6_K: kernels.Q6_K,
 }
 
+// dtypes are the types of activations as types of weights in files.
+var dtypes = map[kernels.Type]weights.DType{kernels.F16: weights.F16, kernels.BF16: weights.BF16}
+
 // NewModel returns a model without weights. Load puts them on the GPU.
 func (d *Device) NewModel(c *model.Config) (*Model, error) {
 	if err := Check(c); err != nil {
@@ -130,7 +133,7 @@ func (m *Model) Bytes() int {
 // Notes describe how the weights differ from those in the files.
 func (m *Model) Notes() (notes []string) {
 	if all := slices.Sorted(maps.Keys(m.converted)); len(all) > 0 {
-		notes = append(notes, fmt.Sprintf("weights of the types %s are kept as %s", strings.Join(all, ", "), typeName(m.kind)))
+		notes = append(notes, fmt.Sprintf("weights of the types %s are kept as %v", strings.Join(all, ", "), dtypes[m.kind]))
 	}
 	if m.size != m.HeadDim {
 		notes = append(notes, fmt.Sprintf("heads of %d elements are padded to %d", m.HeadDim, m.size))

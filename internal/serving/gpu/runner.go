@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/cuda"
@@ -108,7 +107,7 @@ func (r *Runner) allocateAngles() error {
 			return err
 		}
 		r.memory = append(r.memory, m)
-		if err := m.Write(0, unsafe.Slice((*byte)(unsafe.Pointer(&table[0])), 4*len(table))); err != nil {
+		if err := m.Write(0, bytesOf(table)); err != nil {
 			return err
 		}
 		r.angles[rope] = m.Pointer()
@@ -154,7 +153,7 @@ func (r *Runner) launchStep(n int) error {
 
 // Close implements engine.ModelRunner.
 func (r *Runner) Close() error {
-	errs := []error{r.graphs.close(), r.inputs.close(), r.scratch.close(), r.results.close()}
+	errs := []error{r.graphs.close(), r.inputs.close(), r.scratch.attention.Close(), r.results.close()}
 	for _, m := range r.memory {
 		errs = append(errs, m.Close())
 	}

@@ -12,7 +12,7 @@ type scratch struct {
 	attention                *cuda.Memory // results of partitions
 }
 
-// growAttention makes room for results of partitions. No step is in flight.
+// growAttention makes the memory for results of partitions at least size bytes large. No step is in flight.
 func (r *Runner) growAttention(size int) error {
 	s := &r.scratch
 	if s.attention != nil && s.attention.Size() >= size {
@@ -22,16 +22,7 @@ func (r *Runner) growAttention(size int) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.graphs.close(), s.close())
+	err = errors.Join(r.graphs.close(), s.attention.Close())
 	s.attention = larger
-	return err
-}
-
-func (s *scratch) close() error {
-	if s.attention == nil {
-		return nil
-	}
-	err := s.attention.Close()
-	s.attention = nil
 	return err
 }

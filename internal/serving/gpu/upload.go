@@ -1,9 +1,7 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
-	"math"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
@@ -22,7 +20,7 @@ type upload struct {
 	err   error
 }
 
-// A slot holds a piece on its way.
+// A slot has the memory for one piece, on the host and on the GPU.
 type slot struct {
 	host *cuda.Pinned
 	rows *cuda.Memory
@@ -48,29 +46,18 @@ func (u *upload) alloc(size int) *cuda.Memory {
 
 // vector sends numbers in the activations' type. It returns 0 if there are none.
 func (u *upload) vector(values []float32) cuda.Pointer {
-	if values == nil {
-		return 0
-	}
-	data := make([]byte, 0, 2*len(values))
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint16(data, round(u.kind, v))
-	}
+	data := make([]byte, 2*len(values))
+	encode(u.kind, values, data)
 	return u.contents(data)
 }
 
-// floats does the same in float32.
-func (u *upload) floats(values []float32) cuda.Pointer {
-	if values == nil {
-		return 0
-	}
-	var data []byte
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-	}
-	return u.contents(data)
-}
+// floats sends numbers in float32. It returns 0 if there are none.
+func (u *upload) floats(values []float32) cuda.Pointer { return u.contents(bytesOf(values)) }
 
 func (u *upload) contents(data []byte) cuda.Pointer {
+	if len(data) == 0 {
+		return 0
+	}
 	m := u.alloc(len(data))
 	if u.err != nil {
 		return 0
@@ -95,13 +82,6 @@ func round(kind kernels.Type, v float32) uint16 {
 		return half.ToBF16(v)
 	}
 	return half.ToF16(v)
-}
-
-func typeName(kind kernels.Type) string {
-	if kind == kernels.BF16 {
-		return "BF16"
-	}
-	return "F16"
 }
 
 // pieces sends count rows of size bytes. fill writes the rows from first on, on several goroutines. deliver moves the n
@@ -164,18 +144,9 @@ func (u *upload) take(size int) *slot {
 }
 
 func (s *slot) close() error {
-	var errs []error
-	if s.host != nil {
-		errs = append(errs, s.host.Close())
-	}
-	if s.rows != nil {
-		errs = append(errs, s.rows.Close())
-	}
-	if s.used != nil {
-		errs = append(errs, s.used.Close())
-	}
+	err := errors.Join(s.host.Close(), s.rows.Close(), s.used.Close())
 	*s = slot{}
-	return errors.Join(errs...)
+	return err
 }
 
 func (u *upload) close() error { return errors.Join(u.slots[0].close(), u.slots[1].close()) }
