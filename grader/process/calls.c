@@ -1,8 +1,8 @@
 /*
- * What a submission asks the system for, in the process of runner.c, which includes
- * this file. launch.c has forbidden all but a few calls before; this says which
- * were tried. Those that only an attack has a use for end the process by SIGSYS;
- * the others fail with EPERM, and the grader is told their numbers.
+ * Handles the forbidden system calls of a submission. runner.c includes this file.
+ * launch.c has already forbidden all but a few calls; this file reports which ones the
+ * submission tried. A call that only an attack needs ends the process by SIGSYS. Any
+ * other call fails with EPERM, and its number is reported to the grader.
  * cmd/llmgrade/README.md has the list.
  */
 #include <linux/audit.h>
@@ -25,12 +25,12 @@
 #define SECOND(u) (u)->uc_mcontext.regs[1]
 #endif
 
-/* What a refused call is told by, at the end of the events. */
-enum { MOST_TOLD = 15 };
-static struct told {
+/* The numbers of refused calls, after the events in the file. */
+enum { MOST_REPORTED = 15 };
+static struct reported {
     uint32_t n;
-    uint32_t calls[MOST_TOLD];
-} *told;
+    uint32_t calls[MOST_REPORTED];
+} *reported;
 
 static int attack_fd; /* where the grader reads replies */
 
@@ -38,8 +38,8 @@ enum { ATTACK_CALL = 0x61747461 /* internal/homework/grade/isolation/runner has 
 
 #ifdef HERE
 
-/* Other processes, executable memory, the network, other file systems, the
- * kernel's own state. */
+/* Calls that reach other processes, executable memory, the network, other file
+ * systems, or the state of the kernel. */
 static const int attacks[] = {
     SYS_mmap, SYS_mprotect, SYS_mremap, /* trapped only where memory becomes executable */
     SYS_pkey_mprotect, SYS_memfd_create, SYS_userfaultfd, SYS_personality, SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace,
@@ -54,8 +54,8 @@ static const int attacks[] = {
 #endif
 };
 
-/* Whether a path leads into /proc. What the C library reads there for sysconf and
- * qsort tells nothing of a process, and is only refused. */
+/* Reports whether a path leads into /proc. The files that the C library reads there
+ * for sysconf and qsort say nothing about a process; opening them fails, but is no attack. */
 static int leads_into_proc(const char *path) {
     static const char *const harmless[] = {"/proc/meminfo", "/proc/stat", "/proc/cpuinfo"};
     if (path == NULL || *path != '/') {
@@ -89,7 +89,7 @@ static int is_attack(int call, const ucontext_t *u) {
     return 0;
 }
 
-/* SIGSYS: a call that the filter has trapped, and that was not made. */
+/* Handles SIGSYS, for a call that the filter trapped. The call was not made. */
 static void trapped(int signal, siginfo_t *info, void *context) {
     ucontext_t *u = context;
     (void)signal;
@@ -100,17 +100,17 @@ static void trapped(int signal, siginfo_t *info, void *context) {
         _exit(4); /* which the filter has done already */
     }
     uint32_t call = (uint32_t)info->si_syscall, i = 0;
-    while (i < told->n && i < MOST_TOLD && told->calls[i] != call) {
+    while (i < reported->n && i < MOST_REPORTED && reported->calls[i] != call) {
         i++;
     }
-    if (i < MOST_TOLD && i == told->n) {
-        told->calls[told->n++] = call;
+    if (i < MOST_REPORTED && i == reported->n) {
+        reported->calls[reported->n++] = call;
     }
     RESULT(u) = -EPERM;
 }
 
-/* What the runner and the C library need. What launch.c forbids among them, as
- * ioctl, which printf tries, fails without a word. */
+/* Calls that the runner and the C library need. Those among them that launch.c forbids
+ * fail without a report, such as ioctl, which printf tries. */
 static const int quiet[] = {
     SYS_read, SYS_write, SYS_writev, SYS_close, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_ioctl,
     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_getpid, SYS_gettid, SYS_futex, SYS_getrandom, SYS_exit, SYS_exit_group,
@@ -129,7 +129,7 @@ static void load(int argument) {
     add(LOADS, (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument), 0, 0);
 }
 
-/* What a call gets by one of its arguments: whether it passes a test, or not. */
+/* Adds the result of a call that depends on one argument: passes if the argument passes the test, else other. */
 static void add_where(int call, int argument, uint16_t test, uint32_t value, uint32_t passes, uint32_t other) {
     add(IS, (uint32_t)call, 0, 4);
     load(argument);
@@ -138,8 +138,8 @@ static void add_where(int call, int argument, uint16_t test, uint32_t value, uin
     add(GIVES, other, 0, 0);
 }
 
-/* The signal that abort sends. Nobody but the system ends a process by SIGKILL: the
- * grader takes that for a lack of memory. */
+/* Allows only the signal that abort sends. A process must not end itself by SIGKILL,
+ * because the grader takes that for a lack of memory. */
 static void add_abort(uint32_t allow, uint32_t trap) {
     add(IS, SYS_tgkill, 0, 6);
     load(2);

@@ -1,22 +1,21 @@
 /*
- * The launcher: drops every right that this kernel can drop, and executes a
- * program in its place. It is a separate program, linked with nothing of a
- * submission's.
+ * The launcher drops every right that this kernel lets it drop, and then executes a
+ * program in its own process. It is linked without any code of a submission.
  *
  *   launch KIND WITHOUT MEMORY FOLDER READ... -- PROGRAM ARGUMENT...
  *
- * KIND is "runner" for a statically linked program that reads and writes what is
- * open and nothing else; "box" for one that also opens files, as Valgrind does:
- * it reads what lies beneath the READs and writes small files into FOLDER.
- * MEMORY is the address space in bytes, 0 for any. WITHOUT names layers to leave
- * out, for tests: u(id), l(andlock), s(eccomp), or - for none.
+ * KIND is "runner" for a statically linked program that uses only the files that are
+ * already open, or "box" for one that also opens files, as Valgrind does: it may read
+ * the files and folders READ, and write small files into FOLDER. MEMORY is the limit of
+ * the address space in bytes; 0 means no limit. WITHOUT names the layers to omit, for
+ * tests: u(id), l(andlock), s(eccomp), or - for none.
  *
- * With "probe" as PROGRAM nothing is executed: the launcher tries what is now
- * forbidden, and prints what stopped it. With "work" it does a known piece of work
- * and prints the nanoseconds of processor time that this took.
+ * If PROGRAM is "probe", nothing is executed: the launcher tries what is now forbidden,
+ * and prints what stopped it. If it is "work", the launcher does a known computation
+ * and prints the processor time that this took, in nanoseconds.
  *
- * A layer that the kernel does not have is left out, and the probe says so. One
- * that it has and that fails ends the launcher.
+ * A layer that the kernel lacks is omitted, and the probe says so. If a layer fails
+ * that the kernel has, the launcher ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -173,10 +172,10 @@ static void landlock(int box, const char *folder, char **reads, const char *prog
     landlock_abi = abi;
 }
 
-/* ---- seccomp: what is not listed fails with EPERM, so that a libc that tries
- * something new goes on without it ---- */
+/* ---- seccomp: a call that is not listed fails with EPERM, so that a newer C library
+ * continues without a call that it tries ---- */
 
-/* What an argument of a call may be, where it could reach another process. */
+/* The allowed values of an argument, for a call that could otherwise reach another process. */
 struct values {
     int argument, n;
     uint32_t list[6];
@@ -234,7 +233,7 @@ static const uint32_t denied = SECCOMP_RET_ERRNO | EPERM, allowed = SECCOMP_RET_
 
 static uint32_t argument(int i) { return (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)i); } /* little endian */
 
-/* What is no match falls through, with the call's number still loaded. */
+/* For another call, the filter continues after these instructions with the call's number still loaded. */
 static void permit(const struct permission *p) {
     int n = p->values != NULL ? p->values->n : 0;
     emit(EQUAL, (uint32_t)p->call, 0, n > 0 ? n + 3 : 1);
@@ -318,8 +317,8 @@ static void work(void) {
     print(1, "\n");
 }
 
-/* For each layer, something that only it forbids. What a submission could ask
- * after seccomp is not what must be asked here, so this comes in two halves. */
+/* For each layer, the result of an action that only this layer forbids. seccomp forbids
+ * the actions by which the other layers are tested, so those are tested before it. */
 static struct {
     long limits, uid, no_new_privs, landlock, seccomp;
 } holds;

@@ -1,7 +1,7 @@
 /*
- * What a submission prints, in the processes of runner.c and watched.c, which include
- * this file. What is beyond a limit is dropped before it is formatted: a right
- * submission that prints in every call must not be too slow to be judged.
+ * Limits what a submission prints. runner.c and watched.c include this file. Output
+ * beyond the limit is dropped before it is formatted, so that a correct submission that
+ * prints in every call is not too slow to be judged.
  */
 #include <stdarg.h>
 #include <stdio.h>

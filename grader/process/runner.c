@@ -6,15 +6,14 @@
  *
  *   runner MEMORY REQUESTS REPLIES    three open file descriptors
  *
- * MEMORY holds the pools and, after them, the heap of the submission, whose
- * malloc, calloc, realloc and free lead here (objcopy --redefine-sym), and then
- * the events. A chunk is never handed out twice, so that a use of a freed one
- * is seen.
+ * MEMORY has the pools, then the submission's heap, then the events. This program
+ * replaces malloc, calloc, realloc and free of the submission (objcopy --redefine-sym).
+ * It allocates no chunk twice, so that the use of a freed chunk is detected.
  *
- * Nothing here is safe from the submission, which can write whatever this
- * program can, and reply in its place. With false events it can only hide what
- * it did to its heap: the grader reads the state itself, and Memcheck counts
- * again on another heap (grader/process/watched.c). It cannot forge a right answer.
+ * The submission can write everything that this program can write, and can reply
+ * instead of it. False events can only hide what it did to its heap, because the grader
+ * reads the state itself, and Memcheck checks the allocations on another heap
+ * (grader/process/watched.c). False events cannot make a wrong state correct.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -98,25 +97,25 @@ static struct chunk *chunk_at(uint64_t at) {
     return NULL;
 }
 
-/* Larger chunks keep the zeros of the fresh file, so that nothing but address
- * space is used for the ref_count of a large pool. */
+/* Larger chunks keep the zeros of the new file, so that the ref_count of a large pool
+ * takes only address space. */
 enum { MOST_FILLED = 16 << 20 };
 
 /* alignment is a power of two, 16 or more. */
 static void *get_aligned(enum what what, uint64_t size, int fill, uint64_t alignment) {
-    uint64_t room = (size + 15) / 16 * 16 + 16; /* 16 bytes that belong to nobody */
+    uint64_t space = (size + 15) / 16 * 16 + 16; /* with at least 16 bytes after the chunk */
     uint64_t from = (heap_used + alignment - 1) / alignment * alignment;
-    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || from > HEAP_SIZE || from + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
+    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || from > HEAP_SIZE || from + space > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
         note(REFUSED, 0, size);
         return NULL;
     }
     char *at = HEAP + from;
-    heap_used = from + room;
+    heap_used = from + space;
     chunks[chunks_used++] = (struct chunk){(uint64_t)(uintptr_t)at, size, 0};
     if (size <= MOST_FILLED) {
         memset(at, fill, size);
     }
-    memset(at + size, 0xfd, room - size);
+    memset(at + size, 0xfd, space - size);
     note(what, (uint64_t)(uintptr_t)at, size);
     return at;
 }
@@ -210,7 +209,7 @@ size_t submission_malloc_usable_size(void *p) {
     return chunk == NULL ? 0 : chunk->size;
 }
 
-/* How many of several calls succeed: they are looked at when all are done. */
+/* Makes several calls, and returns how many succeed. The grader compares the state after the last one. */
 static int64_t calls(const struct request *r, LLMEngine *engine) {
     int64_t made = 0;
     for (uint64_t n = 0; n < r->size; n++) {
@@ -236,13 +235,13 @@ static int64_t calls(const struct request *r, LLMEngine *engine) {
 static char *alias;
 static size_t alias_size;
 
-/* What is after the last pool, and the bytes that the grader watches after it,
- * cannot be touched; nothing is mapped in front of the first. */
+/* The size of the pools and of the bytes that the grader watches after the last one. The
+ * process cannot access what is after these; before the first pool nothing is mapped. */
 static size_t pools_used;
 static int pools_are; /* PROT_READ, or that and PROT_WRITE */
 enum { WATCHED = 256, PAGE = 4096 };
 
-/* Only what is not so yet is changed: most calls follow one of the same kind. */
+/* Changes the protection of the pools if necessary. Most calls need the same as the call before. */
 static void protect(int how) {
     if (how == pools_are) {
         return;
@@ -254,9 +253,9 @@ static void protect(int how) {
     pools_are = how;
 }
 
-/* The end of a large pool: size bytes of the pools' file, at `engine`, are mapped a
- * second time at the address whose halves are b and a. Between the beginning and
- * the end of such a pool nothing is mapped. */
+/* Maps the end of a large pool: size bytes of the pools, from the address `engine` on,
+ * are mapped a second time at the address whose upper half is b and lower half is a.
+ * Between the beginning and the end of such a pool nothing is mapped. */
 static void map_alias(const struct request *r) {
     void *from = (void *)(uintptr_t)r->engine;
     void *to = (void *)(uintptr_t)((uint64_t)(uint32_t)r->b << 32 | (uint32_t)r->a);
@@ -347,9 +346,9 @@ int main(int argc, char **argv) {
     int memory = atoi(argv[1]), requests = atoi(argv[2]), replies = atoi(argv[3]);
     map(POOLS, POOLS_SIZE, memory, 0);
     map(HEAP, HEAP_SIZE, memory, (off_t)POOLS_SIZE);
-    map(EVENTS, EVENTS_SIZE + sizeof *told + sizeof *fault, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
-    told = (struct told *)(EVENTS + EVENTS_SIZE);
-    fault = (struct fault *)(told + 1);
+    map(EVENTS, EVENTS_SIZE + sizeof *reported + sizeof *fault, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
+    reported = (struct reported *)(EVENTS + EVENTS_SIZE);
+    fault = (struct fault *)(reported + 1);
     close(memory);
     chunks = map(NULL, MOST_CHUNKS * sizeof *chunks, -1, 0);
     mprotect(POOLS, POOLS_SIZE, PROT_NONE);

@@ -1,4 +1,4 @@
-/* Functions in place of those that a submission does not define: each refuses every call. */
+/* Functions that replace those that a submission does not define. They refuse every call. */
 #include "llm_memory.h"
 
 #ifdef missing_append_kv

@@ -1,14 +1,14 @@
 /*
- * What a white-box tester does to an engine between the calls: it builds engines,
- * sequences and tables itself, and writes to those that are there. Counts stay
- * consistent: mapping a block raises its ref_count and lowers free_local_blocks
- * where it was free, unmapping does the reverse.
+ * The changes that a white-box tester makes to an engine between the calls: it makes
+ * engines, sequences and tables, and writes to existing ones. Counts stay consistent:
+ * mapping a block increments its ref_count and, if the block was free, decrements
+ * free_local_blocks; unmapping does the reverse.
  *
  * watched.c includes this file. The programs of llmgrade --main contain the
  * functions that they use; each begins with a comment of one line.
  */
 
-/* The sequence with that id. */
+/* Returns the sequence with the id. */
 static Sequence *find_given(LLMEngine *engine, int seq_id) {
     struct list_node *node = engine->active_seqs.next;
     for (; node != &engine->active_seqs; node = node->next) {
@@ -20,7 +20,7 @@ static Sequence *find_given(LLMEngine *engine, int seq_id) {
     return NULL;
 }
 
-/* An engine as llm_init has to make it. */
+/* Makes the engine that llm_init must make. */
 static LLMEngine *given_engine(void *pool, size_t pool_size) {
     LLMEngine *engine = malloc(sizeof *engine);
     engine->pool_base_ptr = pool;
@@ -32,7 +32,7 @@ static LLMEngine *given_engine(void *pool, size_t pool_size) {
     return engine;
 }
 
-/* The last sequence of the list, without tables. */
+/* Appends a sequence without L2 tables to the list. */
 static void given_sequence(LLMEngine *engine, int seq_id, int kv_count) {
     struct list_node *head = &engine->active_seqs;
     Sequence *seq = malloc(sizeof *seq);
@@ -48,7 +48,7 @@ static void given_sequence(LLMEngine *engine, int seq_id, int kv_count) {
     head->prev = &seq->node;
 }
 
-/* The L2 table in a slot, made without a mapped entry if there is none. */
+/* Returns the L2 table in a slot. If there is none, it makes one without a mapped entry. */
 static int *given_table(LLMEngine *engine, int seq_id, int slot) {
     Sequence *seq = find_given(engine, seq_id);
     if (seq->block_table[slot] == NULL) {
@@ -60,7 +60,7 @@ static int *given_table(LLMEngine *engine, int seq_id, int slot) {
     return seq->block_table[slot];
 }
 
-/* Maps n logical blocks, from one on, to n blocks, from one on. */
+/* Maps logical blocks logical to logical+n-1 to blocks block to block+n-1. */
 static void map_blocks(LLMEngine *engine, int seq_id, int logical, int block, int n) {
     for (int i = 0; i < n; i++) {
         given_table(engine, seq_id, (logical + i) / L2_PT_SIZE)[(logical + i) % L2_PT_SIZE] = block + i;
@@ -79,7 +79,7 @@ static void unmap_block(LLMEngine *engine, int seq_id, int logical) {
     *entry = -1;
 }
 
-/* Changes how many records a sequence is said to have. */
+/* Sets kv_count of a sequence. */
 static void set_kv_count(LLMEngine *engine, int seq_id, int kv_count) { find_given(engine, seq_id)->kv_count = kv_count; }
 
 /* Changes the id of a sequence. */
@@ -90,7 +90,7 @@ static void set_record(LLMEngine *engine, int block, int offset, int value) {
     ((int *)engine->pool_base_ptr)[(size_t)block * KV_PER_BLOCK + (size_t)offset] = value;
 }
 
-/* Two L2 tables change places. */
+/* Exchanges two L2 tables. */
 static void exchange_tables(LLMEngine *engine, int seq_id, int a, int b) {
     Sequence *seq = find_given(engine, seq_id);
     int *l2 = seq->block_table[a];
@@ -98,7 +98,7 @@ static void exchange_tables(LLMEngine *engine, int seq_id, int a, int b) {
     seq->block_table[b] = l2;
 }
 
-/* The same bytes at another address. */
+/* Moves an allocation to another address. */
 static void *moved(void *old, size_t size) {
     void *fresh = old == NULL ? NULL : malloc(size);
     if (fresh != NULL) {
@@ -108,7 +108,7 @@ static void *moved(void *old, size_t size) {
     return fresh;
 }
 
-/* A table goes to another address: 0 to 15 an L2 table, 16 the L1 table, 17 ref_count. */
+/* Moves a table to another address: 0 to 15 an L2 table, 16 the L1 table, 17 ref_count. */
 static void relocate(LLMEngine *engine, int seq_id, int what) {
     Sequence *seq = find_given(engine, seq_id);
     if (what < L1_PT_SIZE) {
@@ -120,7 +120,7 @@ static void relocate(LLMEngine *engine, int seq_id, int what) {
     }
 }
 
-/* Takes a sequence out of the list, and keeps it. */
+/* Removes a sequence from the list without freeing it. */
 static void take_out(LLMEngine *engine, int seq_id) {
     Sequence *seq = find_given(engine, seq_id);
     seq->node.prev->next = seq->node.next;

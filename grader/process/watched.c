@@ -1,14 +1,14 @@
 /*
- * The process that Memcheck watches: the submission with the real heap. It plays
- * whole traces from a file and says nothing; what is wrong Memcheck says. A pool
- * is an allocation, so that a write outside it is seen.
+ * The process that Memcheck watches: the submission with the C library's heap. It plays
+ * whole traces from a file and prints nothing; Memcheck reports what is wrong. Each pool
+ * is an allocation, so that Memcheck detects a write outside it.
  *
  *   watched STEPS    an open file descriptor, struct step after struct step
  *
- * The grader sees how far STEPS was read: to its end means that every call came
- * back. Valgrind is in this process, too. A submission that generates code can
- * silence it, as it can deceive grader/process/runner.c about its heap, and so hide
- * a leak or a bad access in a program that gives the right answers.
+ * The grader sees how far STEPS was read; if it was read to its end, every call
+ * returned. Valgrind runs in this process, so a submission that generates code can
+ * change Valgrind's report, as it can change the events of grader/process/runner.c. It
+ * can thereby hide a leak or a bad access, but not a wrong state.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,7 +30,7 @@
 
 enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER, CHANGE };
 
-/* What the tester does, in the order of the changes of internal/homework/course/oracle. */
+/* The changes that the tester makes, in the order of those in internal/homework/course/oracle. */
 enum change {
     NEW_ENGINE = CHANGE, DROP_ENGINE, NEW_SEQUENCE, DROP_SEQUENCE, UNLINKED, RENAMED, COUNTED, NEW_TABLE, MOVED, RELOCATED,
     MAPPED, UNMAPPED, RECORDED,
@@ -191,8 +191,8 @@ static void close_others(int steps) {
     }
 }
 
-/* What Valgrind has needed until here and nobody needs any more: to execute
- * another program, which it would not watch, and to write files. */
+/* Forbids what Valgrind no longer needs: to execute another program, which Valgrind
+ * would not watch, and to write files. */
 static void lock(void) {
     enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K, ANY_OF = BPF_JMP | BPF_JSET | BPF_K, GIVE = BPF_RET | BPF_K };
     enum { NUMBER = offsetof(struct seccomp_data, nr), SECOND = offsetof(struct seccomp_data, args[1]), THIRD = offsetof(struct seccomp_data, args[2]) };

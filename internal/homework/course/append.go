@@ -2,8 +2,8 @@ package course
 
 import "llmmemory/internal/block"
 
-// append follows the handout, task 4. The logical block of a position is position/16. Its entry is number
-// block%16 of L2 table number block/16. The record goes to offset position%16 of the physical block.
+// append follows the handout, task 4. Position p is in logical block b = p/16, whose entry is entry b%16 of L2
+// table b/16. The record goes to offset p%16 of the physical block that the entry names.
 func (c *core) append(e *Engine, id, data int32) error {
 	s := c.find(e, id)
 	if s == nil {

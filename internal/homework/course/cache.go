@@ -1,16 +1,15 @@
 package course
 
-// A lookupCache finds sequences by id, beyond the first nodes of a list. There is one
-// for each core.
+// A lookupCache finds sequences by id that are not among the first nodes of a list. Each core has one.
 //
-// An entry has a sequence and the two neighbours that it had when it was linked or
-// found. It is used only if it still agrees with the visible memory: the sequence has
-// the id, and it and its two neighbours are linked to each other. This check fails
-// for a node that an outside writer renames, unlinks, or links in elsewhere, even
-// into another engine's list. llm_memory.h says what the check cannot detect.
+// An entry has a sequence and the neighbours that the sequence had when it was linked or found. The entry holds
+// if it agrees with the visible memory: the sequence has the id, and the sequence and its two neighbours are
+// linked to each other. An entry that does not hold is not used. This check fails for a node that an outside
+// writer renames, unlinks, or links in elsewhere, even into another engine's list. llm_memory.h says what the
+// check cannot detect.
 //
-// The check reads three sequences, none of which may have been freed. The index
-// knows which entries name a sequence (index.go).
+// The check reads three sequences, none of which may have been freed. The index knows which entries name a
+// sequence (index.go).
 type lookupCache struct {
 	core    uint64 // number of the core
 	entries table[entry]
@@ -40,7 +39,7 @@ func (h *entry) holds() bool {
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// lookup returns the sequence with the id if an entry for it holds. It removes an
+// lookup returns the sequence with the id if there is an entry for the id and the entry holds. It removes an
 // entry that does not hold.
 func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	slots := c.entries.slots
@@ -105,7 +104,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// invalidate is called before s is freed together with its engine, whose entries have been
+// invalidate is called before s is freed together with its engine. The entries of the engine have already been
 // removed.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {

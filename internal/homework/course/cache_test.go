@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that the cache has an
-// entry for each sequence that has one.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that every sequence far
+// enough from the head has a cache entry.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -56,7 +56,7 @@ func (b *bench) misses(e *Engine, id int32) {
 	require.ErrorIs(b, b.library.Append(e, id, 1), ErrNotFound)
 }
 
-// otherCore makes an engine on another core than that of e: the two share no lock and no cache.
+// otherCore makes an engine that belongs to another core than e. The two engines share no lock and no cache.
 func (b *bench) otherCore(e *Engine) *Engine {
 	for {
 		f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -178,7 +178,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	c := &b.library.cores[coreOf(e)]
-	// This address of an engine gives the same slot of the hash table for id 30 as e does.
+	// The test needs an address of an engine for which id 30 has the same slot of the hash table as for e.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
 	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)

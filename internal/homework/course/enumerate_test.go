@@ -144,14 +144,14 @@ type useCase struct {
 	// path leads to the state: start, followed by as few calls as possible.
 	path  []trace.Op
 	state *model
-	// refused are the calls that fail, including the calls of changes with one of their allocations failing. They
-	// change nothing, so all of them can be played one after the other.
+	// refused are the calls that fail, and the calls of changes again, each time with one of their allocations
+	// failing. They change nothing, so all of them can be played one after the other.
 	refused []trace.Op
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }
 
-// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first. The first wrong call of
-// an engine therefore ends a shortest sequence of calls that shows a mistake.
+// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first. The first case
+// that shows a mistake therefore shows it by a shortest sequence of calls.
 func (b bounds) cases() iter.Seq[useCase] {
 	return func(yield func(useCase) bool) {
 		s := search{bounds: b, seen: map[[16]byte]bool{}}

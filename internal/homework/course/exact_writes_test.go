@@ -190,8 +190,8 @@ func (g *game) unlink(i, what int) {
 }
 
 // relink inserts a loose sequence into the list of either engine, at any position. Unless the writer is wild,
-// it does not put two sequences from the other engine side by side: the header excludes the move of several
-// neighbours together.
+// it does not put two sequences from the other engine side by side, because llm_memory.h does not allow several
+// neighbours to be moved together.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {

@@ -34,8 +34,7 @@ type step struct {
 }
 
 // keptBytes is the size up to which a journal keeps its mapping between calls. It is enough for a batch of
-// 37,000. A step takes 24 bytes, and only used pages take memory. A larger mapping is unmapped at the end of
-// the call.
+// 37,000 appends. A larger mapping is unmapped at the end of the call. Only used pages take memory.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})

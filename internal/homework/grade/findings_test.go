@@ -88,7 +88,7 @@ func TestAFindingHelps(t *testing.T) {
 	}
 }
 
-// Ensure that a helper which reads freed memory costs both tasks that reach it (R15).
+// Ensure that a helper which reads freed memory costs points in both tasks whose functions call it.
 func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -267,10 +267,11 @@ func (g *grading) finding(c candidate) (Finding, error) {
 // start returns the trace that will be shortened, and sets the finding's difference to the one that this trace
 // shows.
 //
-// It tries four versions of the trace, in which the submission makes: all calls; the calls of the function and
-// of llm_init; the calls of the function; the calls of the original trace. It takes the first version whose
-// first difference is the finding, and sets alone. If there is none, alone is false. own reports that there is
-// no difference if the submission also makes the calls of llm_init.
+// It tries four versions of the trace. The submission makes all calls in the first, the calls of the function
+// and of llm_init in the second, and the calls of the function in the third; the fourth is the original trace.
+// start returns the first version whose first difference is the finding, and alone is true. If there is none,
+// it returns the original trace, and alone is false. own reports that the second version was played and shows
+// no difference at all.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {

@@ -253,8 +253,8 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn describes the last steps before the end of a trace in which the tester removed a sequence or an
-// engine and which satisfy a condition. If the submission remembers something about it, that is out of date.
+// remarkOn describes the last steps before the end of a trace that satisfy a condition and in which the tester
+// removed a sequence or an engine. What the submission remembers about that sequence or engine is out of date.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {

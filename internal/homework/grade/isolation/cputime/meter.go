@@ -53,7 +53,8 @@ type Meter struct {
 	slowness      float64
 	measured      time.Time // the slowness
 	looks         int       // at this call
-	asleep, still int       // of them: asleep; the last ones at which it has done nothing either
+	asleep        int       // looks that found the process asleep
+	still         int       // the last looks in a row that found it asleep and its processor time unchanged
 }
 
 // NewMeter returns a Meter of the process pid, which has just been started. Its limit for all work is process.

@@ -12,16 +12,16 @@ import (
 // Addresses and sizes of the parts of the file in the process, as in grader/process/runner.c: pools, heap, events, refused
 // calls, fault.
 const (
-	Pools      uint64 = 0x2000_0000_0000
-	PoolsSize         = 64 << 20
-	Heap       uint64 = 0x2100_0000_0000
-	HeapSize          = 256 << 20
-	mostEvents        = 1 << 21
-	eventsSize        = mostEvents * int(unsafe.Sizeof(Event{}))
-	mostTold          = 15 // refused calls
-	toldSize          = 4 * (1 + mostTold)
-	faultSize         = 24
-	fileSize          = PoolsSize + HeapSize + eventsSize + toldSize + faultSize
+	Pools        uint64 = 0x2000_0000_0000
+	PoolsSize           = 64 << 20
+	Heap         uint64 = 0x2100_0000_0000
+	HeapSize            = 256 << 20
+	mostEvents          = 1 << 21
+	eventsSize          = mostEvents * int(unsafe.Sizeof(Event{}))
+	mostReported        = 15 // refused calls
+	reportedSize        = 4 * (1 + mostReported)
+	faultSize           = 24
+	fileSize            = PoolsSize + HeapSize + eventsSize + reportedSize + faultSize
 )
 
 // memory is the file, mapped in the grader.
@@ -72,7 +72,7 @@ func (m *memory) events(n uint64) []Event {
 // A Fault describes the access by which a call ended the process (struct fault). It is not reliable, because
 // the process can write it.
 type Fault struct {
-	Address uint64  // used address; if no memory can have it, the fill bytes that it contains, or half of all addresses
+	Address uint64  // address that the call used, as far as it is known (grader/process/fault.c)
 	Events  []Event // of the call so far
 }
 

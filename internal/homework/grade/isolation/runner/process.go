@@ -69,7 +69,7 @@ const (
 	Realloc           //
 	Release           //
 	Refused           // an allocation that failed, as requested or because no memory is left
-	BadRelease        // of an address that is no live chunk; Size 1: it was one before
+	BadRelease        // of an address that is no live chunk; Size is 1 if it was one before
 )
 
 // A Reply is the result of a call. The events are valid until the next call; the process can change them.

@@ -19,8 +19,9 @@ const (
 	stopped  = 86      // the exit status of the sanitizers
 )
 
-// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
-// complaint ends the program and is the finding; until is its trace, up to its step. The finding is nil if there is none.
+// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The
+// first complaint ends the program and is the finding, or nil if there is no complaint. until is the trace in
+// which the complaint occurred, up to the step that caused it.
 func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))

@@ -191,7 +191,7 @@ type part struct {
 	sequence int32 // id of the sequence
 }
 
-// A piece is the role of a chunk: an L2 table, as its slot in the L1 table, or one of the constants.
+// A piece is the role of a chunk: one of the constants or, for an L2 table, its slot in the L1 table.
 type piece int
 
 const (

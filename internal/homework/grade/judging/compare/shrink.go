@@ -9,8 +9,8 @@ import (
 
 // Shrink shortens a trace that shows a difference. It removes steps and makes numbers small, as long as the
 // rest ends in the same difference (Difference.Same) and calls no engine that was not made. play returns the
-// first difference of a trace. Shrink calls play about most times; with a limit of time, results would depend
-// on the machine.
+// first difference of a trace. most is about the number of times that Shrink calls play; a limit of time would
+// make the result depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {

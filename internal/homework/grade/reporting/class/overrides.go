@@ -132,8 +132,8 @@ func (all Overrides) Unknown() error {
 		terminal.VisibleName(all[0].Student))
 }
 
-// names reports whether the override names a student. The name may be copied from grades.csv. Archives from a Mac encode ü
-// in file names as u and a mark, which looks like what staff type.
+// names reports whether the override names a student. The name may be copied from grades.csv. Archives from a
+// Mac encode ü in file names as u and a combining mark, which looks like the ü that staff type.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

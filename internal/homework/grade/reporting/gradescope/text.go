@@ -17,8 +17,8 @@ const (
 	mostSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the broken sentence (unless it equals above), the steps, the
-// difference, the student's lines, and a program that shows the mistake.
+// finding writes a finding: what is wrong, the broken sentence (unless it equals the parameter above), the steps,
+// the difference, the student's lines, and a program that shows the mistake.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {

@@ -17,7 +17,7 @@ type check struct {
 	call     string // the call, which keeps its result if needed
 	actual   string // an expression
 	expected string // an expression
-	format   string // printf format of both; empty: the numbers mean nothing to a student
+	format   string // printf format of both numbers; empty if they mean nothing to a student
 	heap     bool   // only the program's own heap shows it
 }
 

@@ -2,8 +2,8 @@ package reproduce
 
 import _ "embed"
 
-// heap is the heap of a program, as that of the grader: what is allocated is not zero, what is freed is filled and not
-// used again. With AddressSanitizer, and under Valgrind, it is not used.
+// heap is C code that gives a program a heap like the grader's: allocated memory is not zero, freed memory is
+// filled and not reused. With AddressSanitizer or Valgrind, the program uses their heap instead.
 //
 //go:embed c/heap.c
 var heap string

@@ -1,5 +1,6 @@
-// Package reproduce writes a trace as a C program that checks itself: compiled with llm_memory.c it says what is wrong,
-// and its exit status is 1 until it is right. It also writes the folder of tests for students.
+// Package reproduce writes a trace as a C program that checks itself. Compiled with llm_memory.c, the program
+// says what is wrong, and its exit status is 1 until llm_memory.c is correct. The package also writes the
+// folder of tests for students.
 package reproduce
 
 import (

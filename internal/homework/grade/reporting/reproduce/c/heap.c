@@ -1,15 +1,15 @@
 
-/* The heap: what malloc returns is not zero, what is freed is 0xdd, and nothing is used again. */
+/* The heap: malloc returns memory that is not zero, free fills with 0xdd, and no memory is reused. */
 struct chunk {
     struct chunk *next;
     char *at; /* NULL: freed */
     size_t size;
     size_t before[3]; /* 0 */
 };
-static struct chunk *volatile chunks; /* gcc takes malloc and free for functions that change no variable */
+static struct chunk *volatile chunks; /* volatile: gcc assumes that malloc and free change no variable */
 static volatile long allocations, live, bad_frees;
 #ifndef __SANITIZE_ADDRESS__
-#define OUTSIDE __attribute__((noipa)) /* calls from here lead to Valgrind's, too */
+#define OUTSIDE __attribute__((noipa)) /* lets Valgrind replace also the calls from here */
 void *__libc_calloc(size_t n, size_t size);
 static void *new_chunk(size_t size, size_t alignment, int fill) {
     if (size > PTRDIFF_MAX / 2 || alignment > PTRDIFF_MAX / 4) {

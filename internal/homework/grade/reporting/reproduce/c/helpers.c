@@ -1,5 +1,5 @@
 
-/* 1 where the list has these ids in this order, both ways. */
+/* Returns 1 if the list has these ids in this order, in both directions. */
 static int list_is(LLMEngine *engine, const int *ids, int n) {
     struct list_node *node = &engine->active_seqs;
     for (int i = 0; i < n; i++) {
@@ -14,7 +14,7 @@ static int list_is(LLMEngine *engine, const int *ids, int n) {
     return node->next == &engine->active_seqs && engine->active_seqs.prev == node;
 }
 
-/* Each of the first n counts, as it has to be after a step. */
+/* Compares the first n counts with the expected ones after a step. */
 static void expect_counts(int step, LLMEngine *engine, const int *counts, int n) {
     for (int i = 0; i < n; i++) {
         if (engine->ref_count[i] != counts[i]) {
@@ -24,7 +24,7 @@ static void expect_counts(int step, LLMEngine *engine, const int *counts, int n)
     }
 }
 
-/* A number as a report says it: memory is filled where malloc returns it, and where it is freed. */
+/* Formats a number. Memory that was never written, or was freed, has fill bytes. */
 static const char *shown(int value, char *number) {
     if ((unsigned)value == 0xa5a5a5a5 || (unsigned)value == 0xdddddddd) {
         return (unsigned)value == 0xa5a5a5a5 ? "never written" : "freed memory";
@@ -33,20 +33,20 @@ static const char *shown(int value, char *number) {
     return number;
 }
 
-/* Bytes of which no two blocks have the same. */
+/* Fills a pool so that neighbouring blocks differ. */
 static void fill(void *pool, size_t size) {
     for (size_t i = 0; i < size; i++) {
         ((unsigned char *)pool)[i] = (unsigned char)(0xc3 + i * 11 + i / BLOCK_SIZE * 29);
     }
 }
 
-/* How many allocations have been left: the bytes around them are written. */
+/* Returns the number of live allocations around which a byte was overwritten. */
 static int overruns(void) {
     int n = 0;
     for (struct chunk *chunk = chunks; chunk != NULL; chunk = chunk->next) {
-        size_t size = chunk->size, room = (size + 15) / 16 * 16 + 16;
+        size_t size = chunk->size, space = (size + 15) / 16 * 16 + 16;
         int written = chunk->before[0] != 0 || chunk->before[1] != 0 || chunk->before[2] != 0;
-        for (size_t i = size; chunk->at != NULL && i < room; i++) {
+        for (size_t i = size; chunk->at != NULL && i < space; i++) {
             written = written || (unsigned char)chunk->at[i] != 0xfd;
         }
         n += chunk->at != NULL && written;
@@ -54,7 +54,7 @@ static int overruns(void) {
     return n;
 }
 
-/* 1 where an allocation has that many bytes from there on. */
+/* Returns 1 if an allocation has at least size bytes from this address on. */
 static int allocated(const void *from, size_t size) {
     for (struct chunk *chunk = chunks; chunk != NULL; chunk = chunk->next) {
         size_t at = (size_t)((uintptr_t)from - (uintptr_t)chunk->at);
