@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/structured"
 )
 
@@ -80,14 +78,8 @@ func (b *body) chat() (*openai.Chat, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "messages",
-		Request: engine.Request{Params: sampling.Default(), N: 1, Stop: b.StopSequences}}
-	c.Request.Seed = engine.Seed()
-	for to, given := range map[*float64]*float64{&c.Request.Temperature: b.Temperature, &c.Request.TopP: b.TopP} {
-		if given != nil {
-			*to = *given
-		}
-	}
+	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "messages", Request: openai.NewRequest(b.Temperature, b.TopP)}
+	c.Request.Stop = b.StopSequences
 	if b.TopK != nil {
 		c.Request.TopK = *b.TopK
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
@@ -123,6 +124,15 @@ func Refuse(fields ...Field) error {
 		}
 	}
 	return nil
+}
+
+// NewRequest returns a request for one answer with a random seed, without a prompt. nil means the default.
+func NewRequest(temperature, topP *float64) engine.Request {
+	r := engine.Request{Params: sampling.Default(), N: 1}
+	r.Seed = engine.Seed()
+	set(&r.Temperature, temperature)
+	set(&r.TopP, topP)
+	return r
 }
 
 // NewID returns a random identifier with a prefix.

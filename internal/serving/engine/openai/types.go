@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"llmmemory/internal/serving/engine"
-	"llmmemory/internal/serving/engine/sampling"
 )
 
 // common are the fields of both completions and chat completions. They are OpenAI's or vLLM's.
@@ -80,15 +79,13 @@ func set[T any](to, given *T) {
 
 // request returns the engine's request, without a prompt.
 func (c *common) request() (engine.Request, error) {
-	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop,
-		StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, IncludeStop: c.IncludeStop,
-		SpecialTokens: c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens}
+	r := NewRequest(c.Temperature, c.TopP)
+	r.MinTokens, r.Stop, r.StopTokenIDs, r.IgnoreEOS, r.IncludeStop = c.MinTokens, c.Stop, c.StopTokenIDs, c.IgnoreEOS, c.IncludeStop
+	r.SpecialTokens = c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens
 	set(&r.N, c.N)
 	if c.MaxTokens != nil {
 		r.MaxTokens = tokenLimit(*c.MaxTokens)
 	}
-	set(&r.Temperature, c.Temperature)
-	set(&r.TopP, c.TopP)
 	if c.TopK != nil && *c.TopK != -1 { // in vLLM, -1 also means all tokens
 		r.TopK = *c.TopK
 	}
@@ -96,7 +93,6 @@ func (c *common) request() (engine.Request, error) {
 	set(&r.PresencePenalty, c.PresencePenalty)
 	set(&r.FrequencyPenalty, c.FrequencyPenalty)
 	set(&r.RepetitionPenalty, c.RepetitionPenalty)
-	r.Seed = engine.Seed()
 	if c.Seed != nil && *c.Seed != -1 { // -1 means a random seed, as in vLLM and llama.cpp
 		r.Seed = uint64(*c.Seed)
 	}

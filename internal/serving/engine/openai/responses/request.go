@@ -6,9 +6,7 @@ import (
 	"net/http"
 	"slices"
 
-	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/structured"
 )
@@ -106,18 +104,11 @@ func (b *body) chat() (*openai.Chat, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "input",
-		Serial:  b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
-		Request: engine.Request{Params: sampling.Default(), N: 1, MaxTokens: math.MaxInt}}
-	c.Request.Seed = engine.Seed()
+	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "input", Serial: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
+		Request: openai.NewRequest(b.Temperature, b.TopP)}
+	c.Request.MaxTokens = math.MaxInt
 	if b.MaxOutputTokens != nil {
 		c.Request.MaxTokens = *b.MaxOutputTokens
-	}
-	if b.Temperature != nil {
-		c.Request.Temperature = *b.Temperature
-	}
-	if b.TopP != nil {
-		c.Request.TopP = *b.TopP
 	}
 	if b.Instructions != nil && *b.Instructions != "" {
 		c.Messages = append(c.Messages, chat.Message{Role: "system", Content: *b.Instructions})
