@@ -1,8 +1,8 @@
 //go:build ignore
 
 /*
- * What the handout does not ask for and a good submission does all the same:
- * malloc may return NULL, and a length may be near INT_MAX. Run with --advice.
+ * What the handout does not require, but a good submission does: handle a malloc that
+ * returns NULL, and a length near INT_MAX. Run with --advice.
  */
 #include <limits.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "heap.h"
 #include "state.h"
 
-/* With the n-th allocation failing, for every n, until the call gets through. */
+/* For every n, the n-th allocation of the call fails, until the call succeeds. */
 TEST(advice_init_survives_malloc_failure,
      "(advice) malloc and calloc can return NULL; then return NULL, and leak nothing.") {
     struct pool pool;

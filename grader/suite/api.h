@@ -1,6 +1,6 @@
 /*
- * api.h - the six functions, as the tests call them: each call is announced to
- * heap.c, if that is linked. The names stay, so that a failure shows the call
+ * api.h - the tests call the six functions through wrappers, which notify heap.c of each
+ * call if heap.c is linked. The functions keep their names, so that a failure shows a call
  * as the handout spells it.
  */
 #ifndef API_H
@@ -15,7 +15,7 @@ int watched_append_kv(LLMEngine *engine, int seq_id, int kv_data);
 int watched_free_sequence(LLMEngine *engine, int seq_id);
 int watched_llm_destroy(LLMEngine *engine);
 
-/* malloc for tables that a test hands over to the code under test. */
+/* Allocates a table that a test passes to the code under test. */
 void *watched_malloc(size_t size);
 
 #ifndef API_PLAIN

@@ -19,8 +19,8 @@
 #include "heap.h"
 
 /*
- * What a child sends when its test ran to the end. An exit status would not do:
- * a submission can exit(0) as well.
+ * What a child process sends when its test has run to the end. The exit status is not
+ * enough, because a submission can call exit(0).
  */
 static const char token[] = "the test ran to its end";
 
@@ -92,9 +92,9 @@ static long used_by(pid_t pid) {
     return (long)used.tv_sec * 1000 + used.tv_nsec / 1000000;
 }
 
-/* A pipe keeps what was sent until it is read, and a text fits into it. The child's own
- * timer counts processor time and comes first, however busy the machine is, unless a call
- * waits for something: then it uses next to none, time after time. */
+/* Collects the text and the exit status of a child. A text fits into the pipe, which keeps
+ * it until it is read. The limit is processor time, measured by the child's own timer. A
+ * call that waits for something uses almost none; this is detected here. */
 static void collect(int from_child, pid_t pid, unsigned seconds, int *status, char *text, size_t size) {
     struct pollfd ready = {.fd = from_child, .events = POLLIN};
     text[0] = '\0';

@@ -1,10 +1,10 @@
 /*
- * check.h - the suite's harness. A test is a function without arguments that
- * checks one sentence of the homework handout and carries that sentence with
- * it, so that a failure says which rule was broken and not only where.
+ * check.h - the suite's harness. A test is a function without arguments that checks one
+ * sentence of the homework handout. It contains the sentence, so that a failure says which
+ * rule was broken.
  *
- * The files begin with "//go:build ignore" because a Go test lies beside them,
- * and the go command would take them for its own.
+ * The C files begin with "//go:build ignore", because the go command would otherwise
+ * compile them together with the Go tests in this folder.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -65,10 +65,10 @@ struct outcome {
     char text[2048]; /* what was seen, where it did not pass */
 };
 
-/* In a child process with this limit in seconds; dying there is a failure. */
+/* Runs a test in a child process with a time limit in seconds. A child that dies has failed. */
 void check_forked(const struct test *test, unsigned seconds, struct outcome *outcome);
 
-/* In this process, for tools that want to see one process only. */
+/* Runs a test in this process, for tools that can watch only one process. */
 void check_here(const struct test *test, struct outcome *outcome);
 
 #endif

@@ -1,11 +1,10 @@
 //go:build ignore
 
 /*
- * heap.c - malloc, calloc, realloc, aligned_alloc and free, forwarded to glibc. The blocks
- * that are allocated while heap_watch is on are recorded, filled with 0xA5
- * when they come and with 0x5A when they go: whoever relies on fresh memory
- * being zero, or reads memory after freeing it, then fails every time and not
- * only on a bad day.
+ * heap.c - malloc, calloc, realloc, aligned_alloc and free, forwarded to glibc. A block that
+ * is allocated while heap_watch is on is recorded. It is filled with 0xA5 when it is
+ * allocated and with 0x5A when it is freed, so that code that relies on new memory being
+ * zero, or reads freed memory, fails in every run.
  */
 #include "heap.h"
 
@@ -31,7 +30,7 @@ static char gone;
 static size_t slots_used;
 static long calls, live, fail_in;
 
-/* A library's own threads allocate too. Only the test's thread is of interest. */
+/* Only the test's thread is observed, because threads of a library allocate, too. */
 static _Thread_local bool observed, watching;
 
 static struct block *slot_of(const void *p) {
@@ -53,7 +52,7 @@ static void *record(void *p, size_t size) {
     return p;
 }
 
-/* The size of the block that is forgotten, or 0 if it was none of ours. */
+/* Removes a block from the table. Returns its size, or 0 if it was not in the table. */
 static size_t forget(const void *p) {
     struct block *b = p == NULL || slots_used == 0 ? NULL : slot_of(p);
     if (b == NULL || b->at == NULL) {
@@ -62,7 +61,7 @@ static size_t forget(const void *p) {
     size_t size = b->size;
     live--;
     b->at = &gone;
-    /* At the end of a chain it is free again: an address that comes and goes would make the chain longer each time. */
+    /* At the end of a chain, the slot becomes empty again; otherwise each new use of an address would make the chain longer. */
     if (blocks[(size_t)(b - blocks + 1) % SLOTS].at == NULL) {
         for (; b->at == &gone; b = &blocks[(size_t)(b - blocks + SLOTS - 1) % SLOTS]) {
             b->at = NULL;

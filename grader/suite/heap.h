@@ -1,7 +1,7 @@
 /*
- * heap.h - what heap.c knows about the allocations of the code under test.
- * heap.c replaces malloc, so it is linked in native runs only; the symbols are
- * weak, and all NULL where it is missing.
+ * heap.h - what heap.c knows about the allocations of the code under test. heap.c replaces
+ * malloc, so it is not linked when Valgrind runs the suite. The functions are weak symbols,
+ * and NULL if heap.c is not linked.
  */
 #ifndef HEAP_H
 #define HEAP_H
@@ -21,7 +21,7 @@ __attribute__((weak)) long heap_calls(void);
 /* How many of the blocks are not yet freed. */
 __attribute__((weak)) long heap_live(void);
 
-/* The size asked for of the live block that starts at p; 0 if there is none. */
+/* Returns the requested size of the live block that starts at p, or 0 if there is none. */
 __attribute__((weak)) size_t heap_size_of(const void *p);
 
 /* The n-th allocation from now on fails, once. 0: none does. */

@@ -1,15 +1,15 @@
 //go:build ignore
 
 /*
- * The suite: every sentence of the handout that can be checked, one test each.
+ * The suite: a test for each sentence of the handout that can be checked.
  *
  *   gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb -I. llm_memory.c grader/suite/[a-z]*.c -o suite
  *
- * or, instead of llm_memory.c, with -L and -l of a library. Without heap.c for
- * Valgrind, which brings its own malloc: valgrind --leak-check=full ./suite --no-fork
+ * To test a library, use -L and -l instead of llm_memory.c. For Valgrind, which has its own
+ * malloc, leave out heap.c: valgrind --leak-check=full ./suite --no-fork
  *
- * The last line of the output tells the result, and must be there: a submission
- * can end the process before main is entered.
+ * The last line of the output is the result. If it is missing, the submission has ended the
+ * process, perhaps before main.
  */
 #define _DEFAULT_SOURCE
 #include <stdarg.h>
@@ -48,8 +48,7 @@ static const char help[] =
     "  --seconds N  time limit of a test, 10 if not given\n";
 
 /*
- * Written past stdio: nothing of it can be left in a buffer that a submission
- * flushes, duplicates or closes.
+ * Prints without stdio, because a submission could flush, duplicate or close stdio's buffers.
  */
 static void say(const char *format, ...) {
     va_list args;
@@ -166,8 +165,8 @@ static void visit_all(void) {
 }
 
 /*
- * What the code under test prints goes to stderr, in a buffer that is not
- * allocated: a printf in a call must not look like an allocation of that call.
+ * Redirects what the code under test prints to stderr. The buffer is static, so that a
+ * printf in a call does not count as an allocation by the call.
  */
 static void redirect(void) {
     static char buffer[BUFSIZ];

@@ -1,10 +1,10 @@
 //go:build ignore
 
 /*
- * "Your code will be evaluated using White-Box testing": every field is public,
- * and between two calls a test may write it. Some sentences of the handout can
- * only be seen that way, because through the API alone the tables have no holes.
- * Counts and tables are always left in agreement.
+ * "Your code will be evaluated using White-Box testing": every field is public, and a test
+ * may write it between two calls. Some sentences of the handout can be tested only in this
+ * way, because the calls alone never leave holes in the tables. The tests keep counts and
+ * tables consistent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +254,7 @@ TEST(outside_append_into_a_hole_in_l2, "Yes, if the L2 slot is -1 (unmapped).") 
     world_close(&w);
 }
 
-/* The record goes to its place, in block 1, after tables that are not there. */
+/* Appends at a position: the record must be written to block 1, although tables before its table are missing. */
 static void append_far(int position) {
     struct world w;
     struct state s;
@@ -586,7 +586,7 @@ TEST(outside_smaller_total, "use a for loop from 0 to total_local_blocks - 1") {
     world_close(&w);
 }
 
-/* An empty engine over the world's pool that llm_init has not made. */
+/* Makes an empty engine over the world's pool, without llm_init. */
 static void build_engine(LLMEngine *engine, int *counts, int blocks, struct world *w) {
     pool_open(&w->pool, (size_t)blocks * BLOCK_SIZE);
     memset(counts, 0, (size_t)blocks * sizeof *counts);

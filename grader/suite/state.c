@@ -13,7 +13,7 @@ enum { LONGEST_LIST = 100000 };
 
 #define HERE __FILE__, __LINE__
 
-/* A block's bytes differ from those of the blocks around it, so a copy shows. */
+/* Returns a byte of the pattern. Neighbouring blocks differ, so that a copy is noticed. */
 unsigned char pool_pattern(size_t i) { return (unsigned char)(i * 37 + (i >> 8) * 11 + 5); }
 
 static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -72,7 +72,7 @@ static void *copy_of(const void *from, size_t size) {
     return memcpy(copy, from, size);
 }
 
-/* How many sequences there are, with every link followed forth and back. */
+/* Returns the number of sequences. Follows each link in both directions. */
 static int walk(const LLMEngine *engine) {
     const struct list_node *head = &engine->active_seqs;
     const struct list_node *node = head;

@@ -1,7 +1,7 @@
 /*
- * state.h - a world is a pool with an engine over it; a state is a copy of all
- * that can be seen of one: a test takes it, edits it into what the next call
- * must lead to, or leaves it where nothing may change, and compares.
+ * state.h - a world is a pool and an engine over it; a state is a copy of everything visible
+ * in a world. A test takes the state before a call, changes it to the state that is expected
+ * after the call, and compares.
  */
 #ifndef STATE_H
 #define STATE_H
@@ -11,7 +11,7 @@
 #include "api.h"
 #include "check.h"
 
-/* The caller's memory: filled with a pattern, pages that cannot be touched on both sides. */
+/* A pool, filled with a pattern, between pages that cannot be accessed. */
 struct pool {
     unsigned char *at;
     size_t size;
@@ -36,7 +36,7 @@ struct world {
 
 void world_open(struct world *world, int blocks);
 
-/* Destroys the engine, too; so a test that ends with it leaves nothing behind. */
+/* Also destroys the engine, so that a test leaves nothing behind. */
 void world_close(struct world *world);
 
 struct seq_state {
@@ -59,7 +59,7 @@ struct state {
     unsigned char *bytes;  /* of the pages, from pool.pages */
 };
 
-/* Walks the list both ways, and fails the test where the two disagree. */
+/* Walks the list in both directions, and fails the test if they disagree. */
 void state_take(struct state *state, const struct world *world);
 void state_drop(struct state *state);
 
@@ -72,7 +72,7 @@ void check_state(const char *file, int line, const struct state *expected, const
         state_drop(expected);                                                  \
     } while (0)
 
-/* Counts agree with tables, for any engine whose tables nobody else counts in. */
+/* Checks that counts and tables agree, for an engine whose blocks no other engine uses. */
 void check_conserved(const char *file, int line, const struct world *world);
 #define CHECK_CONSERVED(world) check_conserved(__FILE__, __LINE__, world)
 
@@ -82,10 +82,10 @@ void state_write(struct state *state, const struct world *world, int block, int 
 /* The offset in state.bytes of a physical block. */
 size_t state_offset(const struct world *world, int block);
 
-/* Record `position` of a sequence, through the tables and the pool as they are. */
+/* Returns the record at a position of a sequence, read through the tables and the pool. */
 int record_at(const struct world *world, const Sequence *seq, int position);
 
-/* Appends n records that depend on id and position, each with success. */
+/* Appends n records, whose values depend on id and position. Each append must succeed. */
 void append_many(struct world *world, Sequence *seq, int n);
 int value_of(int seq_id, int position);
 

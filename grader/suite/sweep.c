@@ -1,9 +1,9 @@
 //go:build ignore
 
 /*
- * Copy-on-write at every position of a sequence: all 256 logical blocks and all
- * 16 offsets. Only a test that sets kv_count gets everywhere. Then many calls, and
- * large block numbers.
+ * Copy-on-write at every position of a sequence: all 256 logical blocks and all 16 offsets.
+ * A test reaches every position only by setting kv_count. Then many calls, and large block
+ * numbers.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static unsigned char *bytes_of(const struct world *w, int block) {
     return w->pool.pages + state_offset(w, block);
 }
 
-/* The child, which shares all 256 blocks, writes at the position, into the one free block. */
+/* The child, which shares all 256 blocks, writes at a position. One block is free. */
 static void append_at(const struct world *w, const Sequence *parent, Sequence *child, int position) {
     int logical = position / KV_PER_BLOCK, old = entry_at(parent, logical), record = position ^ 0x5a5a;
     unsigned char expected[BLOCK_SIZE], untouched[BLOCK_SIZE];
@@ -48,7 +48,7 @@ TEST(sweep_cow_at_every_position,
     world_open(&w, MAX_LOGICAL_BLOCKS + 1);
     Sequence *parent = create_sequence(w.engine, 1, RECORDS);
     CHECK(parent != NULL);
-    /* Under Memcheck one offset in each block: it is a hundred times slower. */
+    /* Under Memcheck, which is a hundred times slower, only one offset in each block. */
     int step = heap_reset == NULL ? KV_PER_BLOCK + 1 : 1;
     for (int position = 0; position < RECORDS; position += step) {
         Sequence *child = fork_sequence(w.engine, 1, 2);

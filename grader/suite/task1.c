@@ -75,7 +75,7 @@ TEST(task1_stores_pool_addr, "Store pool_addr.") {
     world_close(&w);
 }
 
-/* Memory that was in use before is what malloc would hand out without clearing it. */
+/* Frees memory that is not zero, so that a later malloc returns it. */
 static void dirty_the_heap(size_t size) {
     int *dirty[8];
     for (int i = 0; i < 8; i++) {

@@ -56,7 +56,7 @@ TEST(task4_finds_any_sequence_of_the_list, "Find the sequence.") {
     world_close(&w);
 }
 
-/* A pool that begins at a multiple of 4 and of no more. */
+/* A pool whose address is a multiple of 4, but not of 8. */
 TEST(task4_any_address_of_the_pool, "Calculate the exact physical memory address of the target block") {
     static _Alignas(16) int space[1 + 4 * KV_PER_BLOCK];
     int *pool = space + 1;

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that an unknown name after completion or help is an error, and that the error lists the known names.
+// Ensure that an unknown argument of the commands completion and help is an error, and that the error lists
+// the known shells or commands.
 func TestUnknownNamesAfterCompletionAndHelpAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, wantOut, wantErr string }{
 		{"a shell", "completion bash", "# bash completion", ""},
