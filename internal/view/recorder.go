@@ -39,7 +39,7 @@ type progress struct {
 const maxSeqs = 1 << 10 // limits the search for the sequences of a request
 
 // NewRecorder starts recording s, which must have no requests. The caller sets the numbers of blocks and the block
-// size in r; the Recorder appends frames to r. NewRecorder fails if s does not let others read its block tables.
+// size in r; the Recorder appends frames to r. NewRecorder fails if s does not show its block tables.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {

@@ -68,7 +68,7 @@ type words struct {
 	said          []string
 }
 
-// all returns sentences about an iteration, which may be nil, and about the requests that have left after it.
+// all returns sentences about an iteration, which may be nil, and about the requests that finished after it.
 func (w *words) all(it *serve.Iteration, finished []int) []string {
 	if it != nil && (!it.Idle() || len(finished) == 0) {
 		w.iteration(it)

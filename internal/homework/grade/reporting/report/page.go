@@ -5,8 +5,8 @@
 // drawing.go decides what is drawn. The layout is text, coloured for a terminal or marked up for a page. No mark is a
 // character that could be read as an operator of C.
 //
-// A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a submission;
-// in a drawing, paintPage does.
+// A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a
+// submission, except in a drawing, where paintPage does.
 package report
 
 import (
