@@ -19,13 +19,13 @@ import (
 type Form struct {
 	JSONSchema []byte     `json:",omitempty"` // a JSON text that the schema allows
 	JSONObject bool       `json:",omitempty"` // a JSON object
-	Grammar    string     `json:",omitempty"` // what root of this GBNF or EBNF derives
-	Regex      string     `json:",omitempty"` // the whole text matches it
-	Choice     []string   `json:",omitempty"` // one of them
+	Grammar    string     `json:",omitempty"` // a text that the rule root of this grammar derives, in GBNF or EBNF
+	Regex      string     `json:",omitempty"` // a text that it matches completely
+	Choice     []string   `json:",omitempty"` // one of these texts
 	Text       string     `json:",omitempty"` // this text
 	Free       *Free      `json:",omitempty"`
-	Sequence   []Form     `json:",omitzero"`  // one after another; nothing if the list is empty and not nil
-	AnyOf      []Form     `json:",omitempty"` // one of them
+	Sequence   []Form     `json:",omitzero"`  // texts of these forms one after another; the empty text if the list is empty but not nil
+	AnyOf      []Form     `json:",omitempty"` // a text of one of these forms
 	Tag        *Tag       `json:",omitempty"`
 	Tags       *Tags      `json:",omitempty"`
 	Separated  *Separated `json:",omitempty"`

@@ -25,10 +25,10 @@ import (
 )
 
 var (
-	maskBench = flag.String("maskbench", "", "measure the schemas of this file, one a line as MaskBench has them, gzipped or not")
-	maskOnly  = flag.String("maskbench.only", "", "of these, only the schemas whose name contains this, and say what fails")
+	maskBench = flag.String("maskbench", "", "measure the schemas of this file, which has one on each line as MaskBench does and may be gzipped")
+	maskOnly  = flag.String("maskbench.only", "", "of these, measure only the schemas whose names contain this text, and print what fails")
 	suite     = flag.String("suite", "", "check the official JSON Schema test suite: a folder such as tests/draft7 of it")
-	maskEvery = flag.Int("maskbench.every", 1, "of these, only every so many")
+	maskEvery = flag.Int("maskbench.every", 1, "of these, measure only every Nth")
 	maskSlow  = flag.Bool("maskbench.masks", true, "measure masks too")
 )
 

@@ -2,10 +2,10 @@ package automaton
 
 import "slices"
 
-// Free returns the automaton of free text. The text contains none of the texts in without. It ends
-// where one of the texts in ends first occurs, which belongs to it: the tag is that text's index. If
-// several end at the same character, the longest one counts. A text in which none occurs is accepted,
-// too, with the tag len(ends). The texts in ends must not be empty.
+// Free returns the automaton of free text, which contains none of the texts in without. The free text ends
+// with the first occurrence of one of the texts in ends, and its tag is the index of this text. If several
+// of them end at the same character, the longest one counts. Free text in which none of them occurs is
+// accepted with the tag len(ends). The texts in ends must not be empty.
 func Free(ends, without []string, budget *Budget) (*DFA, error) {
 	first, err := until(ends, budget)
 	if err != nil || len(without) == 0 {

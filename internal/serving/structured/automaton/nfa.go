@@ -36,7 +36,7 @@ func (b *Builder) Edge(from int32, set Set, to int32) {
 	}
 }
 
-// Empty leads from one state to another without a character.
+// Empty adds a transition without a character.
 func (b *Builder) Empty(from, to int32) { b.empties[from] = append(b.empties[from], to) }
 
 // Begin adds a transition without a character that is possible only before the first character of the
@@ -47,8 +47,8 @@ func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{f
 // text.
 func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
 
-// Repeat leads from one state to another with least to most parts. If most is below 0, there is no upper
-// limit. The function part adds one part between two states.
+// Repeat adds transitions from one state to another for least to most occurrences of a part. If most is
+// below 0, there is no upper limit. The function part adds one occurrence between two states.
 func (b *Builder) Repeat(from, to int32, least, most int, part func(from, to int32) error) error {
 	for range least {
 		next := b.State()
@@ -207,13 +207,13 @@ func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 type subsets struct {
 	b       *Builder
 	d       *DFA
-	members [][]int32
+	members [][]int32 // the classes of each set of b
 	ids     map[string]int32
 	tags    []int32   // of the states of b, if the text ends there
 	states  [][]int32 // the states of b in each state of d
-	mark    []int32
+	mark    []int32   // the last round of closeOver that reached each state of b
 	round   int32
-	current []int32
+	current []int32 // the result of closeOver
 	key     []byte
 	budget  *Budget
 }

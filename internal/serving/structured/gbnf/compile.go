@@ -11,8 +11,8 @@ import (
 
 const (
 	maxLexeme  = 2000    // characters in one lexeme; larger parts are rules
-	lexemeWork = 200_000 // of automaton.Budget, for one lexeme
-	maxNodes   = 200_000
+	lexemeWork = 200_000 // units of automaton.Budget for one lexeme
+	maxNodes   = 200_000 // nodes and edges of the grammar
 )
 
 // Compile returns the grammar of a text.
@@ -135,7 +135,8 @@ func (b *builder) add(from, to grammar.Node, n *node) error {
 	return nil
 }
 
-// grouped joins neighbours that are small enough for one lexeme.
+// grouped returns the parts of a sequence or of alternatives. Neighbours that together are small enough for
+// one lexeme are joined to one part.
 func (b *builder) grouped(n *node) []*node {
 	var out []*node
 	total := tooLarge
@@ -224,7 +225,7 @@ func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 	return true, nil
 }
 
-// write leads from a state to another with a part.
+// write adds transitions between two states for the texts that a part derives.
 func (b *builder) write(a *automaton.Builder, n *node, from, to int32) error {
 	switch n.kind {
 	case chars:

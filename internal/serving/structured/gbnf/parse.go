@@ -92,13 +92,13 @@ func (p *parser) space() {
 	}
 }
 
-// accept skips white space and then a mark.
-func (p *parser) accept(mark string) bool {
+// accept skips white space, and then prefix if it comes next.
+func (p *parser) accept(prefix string) bool {
 	p.space()
-	if !strings.HasPrefix(p.text[p.at:], mark) {
+	if !strings.HasPrefix(p.text[p.at:], prefix) {
 		return false
 	}
-	p.at += len(mark)
+	p.at += len(prefix)
 	return true
 }
 

@@ -77,7 +77,7 @@ type comparison struct {
 type rest struct {
 	value  int32
 	places int16
-	broken bool // a decimal that no multiple has is not 0
+	broken bool // a decimal after the last one that a multiple can have is not 0
 }
 
 type digitMachine struct {

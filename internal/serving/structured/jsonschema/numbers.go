@@ -10,7 +10,7 @@ import (
 
 // numbers is an alternative of numbers.
 type numbers struct {
-	whole, broken bool // only integers, only others
+	whole, broken bool // whole: only integers; broken: only numbers that are not integers
 	limits        []limit
 	multiples     []multiple
 	listed        bool // only those of list, all of which the fields above allow

@@ -3,15 +3,16 @@ package lexeme
 import "llmmemory/internal/serving/structured/automaton"
 
 // The code of a state describes a character of which only some bytes or digits have been read. The
-// highest four bits are the kind of the code. Characters that the automaton does not distinguish share
-// a code, so that there are few states.
+// highest four bits are the kind of the code. The comments name the other values, each with the bit at
+// which it begins. Characters that the automaton does not distinguish share a code, so that there are few
+// states.
 const (
-	utf8Code    = 1 << 28 // bytes of the character at 24, missing ones at 22, the bits so far
-	utf8Class   = 2 << 28 // missing bytes at 24, the class
+	utf8Code    = 1 << 28 // 24: number of bytes of the character, 22: missing bytes, 0: the bits so far
+	utf8Class   = 2 << 28 // 24: missing bytes, 0: the class
 	escape      = 3 << 28 // after a backslash
-	hexCode     = 4 << 28 // digits so far at 24, their value
-	hexClass    = 5 << 28 // missing digits at 24, the class
-	pairCode    = 6 << 28 // what is read of a second \u at 24, the first's low 10 bits at 12, the second's digits so far
+	hexCode     = 4 << 28 // 24: number of digits so far, 0: their value
+	hexClass    = 5 << 28 // 24: missing digits, 0: the class
+	pairCode    = 6 << 28 // 24: characters read of the second escape, 12: low 10 bits of the first, 0: value of the second's digits
 	kindOfCode  = 15 << 28
 	valueOfCode = 1<<22 - 1
 )

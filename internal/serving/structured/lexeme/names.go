@@ -40,7 +40,7 @@ func (l *Lexeme) Left(state int32) bool {
 	return phase != inside && phase != before
 }
 
-// any returns the state of AnyName.
+// any returns the state in which AnyName is after the same bytes.
 func (m *members) any(s State) State {
 	switch s.phase {
 	case inside:
@@ -70,19 +70,20 @@ func newMembers(additional int32, colon bool) *members {
 	return m
 }
 
-// members is a trie of the bytes of names. A name that is not listed leaves the trie.
+// members is the machine of a list of names, stored as a trie of their bytes. If other names are possible, rest
+// reads them from the byte on at which they leave the trie.
 type members struct {
 	nodes      []node
-	additional int32
+	additional int32 // the tag of names that are not listed, or None if they are not possible
 	rest       text
-	colon      bool
+	colon      bool // whether a colon follows the name
 }
 
 type node struct {
 	b              byte
 	child, sibling int32
-	listed         bool
-	tag            int32
+	listed         bool  // a name of the list ends here
+	tag            int32 // of this name, or None if it is not possible
 	extra          State // of rest, after the same bytes
 }
 
