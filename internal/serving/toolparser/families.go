@@ -60,13 +60,13 @@ var reasoningParsers = []*ReasoningParser{
 	{Name: "qwen3", Begin: "<think>", End: "</think>", template: [][]string{{"<think>"}, {"</think>"}}},
 }
 
-// General returns the parser of the name json, which finds calls that are JSON without a marker.
-func General() *ToolParser { return toolParsers[len(toolParsers)-1] }
+// general returns the tool parser json, which finds calls that are JSON without a marker.
+func general() *ToolParser { return toolParsers[len(toolParsers)-1] }
 
 // Choose returns the format of the models that have a chat template. Without a known tool parser in the template,
 // Tools is that of the name json.
 func Choose(template string) Format {
-	f := Format{Tools: General()}
+	f := Format{Tools: general()}
 	for _, t := range toolParsers {
 		if has(template, t.template) {
 			f.Tools = t
@@ -141,7 +141,7 @@ func (f *Format) AddTools() {
 	case f.Harmony():
 		f.Tools = toolParsers[0]
 	default:
-		f.Tools = General()
+		f.Tools = general()
 	}
 }
 

@@ -95,7 +95,7 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	return events
 }
 
-// A spoken is what an answer in a chat says.
+// A spoken has the texts and calls of an answer in a chat.
 type spoken struct {
 	reasoning, content string
 	calls              []call
