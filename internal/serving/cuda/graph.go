@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// A Graph is captured work that is submitted as a whole. On an H200 a kernel of a graph takes 0.6
-// microseconds to submit, and a separate launch takes 4.9.
+// A Graph is captured work that is submitted as a whole, with one call of the driver.
 type Graph struct {
 	context *Context
 	handle  uintptr

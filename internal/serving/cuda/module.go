@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// A Module is PTX that the driver has compiled for the GPU. The first compilation takes up to a
-// second. The driver caches the result in ~/.nv.
+// A Module is PTX that the driver has compiled for the GPU. The driver caches the result in ~/.nv.
 type Module struct {
 	context *Context
 	handle  uintptr

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/model"
@@ -18,16 +17,10 @@ func unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnsupported, fmt.Errorf(format, args...))
 }
 
-// Limits of the kernels.
-const (
-	mostHeads = 16 // query heads that a key head serves
-	unit      = 8  // sizes of rows are multiples of it
-)
+// unit is the number of elements that kernels load at a time. Sizes of rows are multiples of it.
+const unit = 8
 
-// headSizes are those of the attention kernels.
-var headSizes = []int{64, 80, 96, 128, 256}
-
-// functions are the kernels of activations.
+// functions has the kernel of each activation.
 var functions = map[model.Activation]kernels.Function{
 	model.SiLU: kernels.SiLUAndMul, model.GELU: kernels.GELUNew, model.ReLU: kernels.ReLU, model.GatedGELU: kernels.GELUTanhAndMul,
 }
@@ -40,8 +33,8 @@ func Check(c *model.Config) error {
 		return unsupported("models with experts, such as %s, run on the CPU only", c.Family)
 	case !known:
 		return unsupported("the activation of %s has no kernel", c.Family)
-	case c.NumHeads/c.NumKVHeads > mostHeads:
-		return unsupported("each key head serves %d query heads; at most %d are possible", c.NumHeads/c.NumKVHeads, mostHeads)
+	case c.NumHeads/c.NumKVHeads > kernels.MostQueryHeads:
+		return unsupported("each key head serves %d query heads; at most %d are possible", c.NumHeads/c.NumKVHeads, kernels.MostQueryHeads)
 	case c.HiddenSize%unit != 0 || c.IntermediateSize%unit != 0:
 		return unsupported("hidden_size is %d and intermediate_size %d; both must be multiples of %d", c.HiddenSize, c.IntermediateSize, unit)
 	}
@@ -59,10 +52,14 @@ type shape struct {
 
 func shapeOf(c *model.Config, kind kernels.Type) shape {
 	s := shape{Config: c, kind: kind, residual: float32(cmp.Or(c.ResidualScale, 1))}
-	s.size = headSizes[slices.IndexFunc(headSizes, func(n int) bool { return c.HeadDim <= n })]
+	s.size = kernels.HeadSizeFor(c.HeadDim)
 	s.query, s.kv = s.NumHeads*s.size, s.NumKVHeads*s.size
 	s.width = s.query + 2*s.kv
 	return s
+}
+
+func (s *shape) attention(blockSize int) kernels.AttentionShape {
+	return kernels.AttentionShape{Type: s.kind, HeadSize: s.size, Heads: s.NumHeads, KVHeads: s.NumKVHeads, BlockSize: blockSize}
 }
 
 // ropes returns the rotations of the layers.

@@ -67,7 +67,7 @@ func (in *inputs) fill(r *Runner, b *model.Batch, decode bool) (shape string, er
 		if in.plans[window] != nil {
 			continue
 		}
-		p, err := r.attentionShape().Plan(r.device.context.Device(), b.QueryStart, b.SeqLens, window)
+		p, err := r.attentionShape.Plan(r.device.context.Device(), b.QueryStart, b.SeqLens, window)
 		if err != nil {
 			return "", err
 		}

@@ -113,15 +113,11 @@ func (r *Runner) attention(i, n int) {
 	keys, values := r.cache(place.Layer)
 	r.launch(kernels.ReshapeAndCache{KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
 		HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width})
-	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape(), Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
+	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape, Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
 		Tables: group.tables, TableStride: group.stride, SeqLens: in.seqLens, QueryStart: in.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
 		Parts: r.scratch.attention.Pointer(), Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
 }
 
 func (r *Runner) normalizeHeads(x, weight cuda.Pointer, heads, size, tokens int) {
 	r.launch(kernels.RMSNorm{Type: r.kind, Out: x, In: x, Weight: weight, Tokens: tokens, Heads: heads, N: size, Stride: r.width, Epsilon: r.headEpsilon()})
-}
-
-func (r *Runner) attentionShape() kernels.AttentionShape {
-	return kernels.AttentionShape{Type: r.kind, HeadSize: r.size, Heads: r.NumHeads, KVHeads: r.NumKVHeads, BlockSize: r.config.Store.BlockSize}
 }

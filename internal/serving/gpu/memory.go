@@ -69,18 +69,9 @@ func (m *Model) products(c *engine.RunnerConfig) (most kernels.ProductPlan, err 
 	return most, nil
 }
 
-// Sizes of the attention kernels.
-const (
-	partition     = 256 // keys
-	partitionRows = 16
-)
-
-// partitionBytes returns the memory for the results of a partition.
-func (m *Model) partitionBytes() int { return m.NumKVHeads * partitionRows * (m.size + 2) * 4 }
-
 // attentionBytes returns the memory for the attention of a decoding step in which the sequences have all blocks.
 func (r *Runner) attentionBytes() int {
-	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/partition + 2*r.config.MaxNumSeqs) * r.partitionBytes()
+	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
 
 // KVCacheBytes returns how much memory is left for keys and values (vLLM's determine_available_memory). utilization is the
@@ -91,7 +82,8 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 	if err != nil {
 		return 0, err
 	}
-	batch := 4*c.MaxLogits*(m.VocabSize+2) + 2*c.MaxNumSeqs*m.partitionBytes()
+	partition := m.attention(0).PartitionBytes()
+	batch := 4*c.MaxLogits*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition
 	if len(m.layers) > 0 {
 		buffers, err := m.buffers(&c)
 		if err != nil {
@@ -108,7 +100,7 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 	left := free - reserved - weightBytes - batch
 	if left > 0 {
 		block := 4 * m.NumLayers * m.kv // bytes of a token
-		return int(float64(left) / (1 + float64(m.partitionBytes())/float64(partition*block))), nil
+		return int(float64(left) / (1 + float64(partition)/float64(kernels.AttentionPartition*block))), nil
 	}
 	advice := "give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len"
 	if enough := utilization + float64(1-left)/float64(total); enough < 0.99 {

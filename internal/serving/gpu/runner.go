@@ -12,13 +12,10 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// blockUnit is the number of tokens of which blocks have a multiple, for the attention kernels.
-const blockUnit = 16
-
 // KVShape returns the shape of the keys and values of one layer. It implements engine.Device.
 func (m *Model) KVShape(blockSize int) (attention.Shape, error) {
-	if blockSize%blockUnit != 0 {
-		return attention.Shape{}, unsupported("blocks have %d tokens; the number must be a multiple of %d", blockSize, blockUnit)
+	if blockSize%kernels.BlockUnit != 0 {
+		return attention.Shape{}, unsupported("blocks have %d tokens; the number must be a multiple of %d", blockSize, kernels.BlockUnit)
 	}
 	s := attention.Shape{BlockSize: blockSize, NumKVHeads: m.NumKVHeads, HeadSize: m.size, DType: attention.F16}
 	if m.kind == kernels.BF16 {
@@ -45,13 +42,15 @@ type Runner struct {
 	largest                                 []int32
 
 	launcher
+	attentionShape kernels.AttentionShape
+
 	groups  int  // of layers that share block tables
 	pending bool // sums are not yet added to x
 }
 
 // NewRunner allocates the blocks and the memory for the largest batch. It implements engine.Device.
 func (m *Model) NewRunner(c engine.RunnerConfig) (engine.ModelRunner, error) {
-	r := &Runner{Model: m, config: c, angles: map[*model.Rope]cuda.Pointer{}}
+	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{}}
 	r.launcher = launcher{set: m.device.set, stream: m.device.stream}
 	for _, p := range c.Places {
 		r.groups = max(r.groups, p.Group+1)

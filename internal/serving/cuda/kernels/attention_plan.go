@@ -76,7 +76,7 @@ func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
 	few := blocks(p.warps) < multiprocessors
 	var split, whole, work []int32
 	for _, q := range all {
-		if n := q.queries * group; n <= attentionTile || few && q.length > 2*attentionPartition {
+		if n := q.queries * group; n <= attentionTile || few && q.length > 2*AttentionPartition {
 			for row := 0; row < n; row += attentionTile {
 				from, to := p.partitions(q, row, min(row+attentionTile, n)-1)
 				split = append(split, int32(q.number), int32(row), int32(len(work)/2), int32(to-from))
@@ -99,7 +99,7 @@ func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
 }
 
 func (p *AttentionPlan) setPartBytes() {
-	p.PartBytes = p.works * p.shape.KVHeads * attentionTile * (p.shape.HeadSize + 2) * 4
+	p.PartBytes = p.works * p.shape.PartitionBytes()
 }
 
 // A DecodeShape identifies plans of decoding whose launches are equal, so that one graph serves them all.
@@ -126,5 +126,5 @@ func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (from, to 
 	if p.window > 0 {
 		from = max(0, end(firstRow)-p.window)
 	}
-	return from / attentionPartition, (end(lastRow) + attentionPartition - 1) / attentionPartition
+	return from / AttentionPartition, (end(lastRow) + AttentionPartition - 1) / AttentionPartition
 }

@@ -97,8 +97,8 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 
 // SwapBlocks copies blocks between the GPU and the pinned memory Host. A block in Host contains the
 // blocks of all arrays, one after the other. Mapping contains Pairs pairs of int32: the source and the
-// destination. A kernel does the copying, because many small copies reach only a third of the bus's
-// rate.
+// destination. A kernel does the copying, because each
+// copy by the driver would be small.
 type SwapBlocks struct {
 	Blocks
 	Host    cuda.Pointer

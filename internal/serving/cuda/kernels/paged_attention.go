@@ -52,17 +52,41 @@ type AttentionShape struct {
 	BlockSize      int       // tokens of a block, a multiple of 16
 }
 
+// Limits of attention.
+const (
+	MostQueryHeads = 16 // for each key head
+	BlockUnit      = 16 // the number of tokens of a block is a multiple of it
+)
+
+var headSizes = []int{64, 80, 96, 128, 256}
+
+// HeadSizeFor returns the smallest size of heads for which there are attention kernels and that is at least n. It
+// returns 0 if there is none.
+func HeadSizeFor(n int) int {
+	for _, size := range headSizes {
+		if size >= n {
+			return size
+		}
+	}
+	return 0
+}
+
+// AttentionPartition is the number of keys of a partition (see AttentionPlan), as in attention.h.
+const AttentionPartition = 256
+
 // Sizes of attention.h.
 const (
-	attentionPartition = 256 // keys
-	attentionStep      = 64  // keys
-	attentionTile      = 16  // rows of queries
+	attentionStep = 64 // keys
+	attentionTile = 16 // rows of queries
 )
 
 // With a larger soft cap, the float32 error of tanh near 1 would exceed the rounding errors of F16.
 const mostSoftCap = 1000
 
 func (s AttentionShape) group() int { return s.Heads / s.KVHeads }
+
+// PartitionBytes returns the size of the results of a partition.
+func (s AttentionShape) PartitionBytes() int { return s.KVHeads * attentionTile * (s.HeadSize + 2) * 4 }
 
 // tiles returns the number of tiles of queries that a warp computes in prefill.
 func (s AttentionShape) tiles() int {
@@ -88,12 +112,12 @@ func (s AttentionShape) check() error {
 		return s.Type.check("attention")
 	case s.Cache.check("attention") != nil:
 		return s.Cache.check("attention")
-	case !slices.Contains([]int{64, 80, 96, 128, 256}, s.HeadSize):
+	case !slices.Contains(headSizes, s.HeadSize):
 		return fmt.Errorf("attention with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
-	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > 16:
-		return fmt.Errorf("attention with %d heads and %d key heads: a key head serves a whole number of heads, at most 16", s.Heads, s.KVHeads)
-	case s.BlockSize < 16 || s.BlockSize%16 != 0:
-		return fmt.Errorf("attention over blocks of %d tokens: multiples of 16 are possible", s.BlockSize)
+	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > MostQueryHeads:
+		return fmt.Errorf("attention with %d heads and %d key heads: a key head serves a whole number of heads, at most %d", s.Heads, s.KVHeads, MostQueryHeads)
+	case s.BlockSize < 1 || s.BlockSize%BlockUnit != 0:
+		return fmt.Errorf("attention over blocks of %d tokens: multiples of %d are possible", s.BlockSize, BlockUnit)
 	}
 	return nil
 }
