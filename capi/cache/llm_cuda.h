@@ -62,7 +62,7 @@ typedef struct llm_cuda_cache {
     uint32_t size;
     int32_t block_size, kv_heads, head_size; /* head_size: a multiple of 8 */
     uint64_t key, value;
-    int32_t dtype;       /* of the tensors that are written: LLM_F16 or LLM_BF16; may be 0 if cache_dtype is */
+    int32_t dtype;       /* of the tensors that are written: LLM_F16 or LLM_BF16; may be 0 if cache_dtype is 0 */
     int32_t cache_dtype; /* of key and value: LLM_E4M3, LLM_E5M2, or 0 for that of the tensors */
 } llm_cuda_cache;
 

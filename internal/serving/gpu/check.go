@@ -73,8 +73,8 @@ func (s *shape) ropes() map[*model.Rope]bool {
 	return all
 }
 
-// The mean of squares over padded heads is smaller than that over the heads. Norms of heads compensate for it by
-// their epsilon and their weights.
+// headEpsilon returns the epsilon of norms of heads. The mean of the squares of a padded head is smaller than that of the
+// head without padding. headEpsilon and headWeight compensate for this.
 func (s *shape) headEpsilon() float32 {
 	return float32(s.NormEps * float64(s.HeadDim) / float64(s.size))
 }

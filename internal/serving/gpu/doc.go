@@ -4,7 +4,7 @@
 // Activations, keys and values are F16 or BF16. Weights are stored as in the file if a kernel reads their
 // type, else in the activations' type. Sums are float32, and logits too.
 //
-// The bits of a token's logits depend on its sequence alone, because those of every kernel do.
+// The bits of a token's logits depend on its sequence alone, because every kernel computes a row in the same way in every batch.
 //
 // Decoding steps are padded, so that few shapes occur, and captured as graphs.
 //
