@@ -112,7 +112,7 @@ func (w *world) state(step, engine int) string {
         static const int counts[] = {%s};
         static const int ids[] = {%s};
         expect_counts(%d, e[%d], counts, %d);
-        expect(%d, "the check of active_seqs (its ids in order, in both directions)", list_is(e[%d], ids, %d), 1);
+        expect(%d, "whether active_seqs has the right ids, in both directions,", list_is(e[%d], ids, %d), 1);
     }
     if (wrong) {
         return 1;
