@@ -154,16 +154,22 @@ func (c *calls) begin(at int, first []byte) {
 		c.content(c.held[:n])
 		c.held = append(c.held[:0], c.held[n:]...)
 	}
-	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil, known: c.known}
+	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil || c.parser.Writing.Marker == "", known: c.known}
 	for _, b := range first {
 		c.reading.next(b)
 	}
 }
 
-func (c *calls) close() {
-	if c.reading != nil {
-		c.reading.close()
+func (c *calls) close(cut bool) {
+	switch {
+	case c.reading != nil:
+		c.reading.close(cut)
+		if cut {
+			c.held = c.held[:0]
+		}
 		c.stop()
+	case cut && begun(c.held, c.parser.Begin) > 0:
+		c.held = c.held[:0]
 	}
 	if !c.after && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {
 		c.content(c.held)

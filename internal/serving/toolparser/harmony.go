@@ -130,8 +130,9 @@ func (h *harmony) endBody() {
 	h.body, h.call, h.ended = false, false, true
 }
 
-func (h *harmony) close() {
+func (h *harmony) close(cut bool) {
 	switch {
+	case cut: // what is held may be a marker or a header
 	case h.body:
 		h.show(h.held)
 		if h.call {

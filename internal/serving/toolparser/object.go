@@ -82,6 +82,9 @@ func (o *object) next(b byte) progress {
 		if o.value.next(b) {
 			return o.keyDone()
 		}
+		if o.known != nil && !slices.ContainsFunc(memberNames, func(name string) bool { return strings.HasPrefix(name, string(o.key[1:])) }) {
+			return failed
+		}
 		return more
 	case inValue:
 		return o.readValue(b)

@@ -42,7 +42,7 @@ type Parser struct {
 // A stage reads text byte by byte, so that pieces cannot matter.
 type stage interface {
 	next(b byte)
-	close() // the text has ended
+	close(cut bool) // the text has ended, or with cut was ended by max_tokens
 }
 
 // Parser returns a parser of an answer.
@@ -81,9 +81,14 @@ func (p *Parser) Feed(text string) []Event {
 }
 
 // Close parses the end of the answer.
-func (p *Parser) Close() []Event {
+func (p *Parser) Close() []Event { return p.close(false) }
+
+// Cut parses the end of an answer that max_tokens has cut. What may be the beginning of a marker or of a call is left out.
+func (p *Parser) Cut() []Event { return p.close(true) }
+
+func (p *Parser) close(cut bool) []Event {
 	p.out.begin()
-	p.first.close()
+	p.first.close(cut)
 	p.out.callEnd()
 	return p.out.end()
 }
@@ -92,7 +97,7 @@ func (p *Parser) Close() []Event {
 type plain struct{ out *output }
 
 func (p *plain) next(b byte) { p.out.text(Content, []byte{b}) }
-func (p *plain) close()      {}
+func (p *plain) close(bool)  {}
 
 // An output collects events. It joins texts of one kind.
 type output struct {

@@ -94,8 +94,8 @@ func (s *shaped) begin(b byte) progress {
 	return s.object.next(b)
 }
 
-func (s *shaped) close() {
-	if s.named != nil {
+func (s *shaped) close(cut bool) {
+	if s.named != nil && !cut {
 		s.named.close()
 	}
 }

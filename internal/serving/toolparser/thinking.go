@@ -115,12 +115,13 @@ func (t *thinking) release() {
 	t.held = nil
 }
 
-func (t *thinking) close() {
-	switch t.state {
-	case before:
+func (t *thinking) close(cut bool) {
+	switch {
+	case cut && (t.state == opening || len(bytes.TrimLeft(t.held, " \t\r\n")) > 0): // it may be a marker
+	case t.state == before:
 		t.release()
-	case opening, inside:
+	case t.state == opening, t.state == inside:
 		t.out.text(Reasoning, t.held)
 	}
-	t.content.close()
+	t.content.close(cut)
 }

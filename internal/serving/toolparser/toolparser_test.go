@@ -170,6 +170,43 @@ func TestNothingShownIsTakenBack(t *testing.T) {
 	}
 }
 
+// cut returns what an answer shows that max_tokens ends after text.
+func cut(f *toolparser.Format, prompt, text string) string {
+	p := f.Parser(toolparser.Options{Known: isTool, Prompt: prompt})
+	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
+}
+
+// Ensure that an answer that is cut shows a beginning of the whole answer: no part of a marker and no call as text, and of
+// the arguments only what the model wrote.
+func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
+	for _, test := range texts {
+		f := format(t, test.tools, test.reasoning)
+		for i := range len(test.text) {
+			shown := strings.TrimRight(strings.TrimRight(cut(f, test.prompt, test.text[:i]), ">)"), " \n")
+			require.True(t, strings.HasPrefix(test.want, shown), "%s: %q shows %q", test.name, test.text[:i], shown)
+		}
+	}
+	for _, test := range []struct{ name, tools, reasoning, text, want string }{
+		{"text", "hermes", "", "Yes \n", "Yes \n"},
+		{"a part of a marker", "hermes", "", "Yes <tool_c", "Yes"},
+		{"a marker", "deepseek_v31", "", "Yes<｜tool▁calls▁begin｜>", "Yes"},
+		{"a name", "hermes", "", "<tool_call>\n{\"name\": \"get_", ""},
+		{"no arguments", "mistral", "", "[TOOL_CALLS]get_weather[ARGS]", " get_weather()"},
+		{"no arguments of gpt-oss", "openai", "", "<|channel|>commentary to=functions.get_a<|message|>", " get_a()"},
+		{"a header of gpt-oss", "openai", "", " to=functions.get", ""},
+		{"a second call", "mistral", "", `[TOOL_CALLS][{"name": "get_a", "arguments": {}}, {"name": "get`, " get_a({})"},
+		{"an object that may be a call", "llama3_json", "", `{"name": "get_`, ""},
+		{"an object that is no call", "llama3_json", "", `{"cit`, `{"cit`},
+		{"a list in a fence", "json", "", "```json\n{\"a\": [1", "```json\n{\"a\": [1"},
+		{"a marker of reasoning", "", "qwen3", "<thin", ""},
+		{"the end of reasoning", "", "qwen3", "<think>\nHm\n</thi", "<Hm>"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, cut(format(t, test.tools, test.reasoning), "", test.text))
+		})
+	}
+}
+
 func TestIDs(t *testing.T) {
 	for _, test := range []struct{ tools, text, pattern string }{
 		{"hermes", `<tool_call>{"name": "f"}</tool_call>`, `^call_[a-zA-Z0-9]{24}$`},

@@ -2,6 +2,10 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
@@ -165,16 +169,67 @@ func (r *reply) end() {
 	r.event("content_block_stop", blockStop{"content_block_stop", r.index()})
 }
 
-// input returns the input of a call. Arguments that are not JSON are wrapped, as Anthropic advises clients to do.
+// input returns the input of a call. Of arguments that are cut, it has the values that are complete, which is what
+// Anthropic's clients read from a stream that is cut. Other arguments that are not JSON are wrapped, as Anthropic advises
+// clients to do.
 func input(arguments string) json.RawMessage {
-	switch {
-	case arguments == "":
+	if arguments == "" {
 		return json.RawMessage("{}")
-	case json.Valid([]byte(arguments)):
+	}
+	if json.Valid([]byte(arguments)) {
 		return json.RawMessage(arguments)
+	}
+	if text := complete(arguments); text != "" {
+		return json.RawMessage(text)
 	}
 	wrapped, _ := json.Marshal(map[string]string{"INVALID_JSON": arguments})
 	return wrapped
+}
+
+// complete returns a JSON object that is cut without the values that are not complete. If text is not the beginning of an
+// object, it returns "".
+func complete(text string) string {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	type container struct {
+		end string
+		key bool // the next value is a key
+	}
+	var open []container // objects and lists that have not ended
+	end := int64(0)      // of what is complete
+	for {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			text = text[:end]
+			for _, c := range slices.Backward(open) {
+				text += c.end
+			}
+			return text
+		case err != nil, len(open) == 0 && token != json.Delim('{'):
+			return ""
+		}
+		if n := len(open); n > 0 && open[n-1].end == "}" {
+			wasKey := open[n-1].key
+			open[n-1].key = !wasKey
+			if wasKey && token != json.Delim('}') {
+				continue
+			}
+		}
+		switch token {
+		case json.Delim('{'):
+			open = append(open, container{"}", true})
+		case json.Delim('['):
+			open = append(open, container{"]", false})
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		default:
+			if _, number := token.(json.Number); number && d.InputOffset() == int64(len(text)) {
+				continue // more digits may follow
+			}
+		}
+		end = d.InputOffset()
+	}
 }
 
 // End ends the message and returns it.

@@ -95,8 +95,31 @@ func TestWhyAMessageEnds(t *testing.T) {
 	}
 }
 
-func TestArgumentsThatAreNotJSONAreWrapped(t *testing.T) {
-	whole, _ := replied(t, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
-		{Kind: toolparser.Arguments, Text: `{"a`}}, openai.Ending{Finish: engine.FinishLength})
-	require.Contains(t, whole, `"input":{"INVALID_JSON":"{\"a"}`)
+// Ensure that the input of a call that is cut has the values that are complete, and that other arguments that are not JSON
+// are wrapped.
+func TestArgumentsThatAreNotJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                  `{}`,
+		`{`:                                 `{}`,
+		`{"a`:                               `{}`,
+		`{"a": `:                            `{}`,
+		`{"a": "b\"c`:                       `{}`,
+		`{"a": 1`:                           `{}`,
+		`{"a": 1, "b": tru`:                 `{"a": 1}`,
+		`{"a": {"b": [true, "c"], "d": nul`: `{"a": {"b": [true, "c"]}}`,
+		`{"a": [{"b": "c"}, {"d": [[1], [2`: `{"a": [{"b": "c"}, {"d": [[1], []]}]}`,
+		`{"a": b}`:                          `{"INVALID_JSON": "{\"a\": b}"}`,
+		`[1`:                                `{"INVALID_JSON": "[1"}`,
+		`{"a": 1 "b"`:                       `{"INVALID_JSON": "{\"a\": 1 \"b\""}`,
+	} {
+		whole, streamed := replied(t, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
+			{Kind: toolparser.Arguments, Text: text}, {Kind: toolparser.CallEnd}}, openai.Ending{Finish: engine.FinishLength})
+		var m messageBody
+		require.NoError(t, json.Unmarshal([]byte(whole), &m))
+		require.JSONEq(t, want, string(m.Content[0].Input), text)
+		require.Equal(t, "max_tokens", *m.StopReason)
+		quoted, err := json.Marshal(text)
+		require.NoError(t, err)
+		require.Contains(t, streamed[2], `"partial_json":`+string(quoted))
+	}
 }

@@ -87,7 +87,9 @@ func (s *served) messageBoth(t *testing.T, fields string) (m messageReply) {
 		if id := m.Content[i].ID; id != "" {
 			require.NotEmpty(t, other.Content[i].ID)
 			other.Content[i].ID = id
-			require.JSONEq(t, string(m.Content[i].Input), string(other.Content[i].Input))
+			if m.StopReason != "max_tokens" {
+				require.JSONEq(t, string(m.Content[i].Input), string(other.Content[i].Input))
+			}
 			other.Content[i].Input = m.Content[i].Input
 		}
 	}

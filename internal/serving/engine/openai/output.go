@@ -89,7 +89,11 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 		}
 	}
 	keep(o.parsers[k].Feed(e.Text))
-	if e.Finish != "" {
+	switch e.Finish {
+	case "":
+	case engine.FinishLength:
+		keep(o.parsers[k].Cut())
+	default:
 		keep(o.parsers[k].Close())
 	}
 	return events

@@ -2,10 +2,12 @@ package openai_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
 	client "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 	"github.com/stretchr/testify/require"
 
@@ -123,6 +125,50 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(one.Message.ToolCalls[0].Function.Arguments), &arguments))
 			require.Contains(t, []string{"Rom", "Köln"}, arguments.City)
 			require.True(t, arguments.Days >= 1 && arguments.Days <= 9)
+		})
+	}
+}
+
+// Ensure that a call that max_tokens cuts is the same in all interfaces, whole and streamed: nothing, or a call with the
+// arguments so far, and never content.
+func TestCallsThatAreCut(t *testing.T) {
+	for _, test := range []struct{ parser, text, call string }{
+		{"hermes", "I look.<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Rom","days": 7}`},
+		{"mistral", `I look.[TOOL_CALLS]get_weather[ARGS]`, `{"city":"Rom","days": 7}`},
+	} {
+		t.Run(test.parser, func(t *testing.T) {
+			s := startTools(t, test.parser, "")
+			before := len(test.text)
+			for _, n := range []int{len("I look.") + 5, before - 14, before + 9} { // in the marker, the name and the arguments
+				arguments := test.call[:max(0, n-before)]
+				p := officialMessage(test.text + test.call)
+				p.Tools, p.MaxTokens = []client.ChatCompletionToolUnionParam{weatherTool}, client.Int(int64(n))
+				one := s.chatBoth(t, p)
+				require.Equal(t, []any{"I look.", "length"}, []any{one.Message.Content, one.FinishReason})
+
+				m := s.messageBoth(t, strings.Replace(userMessage(test.text+test.call), "300", strconv.Itoa(n), 1)+messageTools)
+				require.Equal(t, []any{"I look.", "max_tokens"}, []any{m.Content[0].Text, m.StopReason})
+
+				r := officialResponse(test.text + test.call)
+				r.Tools = []responses.ToolUnionParam{{OfFunction: &responses.FunctionToolParam{Name: "get_weather",
+					Parameters: weatherTool.OfFunction.Function.Parameters}}}
+				r.MaxOutputTokens = client.Int(int64(n))
+				got := s.respondBoth(t, r)
+				require.Equal(t, []any{"I look.", "incomplete"}, []any{got.OutputText(), string(got.Status)})
+
+				calls := 0
+				if arguments != "" {
+					calls = 1
+					require.Equal(t, arguments, one.Message.ToolCalls[0].Function.Arguments)
+					require.True(t, json.Valid(m.Content[1].Input))
+					require.NotContains(t, string(m.Content[1].Input), "INVALID")
+					call := got.Output[1].AsFunctionCall()
+					require.Equal(t, []any{arguments, "incomplete"}, []any{call.Arguments, string(call.Status)})
+				}
+				require.Len(t, one.Message.ToolCalls, calls)
+				require.Len(t, m.Content, calls+1)
+				require.Len(t, got.Output, calls+1)
+			}
 		})
 	}
 }
