@@ -173,17 +173,18 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	return nil
 }
 
-// Count answers with the number of tokens of the prompt of a chat.
+// Count answers with the number of tokens of the prompt of a chat. It refuses the tools that Chat refuses.
 func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body func(tokens int) any) error {
 	talk, err := s.conversation(c)
 	if err != nil {
 		return err
 	}
-	from, err := s.conversationSource(talk, s.countable())
+	request := c.Request
+	j, err := s.talk(talk, &request, s.countable())
 	if err != nil {
 		return err
 	}
-	prompts, err := s.prompts(r, from)
+	prompts, err := s.prompts(r, j.source)
 	if err != nil {
 		return err
 	}

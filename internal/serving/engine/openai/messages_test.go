@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/toolparser"
 )
 
 type (
@@ -158,6 +160,37 @@ func TestMessagesHaveTheCallsThatMustCome(t *testing.T) {
 	require.Equal(t, "text", m.Content[0].Type)
 	a := s.ask(t, messages, demo+text+`, "tool_choice": {"type": "tool", "name": "other"}}`)
 	requireError(t, messages, a, 400, "invalid_request_error", `tool_choice has the function "other", which is not in tools`)
+}
+
+// Ensure that count_tokens counts the prompt that /v1/messages would make, with the tools that the template shows, and
+// refuses what /v1/messages refuses.
+func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
+	for _, test := range []struct{ name, template, fields, says string }{
+		{"the template shows tools", "{{ tools }}{{ messages[0].content }}", messageTools, ""},
+		{"the template does not show tools", "{{ messages[0].content }}", messageTools, "does not show tools to the model"},
+		{"the model must call", "{{ messages[0].content }}", messageTools + `, "tool_choice": {"type": "any"}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			prompts := make(chan int, 2)
+			s := startAll(t, func(o *openai.Config, _ *engine.Config) {
+				var err error
+				o.Template, err = chat.New(test.template, nil)
+				require.NoError(t, err)
+				o.Format.Tools, err = toolparser.Tools("hermes", "")
+				require.NoError(t, err)
+				o.Record = func(r openai.Record) { prompts <- r.PromptTokens }
+			})
+			a := s.ask(t, countMessages, bodyOf(countMessages, "x", 1)+test.fields+"}")
+			<-prompts
+			if test.says != "" {
+				requireError(t, countMessages, a, 400, "invalid_request_error", test.says)
+				requireError(t, messages, s.ask(t, messages, bodyOf(messages, "x", 1)+test.fields+"}"), 400, "invalid_request_error", test.says)
+				return
+			}
+			require.Equal(t, 200, s.ask(t, messages, bodyOf(messages, "x", 1)+test.fields+"}").Status)
+			require.JSONEq(t, fmt.Sprintf(`{"input_tokens": %d}`, <-prompts), a.Text)
+		})
+	}
 }
 
 // Ensure that thinking and effort are variables of the templates that have them, and are ignored by others.
