@@ -86,6 +86,11 @@ type (
 		CompletionTokens int            `json:"completion_tokens"`
 		TotalTokens      int            `json:"total_tokens"`
 		Details          *promptDetails `json:"prompt_tokens_details,omitempty"`
+
+		CompletionDetails *completionDetails `json:"completion_tokens_details,omitempty"` // if answers are searched for reasoning, as in vLLM
+	}
+	completionDetails struct {
+		ReasoningTokens int `json:"reasoning_tokens"`
 	}
 	promptDetails struct {
 		CachedTokens int `json:"cached_tokens"`

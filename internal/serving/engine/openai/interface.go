@@ -285,6 +285,6 @@ func (w *replyWriter) ending() any {
 }
 
 func (w *replyWriter) usage() Usage {
-	u := w.job.usage(w.made)
+	u := w.job.usage(w.made, w.last.reasoning)
 	return Usage{u.PromptTokens, u.Details.CachedTokens, u.CompletionTokens, w.last.reasoning}
 }

@@ -191,8 +191,12 @@ func (j *job) cancel() {
 	}
 }
 
-func (j *job) usage(completion int) *usage {
+// usage returns the usage of a job whose answers have completion tokens, of which reasoning are reasoning.
+func (j *job) usage(completion, reasoning int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
+	if j.shape.format.Reasoning != nil {
+		u.CompletionDetails = &completionDetails{reasoning}
+	}
 	for i, s := range j.streams {
 		u.PromptTokens += len(j.prompts[i].tokens)
 		u.Details.CachedTokens += s.CachedTokens()

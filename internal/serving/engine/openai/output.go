@@ -66,6 +66,15 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 	return p, nil
 }
 
+// usage returns the usage so far.
+func (o *output) usage() *usage {
+	reasoning := 0
+	for i := range o.parts {
+		reasoning += o.parts[i].reasoning
+	}
+	return o.job.usage(o.made, reasoning)
+}
+
 // parse returns the events of an answer, whose number is k.
 func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	keep := func(all []toolparser.Event) {
@@ -155,7 +164,7 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 			to.tokens, to.events = tokens, events
 		}
 	}
-	u := j.usage(o.made)
+	u := o.usage()
 	recordUsage(w, u)
 	if r.Context().Err() != nil {
 		return nil, nil, errGone

@@ -25,7 +25,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 	w.WriteHeader(http.StatusOK)
 	o, to := j.output(), events(out)
 	out.flush() // the client sees at once that the request was accepted
-	defer func() { recordUsage(w, j.usage(o.made)) }()
+	defer func() { recordUsage(w, o.usage()) }()
 	all := j.merge(r.Context())
 	silence := time.NewTicker(s.config.KeepAlive)
 	defer silence.Stop()
@@ -98,7 +98,7 @@ func (c *chunks) failed(err *apiError) { c.out.send(errorBody{err}) }
 
 func (c *chunks) end(o *output) {
 	if c.usage {
-		c.out.send(c.job.answer.with(c.job.usage(o.made)))
+		c.out.send(c.job.answer.with(o.usage()))
 	}
 	c.out.raw("[DONE]")
 }

@@ -190,6 +190,11 @@ func TestReasoningIsBesideTheContent(t *testing.T) {
 		require.Equal(t, "Hm.", reasoning, more)
 		require.Equal(t, "Yes.", content, more)
 	}
+	for more, want := range map[string]string{``: "11", `, "n": 2`: "22", `, "include_reasoning": false`: "11",
+		`, "stream": true, "stream_options": {"include_usage": true}`: "11"} {
+		require.Contains(t, s.ask(t, chats, body(more)).Text, `"completion_tokens_details":{"reasoning_tokens":`+want+`}`, more)
+	}
+	require.NotContains(t, s.complete(t, "x", 1, "").Text, "completion_tokens_details")
 	a := s.ask(t, chats, body(`, "include_reasoning": false`))
 	require.Equal(t, "Yes.", a.Choices[0].Message.Content)
 	require.NotContains(t, a.Text, "Hm.")
