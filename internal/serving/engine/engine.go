@@ -104,7 +104,10 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	if !r.IgnoreEOS {
 		q.ends = append(q.ends, e.config.End...)
 	}
-	if r.Constraint != nil {
+	switch {
+	case r.Matcher != nil:
+		q.matcher = r.Matcher.Fork()
+	case r.Constraint != nil:
 		q.matcher = r.Constraint.NewMatcher()
 	}
 	s.answers = append(s.answers, q)

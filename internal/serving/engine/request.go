@@ -32,6 +32,10 @@ type Request struct {
 	// token.
 	Constraint *structured.Constraint
 
+	// Matcher is used instead of Constraint if the prompt already has the beginning of the constrained answer: it is where
+	// this beginning ends. Then Token.Top has only tokens that may come next. The engine does not change Matcher.
+	Matcher *structured.Matcher
+
 	// CacheSalt limits prefix hits to requests with the same salt.
 	CacheSalt string
 }

@@ -42,7 +42,7 @@ func (j *sampleJob) Do(worker, i int) {
 		t, logits := Token{ID: q.tokens[d.place]}, j.logits(d.from)
 		t.Rank = sampling.Rank(logits, t.ID)
 		var finite bool
-		if t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs); !finite {
+		if t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs, sampling.State{}); !finite {
 			d.err = ErrNotFinite
 		}
 		q.stream.prompt[d.place] = t
@@ -106,7 +106,11 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 	t.ID = j.token(q, state, s, i)
 	finite := t.ID >= 0
 	if finite && q.params.Logprobs >= 0 {
-		t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
+		var among sampling.State
+		if q.stream.request.Matcher != nil {
+			among = state
+		}
+		t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.Logprobs, among)
 	}
 	switch {
 	case !finite:

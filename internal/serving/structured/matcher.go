@@ -102,6 +102,11 @@ func (m *Matcher) Clone() *Matcher {
 	return &clone
 }
 
+// Fork returns a matcher that is where m is, and that has accepted no tokens yet: they cannot be taken back.
+func (m *Matcher) Fork() *Matcher {
+	return &Matcher{m.constraint, []*grammar.Config{m.last()}, m.stopped}
+}
+
 // Len returns the number of accepted tokens.
 func (m *Matcher) Len() int { return len(m.configs) - 1 }
 

@@ -3,17 +3,20 @@ package openai
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/structured"
 )
 
 // Beam search works as in vLLM's server. In each step, every beam is a request for one token and the
 // log probabilities of the most likely tokens. The prefix cache holds the tokens that beams have in
-// common.
+// common. If the answers must have a form, these are the most likely of the tokens that may come next.
+// As in vLLM, their log probabilities are those of the model, without the form.
 
 // maxBeams is the largest width. A step needs the 2·width most likely tokens.
 const maxBeams = sampling.MaxLogprobs / 2
@@ -66,7 +69,10 @@ type beam struct {
 	token   int32
 	length  int     // of prompt and answer
 	logprob float64 // of the answer
-	ended   bool
+	ended   bool    // by the token
+
+	matcher  *structured.Matcher // is after the token; nil without a form, and unless the beam goes on
+	complete bool                // no token can follow in the form
 }
 
 // answer returns the tokens after a prompt.
@@ -93,6 +99,7 @@ type search struct {
 	server  *Server
 	series  *engine.Series
 	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // most likely tokens
+	form    *structured.Constraint                                                                 // or nil
 	width   int
 	longest int     // limit of a sequence's tokens
 	most    int     // limit of an answer's tokens
@@ -100,6 +107,7 @@ type search struct {
 	own     []int32 // the ones of ends that are the model's
 	penalty float64
 	salt    string
+	ignore  bool // the model's own end tokens do not end an answer
 }
 
 // search returns the beam search that a request asks for.
@@ -123,7 +131,8 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := unsupportedByBeams(r); err != nil {
 		return nil, err
 	}
-	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}
+	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt,
+		ignore: r.IgnoreEOS}
 	f.next, f.longest = f.step, s.config.Engine.Config().MaxModelLen
 	if c.LengthPenalty != nil {
 		f.penalty = *c.LengthPenalty
@@ -145,7 +154,11 @@ func (f *search) stopReason(answer []int32) any {
 
 // run returns the best beams after a prompt, the best first.
 func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
-	live := []*beam{{length: len(prompt)}}
+	first := &beam{length: len(prompt)}
+	if f.form != nil {
+		first.matcher = f.form.NewMatcher()
+	}
+	live := []*beam{first}
 	var done []*beam // the best beams that have ended
 	for step := 0; step < f.most && len(live) > 0 && live[0].length < f.longest; step++ {
 		tops, err := f.next(ctx, prompt, live)
@@ -155,17 +168,55 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 		var next []*beam
 		for i, b := range live {
 			for _, t := range tops[i] {
-				c := &beam{b, t.Token, b.length + 1, b.logprob + float64(t.Value), slices.Contains(f.ends, t.Token)}
-				if c.ended {
+				c := &beam{before: b, token: t.Token, length: b.length + 1, logprob: b.logprob + float64(t.Value),
+					ended: slices.Contains(f.ends, t.Token)}
+				if err := c.follow(); err != nil {
+					return nil, err
+				}
+				if c.ended || c.complete {
 					done = append(done, c)
 				} else {
 					next = append(next, c)
 				}
 			}
 		}
-		live, done = f.best(next), f.best(done)
+		next, done = f.best(next), f.best(done)
+		for _, c := range next {
+			if err := c.goOn(); err != nil {
+				return nil, err
+			}
+		}
+		for _, b := range live {
+			b.matcher = nil
+		}
+		live = next
+	}
+	if f.form != nil && len(done) > 0 { // what MaxTokens has cut does not have the form
+		return append(done, live[:min(len(live), f.width-len(done))]...), nil
 	}
 	return f.best(append(done, live...)), nil
+}
+
+// follow sets b.complete.
+func (b *beam) follow() error {
+	m := b.before.matcher
+	if m == nil || b.ended {
+		return nil
+	}
+	if err := m.Accept(int(b.token)); err != nil {
+		return fmt.Errorf("a beam with a form: %w", err)
+	}
+	b.complete = m.Done()
+	return m.Rollback(1)
+}
+
+// goOn sets b.matcher.
+func (b *beam) goOn() error {
+	if b.before.matcher == nil {
+		return nil
+	}
+	b.matcher = b.before.matcher.Fork()
+	return b.matcher.Accept(int(b.token))
 }
 
 // best returns the best beams, width of them at most, the best first. Equal beams keep their order.
@@ -181,8 +232,8 @@ func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops 
 	j := &job{}
 	defer j.cancel()
 	for _, b := range beams {
-		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt,
-			Params: sampling.Default()}
+		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: b.matcher == nil || f.ignore,
+			CacheSalt: f.salt, Params: sampling.Default(), Matcher: b.matcher}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.series.Submit(r)
 		if err != nil {
@@ -220,6 +271,10 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	if err != nil {
 		return err
 	}
+	if f.form, err = s.constraint(r.Context(), j); err != nil {
+		giveBack()
+		return err
+	}
 	if f.series, err = s.config.Engine.Series(); err != nil {
 		giveBack()
 		return err
@@ -227,7 +282,9 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	defer f.series.End()
 	u := &usage{Details: &promptDetails{}}
 	var choices []choice
-	for _, prompt := range j.prompts {
+	j.bestOf = j.n
+	out := j.output()
+	for i, prompt := range j.prompts {
 		found, err := f.run(r.Context(), prompt.tokens)
 		if r.Context().Err() != nil {
 			return errGone
@@ -236,29 +293,38 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 			return err
 		}
 		u.PromptTokens += len(prompt.tokens)
-		for _, b := range found[:min(j.n, len(found))] {
-			p := part{index: len(choices), prompt: prompt, first: true, finish: engine.FinishLength}
-			answer := b.answer(prompt.tokens)
-			u.CompletionTokens += len(answer)
-			for _, id := range answer {
-				p.tokens = append(p.tokens, engine.Token{ID: id})
+		for k, b := range found[:min(j.n, len(found))] {
+			p, err := out.next(i, f.event(j, k, prompt.tokens, b, request.IncludeStop))
+			if err != nil {
+				return err
 			}
-			if b.ended {
-				p.finish, p.stopReason = engine.FinishStop, f.stopReason(answer)
-				if !request.IncludeStop {
-					answer = answer[:len(answer)-1]
-				}
-			}
-			p.text = j.answer.text(answer)
-			if j.parser != nil {
-				parser := j.parser(&prompt)
-				p.events = append(slices.Clone(parser.Feed(p.text)), parser.Close()...)
-			}
-			choices = append(choices, j.answer.whole(&p))
+			p.index = len(choices)
+			choices = append(choices, j.answer.whole(p))
 		}
 	}
+	u.CompletionTokens = out.made
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	recordUsage(w, u)
 	writeJSON(w, http.StatusOK, j.answer.withPrompt(&part{prompt: j.prompts[0]}).with(u, choices...))
 	return nil
+}
+
+// event returns the event of a beam that is answer k to a prompt.
+func (f *search) event(j *job, k int, prompt []int32, b *beam, includeStop bool) engine.Event {
+	e := engine.Event{Index: k, Finish: engine.FinishLength}
+	answer := b.answer(prompt)
+	for _, id := range answer {
+		e.Tokens = append(e.Tokens, engine.Token{ID: id})
+	}
+	switch {
+	case b.ended:
+		e.Finish, e.StopReason = engine.FinishStop, f.stopReason(answer)
+		if !includeStop {
+			answer = answer[:len(answer)-1]
+		}
+	case b.complete:
+		e.Finish = engine.FinishStop
+	}
+	e.Text = j.answer.text(answer)
+	return e
 }

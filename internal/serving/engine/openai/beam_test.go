@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -82,5 +83,124 @@ func TestTheLengthPenaltyOrdersBeams(t *testing.T) {
 		require.Equal(t, 200, a.Status)
 		require.Equal(t, "Hijk", a.Choices[0].Text, "by far the most likely one")
 		require.Equal(t, want, a.Choices[1].Finish, "penalty %d: %+v", penalty, a.Choices)
+	}
+}
+
+// logprob returns the log probability of an answer to a prompt.
+func (s *served) logprob(t *testing.T, prompt, answer []int32) (sum float64) {
+	r := engine.Request{Prompt: append(slices.Clone(prompt), answer...), MaxTokens: 1, Params: sampling.Default()}
+	r.Temperature, r.PromptLogprobs = 0, 0
+	stream, err := s.engine.Submit(r)
+	require.NoError(t, err)
+	events, err := stream.Next(t.Context())
+	require.NoError(t, err)
+	for _, token := range events[0].Prompt[len(prompt):] {
+		sum += float64(token.Logprob.Value)
+	}
+	return sum
+}
+
+// Ensure that beams with a form are the most likely answers of this form, in order, by the log probabilities of the
+// model, whether their tokens are likely or not.
+func TestBeamsWithAFormAreTheMostLikelyAnswersOfTheForm(t *testing.T) {
+	s := start(t, nil)
+	prompt := []int32{1, 97, 98, 97, 99, 97}
+	choices := []string{"ab", "adc", "zz", "za", "b", "xyz", "xq", "0"}
+	for penalty := range 3 {
+		score := func(text string) float64 {
+			var ids []int32
+			for _, b := range []byte(text) {
+				ids = append(ids, int32(b))
+			}
+			return s.logprob(t, prompt, ids) / math.Pow(float64(len(prompt)+len(ids)), float64(penalty))
+		}
+		ids, _ := json.Marshal(prompt)
+		list, _ := json.Marshal(choices)
+		a := s.ask(t, texts, fmt.Sprintf(demo+`"prompt": %s, "n": 8, "use_beam_search": true, "ignore_eos": true, "length_penalty": %d,
+			"guided_choice": %s}`, ids, penalty, list))
+		require.Equal(t, 200, a.Status, a.Text)
+		var got []string
+		for i, c := range a.Choices {
+			require.Equal(t, "stop", c.Finish)
+			require.Nil(t, c.StopReason)
+			got = append(got, c.Text)
+			if i > 0 {
+				require.LessOrEqual(t, score(c.Text), score(got[i-1])+1e-4, "%v, penalty %d", got, penalty)
+			}
+		}
+		require.ElementsMatch(t, choices, got)
+	}
+	settle(t, s)
+}
+
+func TestBeamsHaveTheForm(t *testing.T) {
+	s := start(t, nil)
+	for _, form := range forms {
+		if strings.Contains(form.fields, personSchema) { // the model would repeat the white space that JSON allows
+			form.fields = `"structured_outputs": {"disable_any_whitespace": true, "json": ` + personSchema + `}`
+		}
+		t.Run(form.name, func(t *testing.T) {
+			for path, begin := range map[string]string{texts: text, chats: talk} {
+				a := s.ask(t, path, begin+form.fields+`, "max_tokens": 120, "n": 2, "use_beam_search": true}`)
+				require.Equal(t, 200, a.Status, a.Text)
+				require.NotEmpty(t, a.Choices)
+				for _, c := range a.Choices {
+					require.Equal(t, "stop", c.Finish, "%q", c.Text+c.Message.Content)
+					form.check(t, c.Text+c.Message.Content)
+				}
+			}
+		})
+	}
+	settle(t, s)
+}
+
+// Ensure that a beam may end where its form lets it end, with or without the model's own end token, and that complete
+// answers come before those that max_tokens cuts.
+func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
+	s := start(t, nil)
+	const begin = demo + `"prompt": [1, 2, 72, 105, 3, 2], "use_beam_search": true, `
+	for _, test := range []struct {
+		name, fields string
+		want         []string // text and finish
+	}{
+		{"an end token", `"max_tokens": 9, "guided_regex": "Hi+"`, []string{"Hi stop"}},
+		{"no end token", `"max_tokens": 3, "guided_regex": "Hi+", "ignore_eos": true`, []string{"Hii length"}},
+		{"a token that ends it", `"max_tokens": 9, "guided_regex": "Hi+", "stop_token_ids": [105]`, []string{"H stop"}},
+		{"complete answers first", `"max_tokens": 3, "guided_regex": "Hi+xyz|0", "n": 2`, []string{"0 stop", "Hii length"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := s.ask(t, texts, begin+test.fields+"}")
+			require.Equal(t, 200, a.Status, a.Text)
+			var got []string
+			for _, c := range a.Choices {
+				got = append(got, c.Text+" "+c.Finish)
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// Ensure that beams call a tool that must be called, that an answer has one call without parallel calls, and that the
+// reasoning can be left out.
+func TestBeamsCallTools(t *testing.T) {
+	const tool = `"use_beam_search": true, "n": 2, "max_tokens": 250, "parallel_tool_calls": false, "tool_choice": "required",
+		"tools": [{"type": "function", "function": {"name": "f"}}]`
+	a := startTools(t, "hermes", "").ask(t, chats, talk+tool+"}")
+	require.Equal(t, 200, a.Status, a.Text)
+	require.Len(t, a.Choices, 2)
+	for _, c := range a.Choices {
+		require.Equal(t, "tool_calls", c.Finish)
+		require.Len(t, c.Message.ToolCalls, 1)
+		require.Equal(t, "f", c.Message.ToolCalls[0].Function.Name)
+		require.JSONEq(t, "{}", c.Message.ToolCalls[0].Function.Arguments)
+	}
+
+	const thought = demo + `"messages": [{"role": "user", "content": "Hm.</think>Yes."}], "use_beam_search": true, "max_tokens": 40`
+	s := startTools(t, "hermes", "deepseek_r1")
+	for more, want := range map[string]string{"": "Hm.", `, "include_reasoning": false`: ""} {
+		a = s.ask(t, chats, thought+more+"}")
+		require.Equal(t, 200, a.Status, a.Text)
+		require.Equal(t, "Yes.", a.Choices[0].Message.Content, a.Text)
+		require.Equal(t, want, a.Choices[0].Message.Reasoning, a.Text)
 	}
 }

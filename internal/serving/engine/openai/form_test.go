@@ -219,7 +219,6 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 		{"a text", `"response_format": "json"`, "response_format", "response_format is not a JSON object"},
 		{"a schema that is no JSON", `"guided_json": "{"`, "guided_json", "is not JSON"},
 		{"numbers", `"guided_choice": [1, 2]`, "guided_choice", "not a list of strings"},
-		{"beams", `"use_beam_search": true, "guided_choice": ["a"]`, "guided_choice", "not supported with use_beam_search"},
 		{"a field of llama.cpp", `"grammar": "root ::= \"a\""`, "grammar", "use response_format or structured_outputs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

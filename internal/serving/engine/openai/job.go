@@ -70,9 +70,6 @@ func (p *part) score() float64 {
 // do submits the prompts of a job and writes the answers.
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	if c.UseBeamSearch {
-		if field := j.shape.constrained(); field != "" {
-			return invalid(field, "%s is not supported with use_beam_search.", field)
-		}
 		return s.beams(w, r, c, request, j)
 	}
 	if err := s.submit(w, r, request, j); err != nil {

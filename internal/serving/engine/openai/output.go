@@ -22,9 +22,9 @@ type output struct {
 }
 
 func (j *job) output() *output {
-	n := len(j.streams) * j.bestOf
+	n := len(j.prompts) * j.bestOf
 	return &output{job: j, parts: make([]part, n), parsers: make([]*toolparser.Parser, n), calls: make([]int, n),
-		prefixes: make([][]engine.Token, len(j.streams))}
+		prefixes: make([][]engine.Token, len(j.prompts))}
 }
 
 // finishCalls is the finish of an answer with calls that no limit has ended.

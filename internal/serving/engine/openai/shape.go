@@ -49,15 +49,6 @@ func (s *shape) form(p *prompt) *structured.Form {
 	return &form
 }
 
-// constrained returns the name of the request's field that prescribes the form of the answers, or "" if they may be any
-// text.
-func (s *shape) constrained() string {
-	if len(s.tools) > 0 && s.mode != none {
-		return "tools"
-	}
-	return s.field
-}
-
 // says returns the form of an answer with content.
 func (s *shape) says(content structured.Form) structured.Form {
 	if !s.format.Harmony() {

@@ -229,9 +229,9 @@ func Rank(logits []float32, token int32) (n int) {
 	return n
 }
 
-// TopLogprobs returns the log probabilities of a token and of the n most likely tokens, before bias, penalties and
-// temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or +Inf, or all are -Inf.
-func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob, ok bool) {
+// TopLogprobs returns the log probabilities of a token and of the n most likely tokens that st allows, before bias,
+// penalties and temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or +Inf, or all are -Inf.
+func (s *Sampler) TopLogprobs(logits []float32, token int32, n int, st State) (own Logprob, top []Logprob, ok bool) {
 	place, largest := matrix.ArgMax(logits)
 	if ifFinite(place, largest) < 0 {
 		return own, nil, false
@@ -242,7 +242,7 @@ func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob
 	own = Logprob{token, float32(float64(logits[token]) - norm)}
 	if n > 0 {
 		copy(s.logits, logits)
-		for _, id := range s.heaviest(min(n, len(logits))) {
+		for _, id := range s.heaviest(min(n, len(logits)), &st) {
 			top = append(top, Logprob{id, float32(float64(logits[id]) - norm)})
 		}
 	}

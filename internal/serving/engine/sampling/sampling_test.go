@@ -98,13 +98,13 @@ func TestTheRandomNumberIsOfTheSeedAndThePlace(t *testing.T) {
 func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	var s Sampler
 	logits := []float32{2, 1, 3, 1}
-	own, top, ok := s.TopLogprobs(logits, 1, 3)
+	own, top, ok := s.TopLogprobs(logits, 1, 3, State{})
 	require.True(t, ok)
 	norm := math.Log(math.Exp(2) + 2*math.E + math.Exp(3))
 	require.InDelta(t, 1-norm, own.Value, 1e-6)
 	require.Equal(t, []int32{2, 0, 1}, []int32{top[0].Token, top[1].Token, top[2].Token})
 	require.InDelta(t, 3-norm, top[0].Value, 1e-6)
-	_, top, _ = s.TopLogprobs(logits, 1, 0)
+	_, top, _ = s.TopLogprobs(logits, 1, 0, State{})
 	require.Empty(t, top)
 	require.Equal(t, []int{2, 4, 1, 4}, []int{Rank(logits, 0), Rank(logits, 1), Rank(logits, 2), Rank(logits, 3)})
 }
@@ -170,7 +170,7 @@ func TestNoTokenIsChosenOfLogitsThatAreNotFinite(t *testing.T) {
 			}
 		}
 		if test.state.Forbidden == nil {
-			_, _, ok := new(Sampler).TopLogprobs(test.logits, 1, 1)
+			_, _, ok := new(Sampler).TopLogprobs(test.logits, 1, 1, State{})
 			require.Equal(t, test.ok, ok, test.name)
 		}
 	}

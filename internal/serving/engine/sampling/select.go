@@ -114,12 +114,12 @@ func (s *Sampler) drop(below uint32, some []int32) {
 	}
 }
 
-// heaviest returns the n tokens with the largest values, which may be negative.
-func (s *Sampler) heaviest(n int) []int32 {
+// heaviest returns the n tokens with the largest values, which may be negative, of those that st allows.
+func (s *Sampler) heaviest(n int, st *State) []int32 {
 	s.order = s.order[:0]
 	for i := range s.logits {
 		id := int32(i)
-		if len(s.order) == n && s.before(s.order[n-1], id) < 0 {
+		if !st.Allows(id) || len(s.order) == n && s.before(s.order[n-1], id) < 0 {
 			continue
 		}
 		if len(s.order) < n {

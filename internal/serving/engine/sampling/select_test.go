@@ -52,7 +52,13 @@ func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
 
 		top := min(20, len(weights))
 		s := Sampler{logits: weights}
-		require.Equal(t, order[:top], s.heaviest(top))
+		require.Equal(t, order[:top], s.heaviest(top, &State{}))
+		st := State{Allowed: make([]uint64, (len(weights)+63)/64)}
+		for i := range st.Allowed {
+			st.Allowed[i] = rnd.Uint64() & rnd.Uint64()
+		}
+		order = slices.DeleteFunc(order, func(id int32) bool { return !st.Allows(id) })
+		require.Equal(t, order[:min(top, len(order))], append([]int32{}, s.heaviest(top, &st)...))
 	}
 }
 
