@@ -210,7 +210,7 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 // A result has the names of vllm bench serve. Times are in milliseconds.
 type result map[string]float64
 
-// Parts of the names that times have in a result, and the names with which they are printed.
+// A result has an entry statistic_name_ms for each statistic of each time. The tables print the time as shown.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
 	times      = []struct{ name, shown string }{

@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that an unknown argument of the commands completion and help is an error, and that the error lists
-// the known shells or commands.
-func TestUnknownNamesAfterCompletionAndHelpAreErrors(t *testing.T) {
+// Ensure that completion with an unknown shell, and help with an unknown command, are errors that list the known ones.
+func TestCompletionAndHelpRefuseUnknownNames(t *testing.T) {
 	for _, c := range []struct{ name, args, wantOut, wantErr string }{
 		{"a shell", "completion bash", "# bash completion", ""},
 		{"no shell", "completion", "completion [command]", ""},

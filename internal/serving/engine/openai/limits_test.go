@@ -39,9 +39,9 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	require.Equal(t, 401, ask("c", "1").Status)
 }
 
-// Ensure that a refused request does not use the allowance of its key, and that numbers out of range
-// do not increase the allowance.
-func TestARefusedRequestLeavesTheAllowanceOfItsKey(t *testing.T) {
+// Ensure that a refused request does not count towards the rate limit of its API key, and that numbers out of range
+// do not raise the limit.
+func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	const perMinute = 6000
 	limited := func(c *openai.Config, _ *engine.Config) {
 		c.APIKeys, c.Limits = []string{"a"}, openai.Limits{Requests: 600, Tokens: perMinute}
