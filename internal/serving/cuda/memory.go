@@ -70,7 +70,13 @@ func (m *Memory) Write(offset int, data []byte) error {
 	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
 		return err
 	}
-	return m.context.call("copy to the GPU", cuMemcpyHtoD, uintptr(m.pointer)+uintptr(offset), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)))
+	const doing = "copy to the GPU"
+	if err := m.context.call(doing, cuMemcpyHtoD, uintptr(m.pointer)+uintptr(offset), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data))); err != nil {
+		return err
+	}
+	// The copy returns when the driver has staged the data. Streams of NewStream do not wait for the default stream, in
+	// which the rest of the copy is ("API synchronization behavior" in the driver's manual).
+	return m.context.call(doing, cuStreamSynchronize, 0)
 }
 
 // Read copies from the memory to data. It does not wait for work in streams.

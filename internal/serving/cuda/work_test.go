@@ -149,6 +149,19 @@ func TestCopiesStayInTheirMemory(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close(), other.Close()))
 }
 
+// Ensure that a write is complete when it returns. The driver copies memory that is not pinned in two steps, and
+// streams do not wait for the second one.
+func TestAStreamSeesWhatWasWrittenBefore(t *testing.T) {
+	g := newGPU(t)
+	pinned, err := g.context.AllocPinned(4)
+	require.NoError(t, err)
+	m := g.memory(0)
+	require.NoError(t, m.Write(0, []byte("abcd")))
+	require.NoError(t, errors.Join(g.stream.Download(pinned, 0, m, 0, 4), g.stream.Synchronize()))
+	require.Equal(t, "abcd", string(pinned.Bytes()))
+	require.NoError(t, errors.Join(pinned.Close(), m.Close()))
+}
+
 // Ensure that a stream may delay its work until the program waits for it, as on a GPU, and that an
 // event orders two streams.
 func TestEventsOrderStreams(t *testing.T) {

@@ -170,11 +170,16 @@ API cuMemFreeHost(void *p) {
 static Work copying(void *to, const void *from, size_t size) {
   return [=] { return memmove(to, from, size), OK; };
 }
+// A copy from memory that is not pinned returns when the contents are staged. It is complete when something waits for
+// the default stream ("API synchronization behavior" in the driver's manual).
 API cuMemcpyHtoD_v2(void *to, const void *from, size_t size) {
   BEGIN(context);
   if (!emulator::in_device(to, size)) return INVALID_VALUE;
   if (capturing()) return CAPTURE_UNSUPPORTED;
-  return push(nullptr, copying(to, from, size));
+  if (emulator::is_pinned(from, size)) return push(nullptr, copying(to, from, size));
+  return push(nullptr, [=, staged = std::string((const char *)from, size)] {
+    return state.under_way.push_back([=] { return memcpy(to, staged.data(), size), OK; }), OK;
+  });
 }
 API cuMemcpyDtoH_v2(void *to, const void *from, size_t size) {
   BEGIN(context);

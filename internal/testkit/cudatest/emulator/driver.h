@@ -45,6 +45,7 @@ struct State {
   int broken = OK; // what every call returns after a kernel failed
   std::string failure;
   std::map<std::string, int> fail_next, calls;
+  std::deque<Work> under_way; // copies of the default stream
   std::map<void *, std::shared_ptr<Stream>> streams;
   std::map<void *, std::shared_ptr<Event>> events;
   std::map<void *, std::shared_ptr<Graph>> graphs, executables;
@@ -58,6 +59,7 @@ bool capturing();                             // any stream
 size_t most_shared();                         // bytes that a block may have, declared and dynamic
 int push(void *stream, Work work);
 int drain(Stream &s, uint64_t until);
+int drain_default();
 int drain_all();
 
 #define API extern "C" __attribute__((visibility("default"))) int

@@ -20,7 +20,13 @@ int drain(Stream &s, uint64_t until) {
   return state.broken;
 }
 
+int drain_default() {
+  for (; !state.under_way.empty(); state.under_way.pop_front()) state.under_way.front()();
+  return state.broken;
+}
+
 int drain_all() {
+  if (int status = drain_default()) return status;
   for (auto &[handle, s] : state.streams) {
     if (int status = drain(*s, ~0ull)) return status;
   }
@@ -30,6 +36,7 @@ int drain_all() {
 // The default stream waits for the blocking ones, and is waited for.
 int push(void *stream, Work work) {
   if (!stream) {
+    if (int status = drain_default()) return status;
     for (auto &[handle, s] : state.streams) {
       if (int status = s->blocking ? drain(*s, ~0ull) : OK) return status;
     }
@@ -39,6 +46,7 @@ int push(void *stream, Work work) {
   }
   auto s = state.streams.find(stream);
   if (s == state.streams.end()) return INVALID_HANDLE;
+  if (s->second->blocking) drain_default();
   if (s->second->capture) {
     s->second->capture->work.push_back(work);
   } else {
@@ -74,6 +82,7 @@ API cuStreamDestroy_v2(void *stream) {
 }
 API cuStreamSynchronize(void *stream) {
   BEGIN(context);
+  if (!stream) return push(nullptr, [] { return OK; });
   FIND(s, state.streams, stream);
   return s->capture ? CAPTURE_UNSUPPORTED : drain(*s, ~0ull);
 }
