@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +27,7 @@ type rival struct {
 }
 
 // readRivals reads a file whose lines have the name of a case, the way and the seconds, with tabs between them. It
-// prints the lines that begin with #.
+// prints the lines that begin with #, and those that another program has printed there.
 func readRivals(file string) (map[string][]rival, error) {
 	all := map[string][]rival{}
 	if file == "" {
@@ -38,19 +37,17 @@ func readRivals(file string) (map[string][]rival, error) {
 	if err != nil {
 		return nil, err
 	}
-	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "#") {
-			fmt.Println(line)
-			continue
-		}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
 		fields := strings.Split(line, "\t")
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("%s: the line %q: it must have a case, a way and seconds, with tabs between", file, line)
+		if strings.HasPrefix(line, "#") || len(fields) != 3 {
+			fmt.Println("#", strings.TrimPrefix(line, "# "))
+			continue
 		}
 		seconds, err := strconv.ParseFloat(fields[2], 64)
 		if err != nil || !(seconds > 0) {
-			return nil, fmt.Errorf("%s: the line %q: the seconds must be a number above 0", file, line)
+			fmt.Printf("# %s: the seconds must be a number above 0\n", line)
+			continue
 		}
 		all[fields[0]] = append(all[fields[0]], rival{fields[1], seconds})
 	}
@@ -110,8 +107,9 @@ func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.D
 		}
 	}
 	fmt.Println("\nagainst PyTorch: the time of cuBLAS, cuDNN and others there, divided by ours. error: the largest difference from float64, 1 being what" +
-		"\nis allowed: one unit in the last place and what float32 rounds, and for attention 2^-9 of the sum of |p v|. alone: whether rows have the same" +
-		"\nbits alone, in other batches and in other chunks. required: the least ratio, and whether it holds.")
+		"\nis allowed: one unit in the last place, twice the rounding error of a float64 sum. Attention may have this error of the output and of each" +
+		"\np |v - output|, because weights p are rounded too. alone: whether rows have the same bits alone, in other batches and in other chunks." +
+		"\nrequired: the least ratio, and whether it holds.")
 	fmt.Printf("%d of %d required ratios hold, %d could not be compared\n\n", t.reached, t.goals, t.unmeasured)
 	if err := b.resources(); err != nil {
 		t.wrong = append(t.wrong, err)

@@ -15,7 +15,8 @@ import (
 )
 
 // rivals are times of another library as compare.py writes them.
-const rivals = "# a note of compare.py\n" +
+const rivals = "# a note of compare.py\n" + "a note of a library\n" +
+	"product outputs=28 columns=256 rows=1\tcuBLAS\tnan\n" +
 	"product outputs=28 columns=256 rows=1\tcuBLAS\t1e6\n" +
 	"product outputs=28 columns=256 rows=33\tcuBLAS\t1e-9\n" +
 	"prefill group=4 heads=1 seqs=1 tokens=32\tcuDNN\t1e-9\n" +
@@ -36,7 +37,7 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	out, err = run.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, row := range []string{
-		`Emulated GPU 0, compute capability 9\.0, 4 multiprocessors, driver for CUDA 13\.0`, `copy inside the GPU: \d+ GB/s.*`, `# a note of compare.py`,
+		`Emulated GPU 0, compute capability 9\.0, 4 multiprocessors, driver for CUDA 13\.0`, `copy inside the GPU: \d+ GB/s.*`, `# a note of compare.py`, `# a note of a library`,
 		`rms_norm rows=3 n=256 .* 0\.\d+ equal +-`, `layer_norm .* equal +-`, `add .* equal +-`, `(silu|gelu_tanh|swigluoai)_and_mul .* equal +-`, `gelu_new .* equal +-`, `relu .* 0\.000 equal +-`,
 		`rotary_embedding .* 0\.\d+ - +-`, `argmax .* 0\.000 - +-`, `embedding .* 0\.000 - +-`, `reshape_and_cache .* 0\.000 - +-`, `copy_blocks .* 0\.000 - +-`,
 		`decode_e4m3 .* equal +-`, `decode_e5m2 .* equal +-`, `prefill_e4m3 .* equal +-`, `reshape_and_cache_e4m3 .* 0\.000 - +-`,
