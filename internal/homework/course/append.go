@@ -2,8 +2,7 @@ package course
 
 import "llmmemory/internal/block"
 
-// append follows the handout, task 4. Position p is in logical block b = p/16, whose entry is entry b%16 of L2
-// table b/16. The record goes to offset p%16 of the physical block that the entry names.
+// append follows the handout, task 4.
 func (c *core) append(e *Engine, id, data int32) error {
 	s := c.find(e, id)
 	if s == nil {
@@ -30,7 +29,6 @@ func (c *core) append(e *Engine, id, data int32) error {
 	return nil
 }
 
-// writableAt returns an error if s has no next position to write to.
 func writableAt(e *Engine, s *Sequence) error {
 	if uint32(s.KVCount) >= maxRecords {
 		if s.KVCount < 0 {

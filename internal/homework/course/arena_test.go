@@ -72,7 +72,6 @@ func (a *testArena) Put(first, single unsafe.Pointer) {
 	}
 }
 
-// one is malloc, as a tester calls it.
 func (a *testArena) one(size uintptr) unsafe.Pointer { return a.get(size, false) }
 
 func (a *testArena) get(size uintptr, zero bool) (p unsafe.Pointer) {
@@ -103,7 +102,6 @@ func (a *testArena) fresh(size int, zero bool) unsafe.Pointer {
 	return unsafe.Pointer(&chunk[0])
 }
 
-// drop is free, as a tester calls it.
 func (a *testArena) drop(p unsafe.Pointer) {
 	size, live := a.live[p]
 	if !live {

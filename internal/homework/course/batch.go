@@ -44,7 +44,7 @@ func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	return err
 }
 
-// appendRun appends all records to one sequence. The journal has one step for each block that they touch.
+// appendRun opens a journal with one step for each block that the records touch.
 func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if err := writableAt(e, s); err != nil {
 		return err

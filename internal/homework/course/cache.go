@@ -33,7 +33,6 @@ func hashID(e *Engine, id int32) uint64 {
 	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
 }
 
-// holds reports whether the entry agrees with the visible memory.
 func (h *entry) holds() bool {
 	n := &h.seq.Node
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
@@ -140,7 +139,6 @@ func (c *lookupCache) giveUp(s *Sequence) {
 	}
 }
 
-// entryOf returns the entry of the sequence that n is part of, or nil if it has none for e.
 func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil
@@ -181,7 +179,6 @@ func (c *lookupCache) put(h entry) {
 	}
 }
 
-// remove removes h, which is in the table.
 func (c *lookupCache) remove(h *entry) {
 	if c.epoch == c.index.epoch.Load() {
 		c.index.remove(h)

@@ -168,7 +168,6 @@ func sequence(n int) []int {
 	return s
 }
 
-// Ensure that the guess of the order remains useful after sequences were freed, a few or many at a time.
 func TestAnOrderSkipsWhatIsGone(t *testing.T) {
 	c := &core{lib: &Library{}}
 	defer func() { c.order.release() }()

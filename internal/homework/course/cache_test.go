@@ -45,7 +45,6 @@ func (b *bench) fill(e *Engine, n int) []*Sequence {
 	return seqs
 }
 
-// reaches appends a record to the sequence with the id, and reports whether s got it.
 func (b *bench) reaches(e *Engine, id int32, s *Sequence) bool {
 	before := s.KVCount
 	err := b.library.Append(e, id, 1)
@@ -198,7 +197,6 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 }
 
 // Ensure that a look-up does not read the old neighbours of a sequence that was moved, since they may be freed.
-// The arena would panic.
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -218,8 +216,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and
-// freed there. The arena would panic.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and freed
+// there.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -263,7 +261,6 @@ func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b.misses(e, 30)
 }
 
-// Ensure that a look-up does not read a freed neighbour to which an unlinked sequence still points.
 func TestAFreedNeighbourIsNotRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -288,8 +285,7 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 	b.misses(again, 30)
 }
 
-// Ensure that llm_init forgets the entries of an engine that was at the same address and was freed by hand. The
-// test makes sure that no old entry is read before that.
+// Ensure that llm_init forgets the entries of an engine that was at the same address and was freed by hand.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)
@@ -368,7 +364,6 @@ func TestTheTableKeepsWhatItHolds(t *testing.T) {
 	require.Zero(t, table.used)
 }
 
-// An empty table keeps its pages when they are few.
 func TestAnEmptyTableGivesBackWhatIsMuch(t *testing.T) {
 	seqs := make([]Sequence, keptSlots)
 	for _, c := range []struct{ most, slots int }{{keptSlots / 2, keptSlots}, {keptSlots/2 + 1, 0}} {

@@ -80,7 +80,6 @@ func (e *Engine) Sequences(yield func(*Sequence) bool) {
 	}
 }
 
-// entries yields every mapped table entry of every sequence.
 func (e *Engine) entries(yield func(int32) bool) {
 	for s := range e.Sequences {
 		for _, l2 := range s.BlockTable {

@@ -47,7 +47,6 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 	require.ErrorIs(t, e.Check(), block.ErrNotConserved)
 }
 
-// A list that never comes back to its head.
 func TestCheckEndsOnALoop(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(3)

@@ -43,7 +43,6 @@ func (c *core) destroy(e *Engine) {
 	c.lib.Memory.Put(gone.first, unsafe.Pointer(counts))
 }
 
-// addSequence adds s and all its tables to the chain.
 func (c *chain) addSequence(s *Sequence) {
 	if l1 := s.BlockTable; l1 != nil {
 		for _, l2 := range l1 {

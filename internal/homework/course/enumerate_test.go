@@ -21,7 +21,6 @@ type model struct {
 	pool   []int32
 }
 
-// play makes one call and reports whether it succeeds. A call that fails changes nothing.
 func (m *model) play(op trace.Op) bool {
 	m.fail = op.Fail
 	defer func() { m.fail = 0 }()
@@ -68,7 +67,6 @@ func (m *model) open(counts []int32, free int32) {
 	m.engine = e
 }
 
-// sequences returns the sequences in list order.
 func (m *model) sequences() []*Sequence {
 	if m.engine == nil {
 		return nil
@@ -77,7 +75,6 @@ func (m *model) sequences() []*Sequence {
 	return w.listed(0)
 }
 
-// clone returns a copy that shares nothing with m.
 func (m *model) clone() *model {
 	c := &model{yardstick: m.yardstick, pool: slices.Clone(m.pool)}
 	if m.engine == nil {
@@ -125,7 +122,6 @@ func (m *model) key() [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// bounds limit the enumeration.
 type bounds struct {
 	start   []trace.Op // the calls before the enumeration begins: llm_init of engine 0, and others
 	ids     []int32    // of new sequences; it makes no difference which of the unused ids a call takes
@@ -193,7 +189,6 @@ type searchNode struct {
 	op     trace.Op
 }
 
-// add adds a state unless it is known or has no engine.
 func (s *search) add(parent int, op trace.Op, to *model) {
 	if key := to.key(); to.engine != nil && !s.seen[key] {
 		s.seen[key] = true

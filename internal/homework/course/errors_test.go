@@ -22,7 +22,6 @@ func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	require.True(t, b.reaches(e, 0, seqs[0]))
 }
 
-// A refusable call of the library.
 type refusable func(l *Library, e *Engine, s *Sequence) error
 
 func creates(id, length int32) refusable {
@@ -105,14 +104,12 @@ func TestARefusalSaysWhy(t *testing.T) {
 	}
 }
 
-// fillCounts sets each ref_count to 1 and does not change free_blocks_count.
 func fillCounts(e *Engine) {
 	for i := range e.counts() {
 		*e.count(int32(i)) = 1
 	}
 }
 
-// Ensure that a batch is refused if the kernel gives no pages for its journal.
 func TestABatchWithoutPagesIsRefused(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)

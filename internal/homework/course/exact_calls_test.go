@@ -7,8 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The calls of the game, in both worlds.
-
 func (g *game) engine() int { return rapid.IntRange(0, 1).Draw(g.T, "engine") }
 
 // id prefers ids that live somewhere.
@@ -45,9 +43,8 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call makes a call of the library and, with want, the same call of the yardstick. Now and then it makes an
-// allocation fail in both. It requires that the call uses Memory at most once, and not at all if it is refused
-// for another reason than memory.
+// call makes a call of the library and, with want, the same call of the yardstick. It requires that the call uses
+// Memory at most once, and not at all if it is refused for another reason than memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")
@@ -175,7 +172,6 @@ func (g *game) all(engine int, names []int, data []int32, call func(*Engine) err
 	require.Equal(g, done, err == nil, "%v", err)
 }
 
-// linked names the sequences in an engine's list.
 func (g *game) linked(engine int) []int {
 	var names []int
 	for _, s := range g.theirs.listed(engine) {

@@ -13,7 +13,6 @@ import (
 // The library and the yardstick go through the same random calls and outside
 // writes; after each, every visible field must be equal (internal/README.md, decision 1).
 
-// A kind of run: how long the lists get, and what the writes from outside may do.
 type kind struct {
 	strict bool
 	atMost int  // sequences in all lists together
@@ -37,7 +36,6 @@ func TestEveryCallIsExact(t *testing.T) {
 	}
 }
 
-// A game has the two worlds, and what the writes from outside have done.
 type game struct {
 	*rapid.T
 	kind

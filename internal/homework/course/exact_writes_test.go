@@ -8,9 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The writes of the game from outside, in both worlds.
-
-// both applies one outside write to both worlds.
 func (g *game) both(write func(w *world)) {
 	write(&g.ours)
 	write(&g.theirs)
@@ -74,7 +71,6 @@ func (g *game) writeTable() {
 	})
 }
 
-// dropFrom is the tester's free.
 func (g *game) dropFrom(w *world, p unsafe.Pointer) {
 	if w == &g.ours {
 		g.arena.drop(p)
@@ -237,7 +233,6 @@ func (g *game) dispose(i int) {
 	delete(g.loose, i)
 }
 
-// cut takes a stretch out as a whole.
 func (g *game) cut(i int) {
 	length := rapid.IntRange(1, 6).Draw(g.T, "stretch")
 	engine := -1

@@ -23,7 +23,6 @@ func deepest(blocks int) int {
 	return level.Pick(6, 9)
 }
 
-// Ensure that every call, batch and run does what the handout says, in every state that a few calls reach.
 func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	s := newSubject()
 	defer s.arena.close()
@@ -70,7 +69,6 @@ func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	t.Logf("%d calls compared", calls)
 }
 
-// An explorer plays cases on the engine and compares.
 type explorer struct {
 	*testing.T
 	s      *subject
@@ -78,7 +76,6 @@ type explorer struct {
 	calls  int
 }
 
-// explore plays the cases of b on s. Other cases may have been played on s before.
 func explore(t *testing.T, s *subject, b bounds) *explorer {
 	s.library = &Library{Memory: s.arena}
 	x := &explorer{T: t, s: s}
@@ -257,7 +254,6 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	t.Logf("%d sequences of calls compared", x.calls)
 }
 
-// everySequence plays the calls of path, followed by every sequence of depth calls.
 func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	state := &model{}
 	x.s.library = &Library{Memory: x.s.arena}
@@ -283,7 +279,6 @@ func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	}
 }
 
-// Copy-on-write at every logical block and every offset.
 func TestCopyOnWriteEverywhereIsTheHandouts(t *testing.T) {
 	x := &explorer{T: t, s: newSubject()}
 	defer x.s.arena.close()

@@ -105,7 +105,6 @@ func (a *flatArena) live() int {
 	return n
 }
 
-// checkGuards returns an error if something was written behind a chunk or into a freed chunk.
 func (a *flatArena) checkGuards() error {
 	for _, c := range a.chunks {
 		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
@@ -124,7 +123,6 @@ func fill(to []byte, with byte) {
 
 func only(in []byte, b byte) bool { return bytes.Count(in, []byte{b}) == len(in) }
 
-// A subject is the engine that the exhaustive tests play.
 type subject struct {
 	arena   *flatArena
 	library *Library
@@ -157,19 +155,16 @@ func (s *subject) restore() {
 	copy(s.pool, s.saved.pool)
 }
 
-// untouched reports whether every byte is as it was saved.
 func (s *subject) untouched() bool {
 	return s.arena.used == len(s.saved.space) && bytes.Equal(s.arena.space[:s.arena.used], s.saved.space) &&
 		unsafe.String((*byte)(unsafe.Pointer(&s.pool[0])), 4*len(s.pool)) ==
 			unsafe.String((*byte)(unsafe.Pointer(&s.saved.pool[0])), 4*len(s.pool))
 }
 
-// reset is the state before llm_init.
 func (s *subject) reset() {
 	s.arena.used, s.arena.chunks, s.engine, s.pool = 0, s.arena.chunks[:0], nil, s.pool[:0]
 }
 
-// play makes one call. made is what create and fork returned.
 func (s *subject) play(op trace.Op) (made *Sequence, err error) {
 	s.arena.fail, s.arena.gets = op.Fail, 0
 	defer func() { s.arena.fail = 0 }()
@@ -203,7 +198,6 @@ func (s *subject) play(op trace.Op) (made *Sequence, err error) {
 	}
 }
 
-// differs describes the first difference between the subject and a state. It returns nil if they are equal.
 func (s *subject) differs(want *model) error {
 	if live := s.arena.live(); live != want.live {
 		return fmt.Errorf("%d live allocations, not %d", live, want.live)

@@ -12,8 +12,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// What a cache forgets, and what it gives back.
-
 // Ensure that a successful walk makes a cache entry again after the index was reset.
 func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	b := newBench(t)
@@ -81,7 +79,6 @@ func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	}
 }
 
-// addressSpace is how many bytes the process has mapped.
 func addressSpace(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/statm")
@@ -92,8 +89,7 @@ func addressSpace(t *testing.T) int64 {
 	return pages * pageSize
 }
 
-// Ensure that memory pages are given back: after many rounds the address space has not grown. The test takes
-// the least of five measurements, because other parts of the process also map memory.
+// The test takes the least of five measurements, because other parts of the process also map memory.
 func TestPagesAreGivenBack(t *testing.T) {
 	level.SkipQuick(t)
 	seqs := make([]Sequence, 9000)
@@ -151,7 +147,6 @@ func TestPagesAreGivenBack(t *testing.T) {
 	}
 }
 
-// Ensure that the three arrays of a journal lie one after the other in its memory and fit into it.
 func TestTheArraysOfAJournalFitItsMemory(t *testing.T) {
 	for _, n := range []int{1, 100, keptBytes/int(bytesPerStep) + 1, 100_000} {
 		var j journal

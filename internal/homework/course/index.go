@@ -40,7 +40,6 @@ func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 // any reports whether there is an entry. Programs with few sequences never have one.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
-// keyOf returns the key of the entry for s, if there is one.
 func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 	if n := x.table.get(named{seq: s}); n != nil && n.engine != nil {
 		return n.engine, n.id, true
@@ -48,7 +47,6 @@ func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 	return nil, 0, false
 }
 
-// names reports whether any entry names s.
 func (x *index) names(s *Sequence) bool { return x.table.get(named{seq: s}) != nil }
 
 // add indexes h. If there is no memory for that, it resets the index.
@@ -59,7 +57,6 @@ func (x *index) add(h *entry) {
 	}
 }
 
-// remove removes h from the index.
 func (x *index) remove(h *entry) {
 	x.change(h.seq, func(n *named) { n.engine, n.id = nil, 0 })
 	x.mention(h.engine, h.prev, -1)
@@ -86,7 +83,6 @@ func (x *index) change(s *Sequence, edit func(*named)) bool {
 	return true
 }
 
-// reset removes everything and starts a new epoch.
 func (x *index) reset() {
 	x.table.clear()
 	x.used.Store(0)

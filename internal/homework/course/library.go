@@ -39,7 +39,6 @@ type core struct {
 	batch  journal
 }
 
-// lock locks the core of e and returns it.
 func (l *Library) lock(e *Engine) *core {
 	number := coreOf(e)
 	c := &l.cores[number]
@@ -67,8 +66,6 @@ func (c *core) tidy() {
 	wipeStack()
 }
 
-// wipeStack overwrites the stack that the call has used.
-//
 //go:noinline
 func wipeStack() {
 	var dead [1024]byte
@@ -78,7 +75,6 @@ func wipeStack() {
 //go:noinline
 func keep(*[1024]byte) {}
 
-// coreOf returns the number of the core that serves e, a hash of e's address.
 func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by
-// new. The named test must then fail. It is the only test that is run.
+// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by new.
+// The named test must then fail.
 type oneRule struct {
 	name     string
 	file     string
@@ -79,7 +79,6 @@ var oneRules = []oneRule{
 	{"run: the second block begins late", "batch.go", "\t\toffset = 0\n", "\t\toffset = 1\n", shortUses},
 }
 
-// Ensure that the exhaustive tests alone detect each broken rule.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipQuick(t)
 	for _, rule := range level.Pick(oneRules[:1], oneRules) {
@@ -91,7 +90,6 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	}
 }
 
-// broken runs the rule's test with the changed file.
 func broken(t *testing.T, rule oneRule) (out string, err error) {
 	t.Helper()
 	list := overlay.Replace(t, rule.file, rule.old, rule.new)

@@ -50,7 +50,6 @@ func (o *order) met(to, from int, n *Node) int {
 	return max(from, to+1)
 }
 
-// close removes nodes[to:from].
 func (o *order) close(to, from int) {
 	if to < from {
 		o.nodes = o.nodes[:to+copy(o.nodes[to:], o.nodes[from:])]
@@ -70,7 +69,6 @@ func (o *order) grow() bool {
 	return true
 }
 
-// release gives all memory back.
 func (o *order) release() {
 	if size := cap(o.nodes); size > 0 {
 		unmap(unsafe.Pointer(unsafe.SliceData(o.nodes)), uintptr(size)*unsafe.Sizeof((*Node)(nil)))

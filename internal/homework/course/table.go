@@ -60,8 +60,7 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove removes the record that equals key and closes the gap: each record after it
-// moves into the gap unless it would then be before its home slot.
+// remove closes the gap: each record after it moves into the gap unless it would then be before its home slot.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return
@@ -85,7 +84,6 @@ func (t *table[R]) remove(key R) {
 	}
 }
 
-// clear removes all records and unmaps the memory.
 func (t *table[R]) clear() {
 	if t.slots != nil {
 		unmap(unsafe.Pointer(&t.slots[0]), t.bytes(len(t.slots)))

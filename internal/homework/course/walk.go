@@ -10,7 +10,6 @@ type walk struct {
 	found  bool  // next has the id
 }
 
-// plain follows the links.
 func (w *walk) plain() {
 	for w.next != &w.engine.Active && w.next != nil {
 		if idOf(w.next) == w.id {

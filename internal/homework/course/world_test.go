@@ -7,7 +7,6 @@ import (
 	"unsafe"
 )
 
-// count is *e.ref_count[id], for writers.
 func (e *Engine) count(id int32) *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
 }
@@ -27,7 +26,6 @@ func (w *world) name(s *Sequence) int {
 	return slices.Index(w.seqs, s)
 }
 
-// nodeName returns a name for a node: that of the sequence, or of the engine whose list head it is.
 func (w *world) nodeName(n *Node) string {
 	if n == nil {
 		return "NULL"
@@ -101,7 +99,6 @@ func (w *world) describe(loose map[int]bool) []line {
 	return lines
 }
 
-// listed returns the sequences of an engine in list order.
 func (w *world) listed(engine int) []*Sequence {
 	var list []*Sequence
 	head := &w.engines[engine].Active

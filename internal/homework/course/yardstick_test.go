@@ -95,7 +95,6 @@ func (y *yardstick) link(e *Engine, s *Sequence) {
 	e.Active.Prev = &s.Node
 }
 
-// free returns the sequence it freed.
 func (y *yardstick) free(e *Engine, id int32) *Sequence {
 	if e == nil {
 		return nil
@@ -214,7 +213,6 @@ func (y *yardstick) appendTo(e *Engine, s *Sequence, data int32) bool {
 	return true
 }
 
-// destroy counts what the list still holds, and the engine itself.
 func (y *yardstick) destroy(e *Engine) {
 	for n := e.Active.Next; n != &e.Active && n != nil; n = n.Next {
 		y.live -= allocations(sequenceOf(n))

@@ -40,7 +40,6 @@ func compile(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// accepts runs the suite on a submission, and runs it again under Memcheck if it finds nothing.
 func accepts(t *testing.T, file string, all, watched []string) bool {
 	t.Helper()
 	dir := t.TempDir()

@@ -88,7 +88,6 @@ func TestAFindingHelps(t *testing.T) {
 	}
 }
 
-// Ensure that a helper which reads freed memory costs points in both tasks whose functions call it.
 func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -128,7 +127,7 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 }
 
 // Ensure that the report names every forbidden system call, even one that is made only under Memcheck or the
-// sanitizers: the directed traces are also played without these.
+// sanitizers.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -190,7 +189,6 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 	}
 }
 
-// Ensure that a mistake costs no points for a correct function, and that a finding shows its steps first.
 func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -363,7 +361,6 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	}
 }
 
-// Ensure that a correct submission gets its points even if it prints a lot in every call.
 func TestARightSubmissionMayPrint(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -101,7 +101,6 @@ func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
 
-// max returns the points of the tests that are played.
 func (g *Grader) max() float64 {
 	if g.Only == "" {
 		return g.Points.Max()
@@ -138,7 +137,6 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
-// missing returns the note about functions that a submission does not define.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {

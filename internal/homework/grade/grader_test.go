@@ -82,7 +82,6 @@ func mutants(t *testing.T) []corpus.Mutant {
 	return append(corpus.Mutants(t, "mutants.txt"), corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
 }
 
-// put writes a mutant into a new folder and returns its path.
 func put(t *testing.T, m corpus.Mutant) string {
 	t.Helper()
 	source, err := m.Apply(corpus.Correct(t))
@@ -90,7 +89,6 @@ func put(t *testing.T, m corpus.Mutant) string {
 	return putText(t, source)
 }
 
-// putText writes a submission into a new folder and returns its path.
 func putText(t *testing.T, source string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
@@ -106,7 +104,6 @@ var (
 // firsts are the first findings of the corpus, by file name.
 type firsts map[string]stored
 
-// stored is a finding, and the sentence of its test.
 type stored struct {
 	grade.Finding
 	Fallback string
@@ -261,7 +258,6 @@ func sentences(t *testing.T) map[string][]string {
 	return all
 }
 
-// requireQuotes checks that the first finding quotes a sentence with one of the phrases.
 func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 	t.Helper()
 	if words == nil {
@@ -292,7 +288,6 @@ func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	return first
 }
 
-// requireDeserved checks the report of a mutant that went through all stages.
 func requireDeserved(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	t.Helper()
 	switch m.Kind {
@@ -322,8 +317,8 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf returns the task of the handout that a mutant breaks. It takes it from the name of the test that must
-// detect the mutant, and returns 0 if there is no single task.
+// taskOf takes the task from the name of the test that must detect the mutant. It returns 0 if there is no single
+// task.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])
@@ -337,7 +332,6 @@ func taskOf(m corpus.Mutant) int {
 	return 0
 }
 
-// A killMatrix has the stages that detect each mutant.
 type killMatrix struct {
 	sync.Mutex
 	seen map[string][]grade.StageName
@@ -356,7 +350,6 @@ func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
 	}
 }
 
-// only lists the mutants that no other stages detect.
 func (k *killMatrix) only(stages ...grade.StageName) (ids []string) {
 	for id, seen := range k.seen {
 		if !slices.ContainsFunc(seen, func(name grade.StageName) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {

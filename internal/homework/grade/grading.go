@@ -17,7 +17,6 @@ import (
 
 const mostHangs = 3 // number of hanging calls of a function that the grader waits for
 
-// A grading takes one submission through the stages.
 type grading struct {
 	*Grader
 	report      *Report
@@ -41,12 +40,10 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether mostHangs calls of one of the functions did not return.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
 
-// run takes the submission through every stage that runs it.
 func (g *grading) run() error {
 	if err := g.probe(); err != nil {
 		return err
@@ -154,7 +151,6 @@ func (g *grading) found(part Part, f Finding) {
 	g.report.Findings = append(g.report.Findings, f)
 }
 
-// assertion matches what a failed assert writes to standard error.
 var assertion = regexp.MustCompile(`(?m)llm_memory\.c:\d+: .*Assertion .* failed\.$`)
 
 type named struct {
@@ -321,7 +317,6 @@ func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	return r, nil
 }
 
-// again returns the result, marked as known.
 func (h hang) again() compare.Result {
 	r := h.result
 	r.All = slices.Clone(r.All)
@@ -331,7 +326,6 @@ func (h hang) again() compare.Result {
 	return r
 }
 
-// missing reports whether the submission does not define the function that a step calls.
 func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }

@@ -50,7 +50,6 @@ func attacks(t *testing.T) []attack {
 	return all
 }
 
-// deserved reports whether an attack got what it deserves.
 func deserved(expect string, r *grade.Report) bool {
 	less := r.Score < r.MaxScore
 	rejected := r.Rejected != nil && r.Score == 0
@@ -150,7 +149,6 @@ type graded struct {
 	trouble error
 }
 
-// gradeAtOnce grades a number of files at a time.
 func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []graded {
 	results := make([]graded, len(files))
 	var wait sync.WaitGroup
@@ -189,7 +187,6 @@ func summary(r *grade.Report) string {
 	return b.String()
 }
 
-// processesOf lists the command lines that have the folder in them.
 func processesOf(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")

@@ -64,7 +64,6 @@ func TestPointsAreAwarded(t *testing.T) {
 	}
 }
 
-// storedReports are those of package report; make test-long grades them anew.
 func storedReports(t *testing.T) (all map[string]*Report) {
 	t.Helper()
 	f, err := os.Open("reporting/report/testdata/reports.json.gz")
@@ -76,7 +75,6 @@ func storedReports(t *testing.T) (all map[string]*Report) {
 	return all
 }
 
-// A report's points follow from what became of its tests.
 func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	for id, want := range storedReports(t) {
 		if want.Rejected != nil {

@@ -115,10 +115,8 @@ func (n StageName) Calls() bool {
 	return n == Directed || n == OwnCalls || n == Random || n == Outside
 }
 
-// plays reports whether a stage calls the submission.
 func (n StageName) plays() bool { return n != Gate && n != Compile && n != Rules }
 
-// played reports whether a directed test of a task was run.
 func (r *Report) played(task int) bool {
 	return slices.ContainsFunc(r.Tests, func(t Test) bool {
 		return t.Task == task && t.Part == PartDirected && t.Status != NotRun
@@ -217,7 +215,6 @@ type Advice struct {
 	Text     string
 }
 
-// reject rejects the submission, and removes all findings and points from the report.
 func (r *Report) reject(stage StageName, text string) {
 	r.Rejected = &Rejection{Stage: stage, Text: text}
 	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil

@@ -88,8 +88,6 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// Ensure that a correct submission in another style gets full marks, and that a wrong one in that style loses
-// points.
 func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -115,7 +113,6 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	}
 }
 
-// Ensure that a report of some of the traces has the maximum of the tests that were run.
 func TestOnlySomeTracesHaveOneMaximum(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -85,7 +85,6 @@ func inZip(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mostSource))
 }
 
-// otherHeader reports whether the llm_memory.h beside a submission differs from the course's in more than white space.
 func otherHeader(path string) bool {
 	text, err := ReadSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
 	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)

@@ -12,8 +12,6 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// requireTouched checks that a mutant of the correct submission loses points only in tasks whose functions the
-// mutant's change affects.
 func requireTouched(t *testing.T, m corpus.Mutant, r *grade.Report) {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -32,7 +30,6 @@ var (
 	called     = regexp.MustCompile(`\w+`)
 )
 
-// touched returns the tasks whose functions use code that differs between two submissions.
 func touched(before, after string) (tasks []int) {
 	old, now := functionsOf(before), functionsOf(after)
 	changed := map[string]bool{}
@@ -55,7 +52,6 @@ func touched(before, after string) (tasks []int) {
 	return tasks
 }
 
-// functionsOf returns the functions of a submission by their names.
 func functionsOf(source string) map[string]string {
 	all := map[string]string{}
 	for _, m := range definition.FindAllStringSubmatch(source, -1) {

@@ -61,7 +61,7 @@ func (g *grading) directed() error {
 	return nil
 }
 
-// test plays one trace. It returns the outcome and the difference that decides it.
+// test returns the outcome and the difference that decides it.
 func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
@@ -130,8 +130,7 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns, among the candidates that show the same mistake as candidate i, the one with the greatest
-// clarity.
+// clearest returns the candidate with the greatest clarity among those that show the same mistake as candidate i.
 func clearest(candidates []candidate, i int) candidate {
 	best := candidates[i]
 	for _, c := range candidates {
@@ -149,9 +148,8 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity returns a number that says how well a candidate explains its mistake. It is greater for a crash in a
-// call that must succeed, and for a trace that tests the broken sentence. If a call must succeed, a trace named
-// after a refusal would mislead.
+// clarity is greater for a crash in a call that must succeed, and for a trace that tests the broken sentence. If a
+// call must succeed, a trace named after a refusal would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -166,7 +164,6 @@ func (c candidate) clarity() (n int) {
 	return n
 }
 
-// six are the functions of the handout.
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
 // ownCalls plays the directed traces again, and the submission makes all calls, because functions that are

@@ -28,7 +28,6 @@ func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) 
 	return watch.Memcheck(program, steps)
 }
 
-// calls reports whether the submission makes a call in a trace that satisfies a condition.
 func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
@@ -178,8 +177,7 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// complains adds a complaint as a finding. If an existing finding explains it, the complaint becomes a line of
-// that finding.
+// If an existing finding explains a complaint, the complaint becomes a line of that finding.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -288,7 +286,7 @@ func remarkOnInit(ops []trace.Op, own bool) []string {
 	return []string{line}
 }
 
-// skip records that a stage could not be run for any task. This costs no points.
+// A stage that could not be run costs no points.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)

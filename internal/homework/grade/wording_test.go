@@ -66,7 +66,6 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	}
 }
 
-// source returns the text of a mutant, or of a submission that was written independently.
 func source(t *testing.T, name string) string {
 	t.Helper()
 	if strings.HasPrefix(name, "s") {

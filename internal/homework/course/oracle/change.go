@@ -80,7 +80,6 @@ func (w *World) Write(op trace.Op) []Change {
 	return nil
 }
 
-// table makes a write to the entries of a table.
 func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Change {
 	switch op.Kind {
 	case trace.Hole:

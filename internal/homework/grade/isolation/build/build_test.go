@@ -87,7 +87,6 @@ func unused(n int) string {
 	return b.String()
 }
 
-// doubling returns a string of 2 to the n bytes.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString("#define S0 \"0123456789abcdef\"\n")
@@ -108,7 +107,6 @@ func TestAMissingCompilerIsTheGradersTrouble(t *testing.T) {
 	require.NotErrorIs(t, err, build.ErrGate)
 }
 
-// Ensure that the limits apply to whatever is executed as gcc.
 func TestTheCompilersLimitsHold(t *testing.T) {
 	tools := t.TempDir()
 	k := build.SharedKit(t)

@@ -54,9 +54,8 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 }
 
 // withoutDebugInfo copies the C library into the kit's folder, with another build id, and returns the flags to link a
-// program with the copy. It returns no flags if the library is not as expected. Valgrind finds the debug information of a
-// library by its build id, if it is installed, and reading it takes a third of Memcheck's time. It is not needed: reports
-// only have lines of llm_memory.c.
+// program with the copy. It returns no flags if the library is not as expected. Valgrind finds the debug information
+// of a library by its build id, if it is installed, and reading it takes a third of Memcheck's time.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)

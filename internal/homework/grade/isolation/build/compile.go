@@ -78,7 +78,6 @@ func NewKit(flags ...string) (*Kit, error) {
 	return k, nil
 }
 
-// compile compiles one of the grader's files.
 func (k *Kit) compile(name string) error {
 	if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
 		return fmt.Errorf("compile the grader's %s.c: %v", name, err)
@@ -143,10 +142,8 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	return p, nil
 }
 
-// file returns the path of a file of the program, relative to the kit's folder.
 func (p *Program) file(name string) string { return filepath.Join(filepath.Base(p.dir), name) }
 
-// check compiles a submission and applies the gate to the text and to the object file.
 func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	text, err := readText(source, v)
 	if err != nil {
@@ -206,13 +203,12 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// misspelled returns the other names that differ from name only in capitals and underscores.
 func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
 }
 
-// ld links a program. Another user can execute it, whatever the umask is.
+// Another user can execute the program, whatever the umask is.
 func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
 	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and similar functions

@@ -21,7 +21,6 @@ var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_seq
 //go:embed names.txt
 var namesText string
 
-// names has the lists of names.txt, by their headings.
 var names = lists(namesText)
 
 func lists(text string) map[string][]string {
@@ -42,7 +41,6 @@ func lists(text string) map[string][]string {
 	return all
 }
 
-// in reports whether a list has one of the names.
 func in(list string, some ...string) bool {
 	return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names[list], name) })
 }
@@ -53,21 +51,18 @@ const (
 	mostData = 16 << 20
 )
 
-// traps matches the instructions that enter the kernel. trapBytes are their codes. The same bytes also occur
-// inside other instructions.
+// traps matches the instructions that enter the kernel. The bytes in trapBytes also occur inside other instructions.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
 )
 
-// An object has the symbols of an object file.
 type object struct {
 	defined []string // of the six
 	other   []string // further symbols that are visible outside
 	needed  []string
 }
 
-// An objectGate checks an object file.
 type objectGate struct {
 	object
 	*text // for the lines of words
@@ -105,7 +100,7 @@ func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	return &g.object, v.err()
 }
 
-// sections checks the sections. It reports whether the code may contain traps.
+// sections reports whether the code may contain traps.
 func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
@@ -192,7 +187,6 @@ func (g *objectGate) needs(symbol string, line int) {
 	}
 }
 
-// others checks the other symbols that are visible outside.
 func (g *objectGate) others() {
 	var ours, ofLibrary []string
 	for _, name := range g.other {
@@ -224,7 +218,6 @@ func ofNumber(names []string, one, several string) string {
 	return several
 }
 
-// list names the first six names and counts the rest.
 func list(names []string) string {
 	text := strings.Join(names[:min(len(names), 6)], ", ")
 	if more := len(names) - 6; more > 0 {

@@ -103,7 +103,6 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 	}
 }
 
-// Ensure that global names and calls that the sandbox refuses cost nothing, unless staff configure it so.
 func TestWhatIsOnlyAdvice(t *testing.T) {
 	k := SharedKit(t)
 	for _, c := range []struct{ name, more, rule, says string }{
@@ -147,7 +146,6 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Ensure that calls of C library functions which only compute or allocate cost nothing and are not reported.
 func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
 	k := SharedKit(t)
 	p, err := k.Build("a.c", []byte(corpus.Correct(t)+`
@@ -281,7 +279,6 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	}
 }
 
-// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// buildID returns the build id of a library. Valgrind uses it to find the library's debug information.
+// Valgrind finds a library's debug information by the library's build id.
 func buildID(t *testing.T, library string) []byte {
 	t.Helper()
 	file, err := elf.Open(library)
@@ -29,7 +29,6 @@ func buildID(t *testing.T, library string) []byte {
 	return id
 }
 
-// loads returns the path of the C library that a program uses.
 func loads(t *testing.T, program string) string {
 	t.Helper()
 	cmd := exec.Command(program)

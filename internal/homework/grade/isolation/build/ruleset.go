@@ -72,7 +72,7 @@ func parseGate(text string, known Gate) (Gate, error) {
 	return g, nil
 }
 
-// action returns what happens to a submission that breaks a rule. It panics if there is no such rule.
+// action panics if there is no such rule.
 func (g Gate) action(rule string) Action {
 	if rules[rule] == "" {
 		panic("the gate has no rule " + rule)
@@ -80,7 +80,6 @@ func (g Gate) action(rule string) Action {
 	return cmp.Or(g[rule], rules[rule])
 }
 
-// verdicts applies a Gate to the rules that a submission breaks.
 type verdicts struct {
 	gate    Gate
 	advice  []Refusal
@@ -102,14 +101,12 @@ func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	}
 }
 
-// refuse records a reason that no Gate can change.
 func (v *verdicts) refuse(r *Refusal) {
 	if v.refused == nil {
 		v.refused = r
 	}
 }
 
-// err returns the reason to refuse the submission, nil if there is none.
 func (v *verdicts) err() error {
 	if v.refused == nil {
 		return nil

@@ -72,7 +72,6 @@ func newScanner(source []byte) *scanner {
 	return s
 }
 
-// peek returns the byte n ahead, or 0 after the end.
 func (s *scanner) peek(n int) byte {
 	if s.at+n < len(s.text) {
 		return s.text[s.at+n]
@@ -80,7 +79,6 @@ func (s *scanner) peek(n int) byte {
 	return 0
 }
 
-// next returns the next token, or false at the end.
 func (s *scanner) next() (token, bool) {
 	s.blank()
 	if s.at >= len(s.text) {
@@ -119,7 +117,6 @@ func included(directive string) bool {
 	return directive == "include" || directive == "include_next" || directive == "import" || directive == "embed"
 }
 
-// remember keeps the first two tokens of a line.
 func (s *scanner) remember(t token) {
 	switch {
 	case t.kind == newline:
@@ -133,7 +130,6 @@ func (s *scanner) remember(t token) {
 	}
 }
 
-// blank skips white space and comments, but not line ends.
 func (s *scanner) blank() {
 	for s.at < len(s.text) {
 		switch c := s.peek(0); {
@@ -167,7 +163,6 @@ func (s *scanner) header() bool {
 	return true
 }
 
-// quoted reads a string or character constant, at most to the end of the line.
 func (s *scanner) quoted(by byte) {
 	for s.at++; s.peek(0) != '\n'; s.at++ {
 		if s.peek(0) == by {
@@ -193,8 +188,7 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation returns the length of the punctuator at s.at. It returns 1 for each byte of a longer punctuator that no
-// rule checks, such as <<=.
+// punctuation returns 1 for each byte of a longer punctuator that no rule checks, such as <<=.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {

@@ -82,7 +82,6 @@ func errorsOfGcc(t *testing.T, sources []string) []int {
 	return counts
 }
 
-// errorDirectives returns the number of #error directives that the scanner sees. It stops at a refused line.
 func errorDirectives(source string) int {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: &verdicts{}}
 	n := 0

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// Limits of a text.
 const (
 	mostBytes   = 256 << 10
 	mostNesting = 1000 // of parentheses, brackets and braces
@@ -48,7 +47,6 @@ type text struct {
 	attributes bool // there are attributes, or words that name one
 }
 
-// line returns the first line of the first word that occurs, or 0.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {
@@ -98,7 +96,6 @@ func bytesGate(source []byte, v *verdicts) {
 	}
 }
 
-// readExpanded checks the output of the preprocessor, except the lines from headers.
 func readExpanded(expanded []byte, v *verdicts) error {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0

@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// strict refuses everything that a rule is about.
 func strict() *verdicts {
 	g := Gate{}
 	for name := range rules {
@@ -24,7 +23,6 @@ func deep(n int, open, shut string) string {
 	return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
 }
 
-// refusedTexts are sources that break a rule, by a description.
 var refusedTexts = map[string]struct {
 	text string
 	rule string
@@ -182,7 +180,6 @@ func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
 	}
 }
 
-// Ensure that the gate refuses no submission of the corpus for its text.
 func TestTheCorpusPasses(t *testing.T) {
 	for _, m := range corpus.Mutants(t, "mutants.txt") {
 		source, err := m.Apply(corpus.Correct(t))
@@ -206,7 +203,6 @@ func FuzzReadText(f *testing.F) {
 	})
 }
 
-// Ensure that an accidental mistake in the form of a file is not reported as an attack.
 func TestTheFormOfAFileIsNoAttack(t *testing.T) {
 	for text, form := range map[string]bool{
 		"int x;\rint y;\n":           true,

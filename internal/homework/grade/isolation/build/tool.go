@@ -29,7 +29,6 @@ const cpu = time.Minute
 // too busy exceeds it.
 const patience = time.Hour
 
-// Limits of what is kept of a tool's output.
 const (
 	mostOutput = 64 << 20
 	mostLines  = 50
@@ -37,7 +36,6 @@ const (
 	mostSaid   = 64 << 10
 )
 
-// A complaint is an error in the file that a tool reads.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }
@@ -74,7 +72,6 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	}
 }
 
-// within runs a tool with a limit of its processor time.
 func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
 	program, err := exec.LookPath(tool)
 	if err != nil {
@@ -117,7 +114,6 @@ func explain(tool, said string, err error) string {
 	return said
 }
 
-// readable cuts a tool's message to a readable length and replaces control characters.
 func readable(said []byte) string {
 	var b strings.Builder
 	lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))

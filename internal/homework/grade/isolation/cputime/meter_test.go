@@ -29,7 +29,6 @@ func (f *fake) meter(process time.Duration) *cputime.Meter {
 	return m
 }
 
-// run lets the process work for so long by the clock.
 func (f *fake) run(clock time.Duration, used cputime.Usage) {
 	f.clock = f.clock.Add(clock)
 	f.used.CPU += used.CPU
@@ -83,8 +82,8 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and
-// "over the limit". At most, the call is reported as too slow to be judged.
+// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and "over
+// the limit".
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}
@@ -191,7 +190,6 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// Ensure that a real process that waits exceeds its limit, and that one that ends in time does not.
 func TestARealProcessIsWatched(t *testing.T) {
 	level.SkipQuick(t) // a launcher is compiled
 	for _, c := range []struct {

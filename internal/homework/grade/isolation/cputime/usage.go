@@ -20,7 +20,7 @@ type Usage struct {
 	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// usageOf returns the usage of the process pid. The process must not have been waited for.
+// The process pid must not have been waited for.
 func usageOf(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -55,7 +55,6 @@ func Ended(state *os.ProcessState) Usage {
 	return u
 }
 
-// since returns the usage since before.
 func (u Usage) since(before Usage) Usage {
 	u.CPU -= before.CPU
 	u.Faults -= before.Faults

@@ -24,7 +24,6 @@ const (
 	fileSize            = PoolsSize + HeapSize + eventsSize + reportedSize + faultSize
 )
 
-// memory is the file, mapped in the grader.
 type memory struct {
 	file  *os.File
 	bytes []byte

@@ -18,7 +18,6 @@ import (
 
 var patient = runner.Patience{Call: time.Minute, Process: time.Minute}
 
-// started starts the correct submission with code inserted before the first statement of llm_init.
 func started(t *testing.T, kit *build.Kit, before string, patience runner.Patience) *runner.Process {
 	t.Helper()
 	const first = "    if (pool_addr == NULL ||"
@@ -84,7 +83,7 @@ func TestAProcessMakesCalls(t *testing.T) {
 	})
 }
 
-// Ensure that a program with too much static data is not started. (In a grading, the gate rejects it before.)
+// Ensure that a program with too much static data is not started.
 func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
 	level.SkipQuick(t)
 	dir, err := os.MkdirTemp("", "llmgrade-test-")

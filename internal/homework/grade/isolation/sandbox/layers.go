@@ -33,7 +33,6 @@ func Work() (took time.Duration, err error) {
 	return took, err
 }
 
-// ask runs a launcher and reads the numbers that it prints.
 func ask(what string, numbers ...any) error {
 	path, argv, err := Command(what)
 	if err != nil {

@@ -124,7 +124,6 @@ func whole(t *testing.T) {
 	}
 }
 
-// Ensure that a submission, with or without a box, can do its work and nothing else.
 func TestWhatASubmissionCannotDo(t *testing.T) {
 	whole(t)
 	program := compile(t)
@@ -152,8 +151,6 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 	require.NoFileExists(t, "/tmp/llmgrade-was-here")
 }
 
-// Ensure that, if the kernel lacks a layer of the sandbox, the other layers still work and the missing one is
-// reported.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	whole(t)
 	program := compile(t)

@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
-// Ensure that, when a program ends, the last call is that of the last step that the program has read.
 func TestLastIsTheCallThatWasRead(t *testing.T) {
 	ops := []trace.Op{{Kind: trace.Init, A: 640}, {Kind: trace.Create, A: 1, B: 5}, {Kind: trace.Append, A: 1, B: 7}, {Kind: trace.Free, A: 1}}
 	steps, err := supervise.Steps{Traces: [][]trace.Op{ops}}.File(t.TempDir())

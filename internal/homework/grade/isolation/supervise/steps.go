@@ -125,7 +125,7 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// play adds one trace; defined is as in Steps. It calls added after each step.
+// defined is as in Steps. play calls added after each step.
 func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {

@@ -70,8 +70,6 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
-// causes removes complaints that follow from others: after a bad access by the submission, these are leaks and
-// complaints in the tester's code.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {
@@ -80,7 +78,6 @@ func causes(found []Finding) []Finding {
 	return slices.DeleteFunc(found, func(f Finding) bool { return !cause(f) })
 }
 
-// played runs Valgrind once.
 func played(program, box string, file *os.File, flags ...string) ([]Finding, error) {
 	report, exit, err := runValgrind(program, box, file, flags...)
 	if err != nil && !errors.Is(err, ErrUnfinished) {

@@ -47,7 +47,6 @@ func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trac
 	return nil, nil, sanitizers.playedAll(file, ", with exit status 0")
 }
 
-// runSanitized returns the program's standard error and exit status.
 func runSanitized(program string, steps *os.File) (said []byte, exit int, err error) {
 	path, argv, err := sandbox.Box{Read: []string{program}}.Command(program, "3") // shadow memory needs any address space
 	if err != nil {
@@ -71,7 +70,6 @@ var (
 	stackLine = regexp.MustCompile(`(?m)^ *#\d+ 0x[0-9a-f]+ in (\w+) (?:.*/)?(llm_memory\.c):(\d+)`)
 )
 
-// parseComplaint reads the first complaint and the stack below it.
 func parseComplaint(text []byte) Finding {
 	at := complaint.FindSubmatchIndex(text)
 	if at == nil {

@@ -34,7 +34,6 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// adoptPool makes the bytes of pool i the expected ones, even if its engine does not exist.
 func (p *player) adoptPool(i int) {
 	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
 	adopt(p.expected.Pools[i], p.pools[i])
@@ -44,8 +43,8 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read returns engine i as values, as far as it can be read. keep gets the sequences so far and the next id,
-// and reports whether this sequence is kept. broken names a pointer that could not be followed, or is empty.
+// read reads engine i as far as it can. keep gets the sequences so far and the next id, and reports whether this
+// sequence is kept. broken names a pointer that could not be followed, or is empty.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -76,7 +75,6 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
-// values returns a sequence, without its tables if it is not kept, and whether all of it can be read.
 func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)

@@ -27,7 +27,6 @@ const (
 // hang is the Channel of a call that did not return.
 const hang Channel = "time"
 
-// seen is the Channel, or hang.
 func (d *Difference) seen() Channel {
 	if d.Hangs {
 		return hang
@@ -98,7 +97,6 @@ func (d *Difference) Same(o *Difference) bool {
 		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
 }
 
-// elsewhere reports whether the difference is in another engine than that of the call.
 func (d *Difference) elsewhere() bool {
 	switch d.Channel {
 	case Engine, Counts, List, Sequence, Pool:

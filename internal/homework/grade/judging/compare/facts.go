@@ -89,7 +89,6 @@ func (d *Difference) has(f Fact) bool {
 	return slices.Contains(d.Facts, f)
 }
 
-// A refusal is a reason for which a call must fail.
 type refusal struct {
 	reason error
 	fact   Fact
@@ -120,7 +119,6 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment is the part of the state before a call that facts need.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -171,10 +169,8 @@ func (m *moment) needs() int64 {
 	return int64(m.op.B)/course.KVPerBlock + min(1, int64(m.op.B)%course.KVPerBlock)
 }
 
-// shared reports whether another sequence uses the block that append_kv writes to.
 func (m *moment) shared() bool { return m.block >= 0 && oracle.Counts(m.engine)[m.block] > 1 }
 
-// moment reads the expected state before a call.
 func (p *player) moment(op trace.Op) moment {
 	m := moment{op: op, block: -1}
 	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
@@ -275,7 +271,6 @@ func (p *player) sharedTable(parent, child uint64) string {
 	return ""
 }
 
-// countsOf returns an engine of the submission and its reference counts; both are nil if they cannot be read.
 func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
 	e := checked[engineStruct](p, p.engines[engine])
 	if e == nil {
@@ -331,7 +326,6 @@ func (p *player) stored(d *Difference, e *course.Engine, m *moment, add func(Fac
 	add(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
 }
 
-// entries compares the table entries of the sequence that append_kv names.
 func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact, bool)) {
 	s, address := oracle.Find(e, op.A), p.address(op.Engine, op.A)
 	if s == nil || address == 0 || m.logical >= course.MaxLogicalBlocks {

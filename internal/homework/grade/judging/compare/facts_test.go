@@ -68,7 +68,6 @@ var callsWithFacts = []struct {
 	{"one of two", 5, "create e0 1 1; create e0 2 1; free e0 1", nil, []Fact{HardToFind}},
 }
 
-// Ensure that the facts of a call describe the state before the call.
 func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 	for _, tc := range callsWithFacts {
 		t.Run(tc.name, func(t *testing.T) {
@@ -121,7 +120,6 @@ func TestAStateHasFewSequences(t *testing.T) {
 	require.EqualValues(t, 3, s.Sequences[most].ID)
 }
 
-// Ensure that a difference quotes no sentence if the handout says nothing about it.
 func TestWhatTheHandoutDoesNotSayQuotesNoSentence(t *testing.T) {
 	for name, d := range map[string]*Difference{
 		"a call that does not come back": {Channel: Death, Hangs: true, Op: trace.Op{Kind: trace.Append}},

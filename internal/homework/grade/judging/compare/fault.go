@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// fault looks at a call that ended the process, and adds to its difference what the call did, if the address
-// and the memory show it.
+// fault adds what a call that ended the process did, if the address and the memory show it.
 func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	f, found := p.subject.Fault()
 	if !found || d.Hangs || p.trouble != nil {
@@ -105,7 +104,6 @@ func (p *player) nullOfNew(fresh []uint64) int {
 	return -1
 }
 
-// passed reports whether free_sequence or fork_sequence had already processed the tables before a slot.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0
@@ -153,7 +151,6 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	return "a pointer", ""
 }
 
-// unwrittenField returns the name of the first pointer in an engine or a sequence that was never written.
 func (p *player) unwrittenField(engine bool, at uint64) string {
 	var pointers []uint64
 	var names []string

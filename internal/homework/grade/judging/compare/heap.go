@@ -80,7 +80,6 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 	return []*Difference{bad}
 }
 
-// freed describes an allocation that a call frees.
 func (p *player) freed(op trace.Op, going []part, e runner.Event) string {
 	what := fmt.Sprintf("an allocation of %d bytes", e.Size)
 	if i := slices.IndexFunc(going, func(c part) bool { return c.at == e.At }); i >= 0 {
@@ -101,7 +100,6 @@ func (h *heap) add(at, size uint64) {
 	}
 }
 
-// home returns the live chunk that contains an address; found is false if there is none.
 func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
@@ -145,8 +143,8 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns the index and the value of the first unused byte after an allocation that was written, -1 if there is
-// none. It fills the edge again, so that the write is reported once.
+// edge returns the index and the value of the first byte written after an allocation, -1 if there is none. It fills
+// the edge again, so that the write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	bytes := p.subject.At(at+size, chunk-size)
@@ -259,7 +257,6 @@ func (p *player) parts(sequence uint64, add func(address uint64, what piece, seq
 	}
 }
 
-// balance compares the change of the number of allocations with the expected one.
 func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	if op.Kind == trace.Free || op.Kind == trace.Destroy {
 		if d := p.leaked(going); d != nil && want != 0 {
@@ -306,7 +303,6 @@ func (p *player) leaked(going []part) *Difference {
 	return d
 }
 
-// shape records something that is not an allocation of its own.
 func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
 		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")

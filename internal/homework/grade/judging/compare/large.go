@@ -53,7 +53,6 @@ func (p *player) isLarge(engine int) bool { return p.expected.Ends[engine][0] !=
 
 func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.Large) }
 
-// mostCounts reference counts are compared at either end of the array.
 const mostCounts = 1 << 20
 
 // looked returns the ranges of blocks whose counts are compared: all those that can be touched.

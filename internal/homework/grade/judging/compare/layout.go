@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// The structs of llm_memory.h, with addresses in place of pointers.
 type (
 	engineStruct struct {
 		pool        uint64
@@ -27,7 +26,6 @@ type (
 	l1Table  [course.L1Size]uint64
 )
 
-// The sizes of the submission's allocations.
 const (
 	engineSize   = uint64(unsafe.Sizeof(engineStruct{}))
 	sequenceSize = uint64(unsafe.Sizeof(sequenceStruct{}))
@@ -52,7 +50,6 @@ func view[T any](p *player, address uint64) *T {
 	return new(T)
 }
 
-// refCounts returns n reference counts at an address, or nil if they are not inside one live chunk.
 func (p *player) refCounts(address uint64, n int32) []int32 {
 	return ints(p.chunk(address, 4*uint64(uint32(n))))
 }

@@ -19,7 +19,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memoryGroup makes a control group (cgroup) with a limit on memory, and returns its folder.
 func memoryGroup(t *testing.T, limit string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -43,9 +42,8 @@ func memoryGroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks
-// memory for the ref_count of a 3 GiB pool. (With enough memory the submission gets its points: the row "engine
-// and ref_count in one allocation" of package grade.)
+// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks memory
+// for the ref_count of a 3 GiB pool.
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)

@@ -25,8 +25,8 @@ const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// mistakes are all kinds of mistakes. The first that matches and has a sentence decides the sentence; the first that
-// matches and has words decides the words.
+// The first that matches and has a sentence decides the sentence; the first that matches and has words decides the
+// words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},

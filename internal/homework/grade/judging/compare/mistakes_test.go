@@ -30,7 +30,6 @@ func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	require.Equal(t, mistake{words: last.words}, last, "the last mistake matches every difference")
 }
 
-// hides reports whether a mistake matches everything that a later one matches, with the same words.
 func (m mistake) hides(later mistake) bool {
 	return (m.call == "" || m.call == later.call) && (m.seen == "" || m.seen == later.seen) &&
 		strings.Contains(later.field, m.field) && strings.Contains(later.expected, m.expected) && strings.Contains(later.actual, m.actual) &&

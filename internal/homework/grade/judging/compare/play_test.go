@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// played plays a trace on the correct submission with changes.
 func played(t *testing.T, text string, changes ...string) (program string, ops []trace.Op, r compare.Result) {
 	t.Helper()
 	level.SkipQuick(t)
@@ -42,8 +41,8 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write
-// to the rest of it, or far behind a small pool, ends the process. A pointer may have any value.
+// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write to the
+// rest of it, or far behind a small pool, ends the process.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"

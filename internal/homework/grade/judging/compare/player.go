@@ -35,7 +35,6 @@ func PatienceWith(ops []trace.Op) runner.Patience {
 	return p
 }
 
-// A player plays a trace on the submission and on the oracle.
 type player struct {
 	expected *oracle.World
 	subject  *runner.Process
@@ -255,7 +254,6 @@ const (
 	intOffset  = 4
 )
 
-// newPool fills a new pool and returns its address.
 func (p *player) newPool(init trace.Op) (uint64, error) {
 	size := uint64(init.Pool())
 	if init.Large() {

@@ -118,8 +118,8 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns a function for the states of a scene. It gets the sequences so far and the next id, and reports
-// whether that sequence is part of the State.
+// The function that kept returns gets the sequences so far and the next id, and reports whether that sequence is part
+// of the State.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

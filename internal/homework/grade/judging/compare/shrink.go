@@ -44,7 +44,6 @@ type shrinker struct {
 	err      error
 }
 
-// complete reports whether each step names an engine that an Init has made.
 func complete(ops []trace.Op) bool {
 	var made [trace.Engines]bool
 	for _, op := range ops {
@@ -168,7 +167,6 @@ func (s *shrinker) rename() bool {
 	return false
 }
 
-// number gives the sequences the ids 1, 2, ... in the order in which the steps name them.
 func (s *shrinker) number() {
 	numbers := map[int32]int32{}
 	candidate := slices.Clone(s.ops)
@@ -188,7 +186,6 @@ func (s *shrinker) number() {
 	}
 }
 
-// ranges reports whether a step names a range of ids.
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
 // renamed returns the steps with another id. It returns nil if the id is in use or a step names a range of ids.

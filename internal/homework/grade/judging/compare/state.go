@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// engine compares engine i with everything that it leads to.
 func (p *player) engine(i int) *Difference {
 	want := p.expected.Engines[i]
 	if want == nil {
@@ -164,7 +163,6 @@ func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	}
 }
 
-// pool compares a pool with the slack around it, or the two ends of a large one.
 func (p *player) pool(i int) *Difference {
 	size := int64(len(p.expected.Pools[i]) - 2*oracle.Slack)
 	if !p.isLarge(i) {

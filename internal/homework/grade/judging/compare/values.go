@@ -52,7 +52,6 @@ func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 
 func fill[T uint32 | uint64](b byte) T { return ^T(0) / 255 * T(b) }
 
-// pointee describes what a pointer of the submission leads to.
 func (p *player) pointee(address uint64) string {
 	if address == 0 {
 		return "NULL"

@@ -80,7 +80,6 @@ func (d *Difference) several() string {
 	return fmt.Sprintf("Of %d calls of %s %d succeed, but %d have to succeed", calls, call, made, want)
 }
 
-// where names the place of a difference in the pool.
 func (d *Difference) where() string {
 	if _, at, found := strings.Cut(d.Field, "("); found { // (block 1, record 4)
 		block, record, _ := strings.Cut(strings.TrimSuffix(at, ")"), ", ")

@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// write makes the tester's changes in the memory of the submission.
 func (p *player) write(changes []oracle.Change) error {
 	defer func() { p.made = made{} }()
 	for _, c := range changes {
@@ -68,8 +67,7 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry maps a table entry to a block or, if the block is negative, unmaps the entry. It updates the block's
-// reference count.
+// entry also updates the block's reference count.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
 	counted, by := block, int32(1)
@@ -133,7 +131,6 @@ func (p *player) release(address uint64) {
 	p.released = append(p.released, address)
 }
 
-// settle frees the released chunks in one request.
 func (p *player) settle() error {
 	released := p.released
 	p.released = p.released[:0]
@@ -279,7 +276,6 @@ type made struct {
 	sequence uint64 // 0: none
 }
 
-// address returns the address of a sequence, or 0 if the submission's list does not lead to it.
 func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence

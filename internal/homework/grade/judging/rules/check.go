@@ -61,7 +61,6 @@ type (
 	}
 )
 
-// courseC describes C as compiled with the flags of the course.
 var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
 
 // Check checks a submission that the compiler has accepted. The program must call Serve first.

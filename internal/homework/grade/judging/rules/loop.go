@@ -106,8 +106,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds statements that leave the loop when a table or block is absent. It looks at the statements that
-// every iteration reaches.
+// leaving finds statements that leave the loop when a table or block is absent.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -124,7 +123,6 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 	}
 }
 
-// leaves returns the line of the first statement that ends the loop, or 0.
 func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	for _, s := range body {
 		switch s.Kind {
@@ -148,7 +146,6 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	return 0
 }
 
-// A tester recognises conditions about a table or block that may be absent.
 type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
@@ -249,7 +246,6 @@ func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent,
 		minusOne && (e.Operator == "!=" || e.Operator == ">") || zero && e.Operator == ">="
 }
 
-// entry recognises an int of an L2 table and a variable assigned from one.
 func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(0, "int") || depth > 3 {
@@ -265,7 +261,6 @@ func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) 
 	return false
 }
 
-// changed returns the variables that a loop changes outside an inner loop.
 func (r *loopReader) changed(l, inner *ctree.Stmt) map[*ctree.Var]bool {
 	all := map[*ctree.Var]bool{}
 	note := func(e *ctree.Expr) bool {
@@ -288,7 +283,6 @@ func (r *loopReader) changed(l, inner *ctree.Stmt) map[*ctree.Var]bool {
 	return all
 }
 
-// matters reports whether statements, or functions that they call, free memory or change counts.
 func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	ctree.Exprs(body, func(e *ctree.Expr) bool {
 		found = found || e.Field == "ref_count" || e.Op == ctree.Call && slices.Contains(releases, e.Func)

@@ -153,7 +153,6 @@ func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outc
 	return outcome{}
 }
 
-// truth follows a condition.
 func (f *follower) truth(e *ctree.Expr) outcome {
 	if f.is(e) {
 		return outcome{tested, e.Line}

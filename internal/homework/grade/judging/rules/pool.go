@@ -39,8 +39,7 @@ func (p *program) pool() {
 	}
 }
 
-// An origin says where a pointer leads: into the pool, or to where certain parameters of the function lead (one
-// bit for each parameter).
+// An origin says where a pointer leads: into the pool, or to where parameters of the function lead (a bit for each).
 type origin struct {
 	anything bool // NULL or the variable itself: no information
 	pool     bool
@@ -164,7 +163,6 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 	})
 }
 
-// passed returns an origin in terms of the caller.
 func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origin {
 	all := origin{}
 	for i, arg := range call.Args {
@@ -227,7 +225,6 @@ func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 	return origin{}
 }
 
-// place returns where the address of an expression leads.
 func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
 	switch e.Op {
 	case ctree.Index, ctree.Deref, ctree.Arrow:

@@ -14,14 +14,12 @@ var six = []struct {
 	{"llm_init", 1}, {"create_sequence", 2}, {"free_sequence", 2}, {"fork_sequence", 3}, {"append_kv", 4}, {"llm_destroy", 5},
 }
 
-// A program has the functions of a submission and the breaches found in them.
 type program struct {
 	functions map[string]*ctree.Function
 	assigned  map[*ctree.Var][]assignment
 	breaches  []Breach
 }
 
-// An assignment sets a variable, with "=" or in its declaration.
 type assignment struct {
 	in    *ctree.Function
 	value *ctree.Expr
@@ -92,7 +90,6 @@ func (p *program) reached(name string) []*ctree.Function {
 	return all
 }
 
-// mentions reports whether match returns true for a part of the expression.
 func mentions(e *ctree.Expr, match func(*ctree.Expr) bool) (found bool) {
 	e.Visit(func(part *ctree.Expr) bool {
 		found = found || match(part)

@@ -49,7 +49,6 @@ func finding(rule string, line int, advice bool) string {
 const before = "#include \"llm_memory.h\"\nvoid free(void *p), *malloc(size_t n), *calloc(size_t n, size_t size);\n" +
 	"void *memset(void *to, int byte, size_t n), *memcpy(void *to, const void *from, size_t n);\n"
 
-// fragments are the texts of testdata/texts.txt, by name.
 func fragments(t *testing.T) map[string]string {
 	t.Helper()
 	sources := map[string]string{}
@@ -70,7 +69,6 @@ func fragments(t *testing.T) map[string]string {
 	return sources
 }
 
-// Ensure that the compiler accepts each fragment.
 func TestTheFragmentsAreC(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: the texts do not change")
@@ -86,7 +84,6 @@ func TestTheFragmentsAreC(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// Ensure that exactly the marked lines of each fragment are reported.
 func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	for name, source := range fragments(t) {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +112,7 @@ var ofMutants = map[string]string{
 	"L1": "node_cast",
 }
 
-// Ensure that each mutant breaks exactly its rules and that a correct variant gets advice at most. The separate
-// process that reads submissions must report the same.
+// Ensure that each mutant breaks exactly its rules and that a correct variant gets advice at most.
 func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	level.SkipQuick(t)
 	seen := 0

@@ -59,7 +59,7 @@ func (g *generator) add(engine int) {
 	g.ops = append(g.ops, op)
 }
 
-// id returns one of a few ids, so that calls often use the same one. Rarely it returns an unusual id.
+// Sequences use only a few ids, so that calls often use the same one. Rarely id returns an unusual id.
 func (g *generator) id() int32 {
 	if g.IntN(16) == 0 {
 		return []int32{0, -1, -2147483648, 2147483647}[g.IntN(4)]

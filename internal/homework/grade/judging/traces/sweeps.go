@@ -22,7 +22,6 @@ var lists = map[string]string{
 	"boundaries": "0 1 14 15 16 17 31 32 127 128 239 240 241 254 255",
 }
 
-// sweepsOf returns the sweeps of a task.
 func sweepsOf(task int) (all []Case, err error) {
 	lines := map[string][]string{} // of each section
 	for _, part := range sections(sweepsText) {
@@ -112,7 +111,6 @@ func block(lines []string) (body, rest []string) {
 	panic("sweeps.trace: a block has no end") // the file is embedded
 }
 
-// values returns the values of a loop.
 func (s *sweep) values(words []string) (all []int) {
 	for _, word := range words {
 		if list, found := lists[word]; found {
@@ -128,7 +126,6 @@ func (s *sweep) values(words []string) (all []int) {
 	return all
 }
 
-// value computes an expression.
 func (s *sweep) value(text string) int {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n

@@ -134,7 +134,6 @@ func entry(path string) (s Submission, isFolder bool) {
 	return s, false
 }
 
-// inFolder finds the file in a student's folder.
 func inFolder(s Submission) Submission {
 	dir := s.File
 	s.File = filepath.Join(dir, Wanted)
@@ -157,7 +156,6 @@ func inFolder(s Submission) Submission {
 	return s
 }
 
-// beginnings of files that are handed in by mistake.
 var beginnings = []struct{ bytes, what string }{
 	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
 	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},

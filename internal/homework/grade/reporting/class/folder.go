@@ -62,7 +62,6 @@ func NewFolder(path string) (Folder, error) {
 	return Folder{path}, nil
 }
 
-// of returns what is stored of a student, or nil.
 func (f Folder) of(name string) *stored {
 	s, err := read(f.report(name))
 	if err != nil || s.Name != encode(name) {
@@ -155,7 +154,7 @@ func decode(encoded string) (string, error) {
 
 const longest = 200 // bytes of a file's name without its ending; file systems allow 255
 
-// fileName returns the name of a student's files: the encoded name or, if that is too long, its beginning and a hash.
+// fileName returns the encoded name or, if that is too long, its beginning and a hash.
 func fileName(name string) string {
 	whole := encode(name)
 	if len(whole) <= longest {

@@ -19,7 +19,6 @@ const Wanted = "llm_memory.c"
 // ErrUpload is wrapped if an upload has no file to grade. The text of the error is written for the student.
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
-// Limits of an upload.
 const (
 	mostBytes = 1 << 20 // size of the file
 	mostFiles = 2000

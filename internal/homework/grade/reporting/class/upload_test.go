@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// lay writes files into a folder. A name that ends in a slash makes an empty folder; a text that starts with
-// "-> " makes a link.
+// A name that ends in a slash makes an empty folder; a text that starts with "-> " makes a link.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -31,7 +30,6 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// zipped is a zip file's text.
 func zipped(t *testing.T, files map[string]string) string {
 	t.Helper()
 	var b bytes.Buffer

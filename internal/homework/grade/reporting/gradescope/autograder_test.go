@@ -66,7 +66,7 @@ var static = sync.OnceValue(func() []byte {
 	return text
 })
 
-// lay writes files into a folder. A name that ends in a slash makes an empty folder.
+// A name that ends in a slash makes an empty folder.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -80,7 +80,6 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// tries is C code with which a submission tries to write its own results.
 const tries = "    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) {\n        fputs(\"{\\\"score\\\": 1000}\", f);\n        fclose(f);\n    }\n"
 
 func TestTheAutograderWritesGradescopesResults(t *testing.T) {
@@ -211,7 +210,6 @@ func TestTroubleIsSaid(t *testing.T) {
 	}
 }
 
-// hangs is a submission that does not come back.
 func hangs(t *testing.T) string {
 	return corpus.Changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
 }

@@ -44,8 +44,7 @@ var (
 	formats      = []string{"", "text", "html", "simple_format", "md", "ansi"}
 )
 
-// read reads results.json and checks it against the contract. Its tests, if there are any, are
-// worth the given points.
+// read checks results.json against the contract. Its tests, if there are any, are worth the given points.
 func read(t *testing.T, dir string, points float64) Results {
 	t.Helper()
 	file := filepath.Join(dir, "results", "results.json")
@@ -98,7 +97,6 @@ func read(t *testing.T, dir string, points float64) Results {
 	return r
 }
 
-// container returns a folder with the layout of Gradescope's /autograder, made from the zip.
 func container(t *testing.T, p Package, files map[string]string) string {
 	t.Helper()
 	level.SkipQuick(t)
@@ -124,7 +122,6 @@ func container(t *testing.T, p Package, files map[string]string) string {
 	return dir
 }
 
-// packed returns the zip.
 func packed(t *testing.T, p Package) *zip.Reader {
 	t.Helper()
 	p.Binary = static()

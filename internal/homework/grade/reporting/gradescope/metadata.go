@@ -9,14 +9,12 @@ import (
 	"time"
 )
 
-// metadata is the content of submission_metadata.json: this submission, and the earlier ones in the order of
-// their times.
+// metadata is the content of submission_metadata.json. The earlier submissions are in the order of their times.
 type metadata struct {
 	Created  time.Time // zero if unknown
 	Previous []previous
 }
 
-// A previous is an earlier submission.
 type previous struct {
 	Time    time.Time
 	Score   float64
@@ -97,7 +95,6 @@ func (m *metadata) uncounted() []time.Time {
 	return times
 }
 
-// last returns the latest submission that has a score.
 func (m *metadata) last() *previous {
 	for _, p := range slices.Backward(m.Previous) {
 		if !p.Errored {

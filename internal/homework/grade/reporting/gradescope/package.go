@@ -101,7 +101,6 @@ func (p Package) config() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// machines maps Go's names of architectures to ELF's.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // standsAlone returns an error unless a binary needs no libraries and is for Linux and the architecture of this machine.

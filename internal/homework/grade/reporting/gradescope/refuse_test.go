@@ -17,14 +17,12 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// The texts by which judge knows a submission.
 const (
 	fullMarks  = "all right"
 	oneMistake = "a mistake"
 	noProgram  = "int x = ;"
 )
 
-// judge replaces the grader.
 func judge(file string, _ grade.Points) (*grade.Report, error) {
 	text, err := os.ReadFile(file)
 	r := passing()
@@ -37,7 +35,6 @@ func judge(file string, _ grade.Points) (*grade.Report, error) {
 	return r, err
 }
 
-// limited returns a container with a rate limit.
 func limited(t *testing.T, limit string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +51,6 @@ func submit(t *testing.T, dir, text string, minute int, before ...previous) Resu
 	return read(t, dir, 0)
 }
 
-// describe writes submission_metadata.json.
 func describe(t *testing.T, dir string, minute int, before ...previous) {
 	t.Helper()
 	type entry struct {
@@ -133,7 +129,6 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 	}
 }
 
-// Ensure that the limit of the package applies in the container.
 func TestTheAutograderRefusesOverTheRateLimit(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{Limit: "1/10m"}, map[string]string{class.Wanted: corpus.Correct(t)})

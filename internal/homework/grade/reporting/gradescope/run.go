@@ -36,11 +36,9 @@ type Config struct {
 	RateLimit string `json:"rate_limit,omitempty"` // text for parseLimit
 }
 
-// unfinished is the text of the placeholder.
 const unfinished = "The grader did not finish, so there is no score yet. " +
 	"Please tell the staff, who can run it again. This does not count against a limit on submissions."
 
-// A run grades one submission in Gradescope's container.
 type run struct {
 	dir     string // has the layout of Root
 	log     io.Writer
@@ -102,7 +100,6 @@ func (r *run) note(format string, values ...any) {
 	fmt.Fprintln(r.log, text)
 }
 
-// extra sets what every results.json has.
 func (r *run) extra(e *Extra) {
 	e.Uncounted = r.meta.uncounted()
 	e.Notes = slices.Clone(r.notes)
@@ -148,8 +145,7 @@ func (r *run) configure() error {
 	)
 }
 
-// source reads a file of the autograder's package and calls parse with its text. Without the file, it does nothing, and the
-// default stays.
+// Without the file, source does nothing, and the default stays.
 func (r *run) source(name string, parse func([]byte) error) error {
 	text, err := os.ReadFile(filepath.Join(r.dir, "source", name))
 	if errors.Is(err, fs.ErrNotExist) {

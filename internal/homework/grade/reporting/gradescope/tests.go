@@ -74,7 +74,6 @@ func (s *sheet) secret(t grade.Test) bool {
 	})
 }
 
-// hidden reports whether a finding is of a hidden trace.
 func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
@@ -110,7 +109,6 @@ func (s *sheet) output(t grade.Test) string {
 	return short(b.String())
 }
 
-// addFinding adds a finding to the output of a test that it belongs to.
 func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 	sameTask := f.Task == t.Task
 	switch t.Part {

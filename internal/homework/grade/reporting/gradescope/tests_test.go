@@ -14,8 +14,6 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// passing returns a report of two tasks in which everything has passed: three directed tests of the first task
-// and one of the second.
 func passing() *grade.Report {
 	r := &grade.Report{Score: 10, MaxScore: 10}
 	add := func(task int, name string, part grade.Part, points float64) {
@@ -65,7 +63,6 @@ func named(t *testing.T, all []Test, name string) Test {
 	return Test{}
 }
 
-// seen is what a student sees before the due date.
 func seen(t *testing.T, r *grade.Report) string {
 	t.Helper()
 	all := tests(r)
@@ -92,7 +89,6 @@ func TestTestsAreNumberedByTask(t *testing.T) {
 	}, got)
 }
 
-// Ensure that a test which was not run says how many points it gives.
 func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
 	r := passing()
 	set(r, "task1_hidden_traces", grade.NotRun, 0)

@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/homework/grade/reporting/reproduce"
 )
 
-// Limits of one output.
 const (
 	mostText  = 16 << 10 // bytes
 	mostSteps = 40       // last steps of a trace
@@ -53,8 +52,7 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain returns the points that a student gets back in directed tests by fixing the finding. It leaves out the
-// other tests of the task, because one of them is hidden.
+// gain leaves out the other tests of the task, because one of them is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {

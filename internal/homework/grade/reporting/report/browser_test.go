@@ -24,7 +24,6 @@ const (
 	hostileFile    = "a#b %41?c:d.html"
 )
 
-// put writes the pages of a class, one of them with a hostile name, and returns the folder.
 func put(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +100,6 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// requireKeyboardOpens reaches the first summary with Tab and opens it.
 func requireKeyboardOpens(t *testing.T, tab context.Context) {
 	t.Helper()
 	for range 60 {

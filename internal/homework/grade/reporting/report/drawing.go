@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// The three moments of a scene.
 const (
 	before = iota
 	expected
@@ -16,7 +15,6 @@ const (
 	moments
 )
 
-// A mark says what the call did to a value.
 type mark uint8
 
 const (
@@ -33,7 +31,6 @@ type cell struct {
 	mark  mark
 }
 
-// A column is the same place at all moments.
 type column struct {
 	label string
 	cells [moments]cell
@@ -43,7 +40,6 @@ func (c *column) mark() mark {
 	return max(c.cells[before].mark, c.cells[expected].mark, c.cells[actual].mark)
 }
 
-// A strip is a row of columns.
 type strip []column
 
 // A table is one L2 table of a sequence, or several consecutive tables whose entries form one run.
@@ -53,7 +49,6 @@ type table struct {
 	entries strip
 }
 
-// hidden reports whether the table has nothing to draw at a moment.
 func (t *table) hidden(moment int) bool {
 	at := t.cells[moment]
 	return at.value == "" || at.value == null && at.mark == plain
@@ -67,8 +62,7 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence exists at one moment at least. A broken list may have several sequences with one id; they are
-// numbered in list order.
+// A broken list may have several sequences with one id; they are numbered in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -79,7 +73,6 @@ type sequence struct {
 	tables  []table
 }
 
-// in reports whether the sequence exists at a moment.
 func (s *sequence) in(moment int) bool { return s.found[moment] != nil }
 
 func (s *sequence) mark() mark {
@@ -96,7 +89,6 @@ func (s *sequence) mark() mark {
 	return worst
 }
 
-// A view is the part of a scene that is drawn.
 type view struct {
 	titles    [moments]string
 	states    [moments]*compare.State
@@ -112,7 +104,6 @@ type view struct {
 	wrong     []string // what is wrong, in words
 }
 
-// newView returns nil if there is nothing to draw.
 func newView(s *compare.Scene, d *compare.Difference) *view {
 	if s == nil || s.Before == nil && s.Expected == nil && s.Actual == nil {
 		return nil
@@ -136,7 +127,6 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 
 func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
 
-// compare marks a column as changed, wrong or both.
 func (v *view) compare(c *column) {
 	v.change(c)
 	v.fault(c)
@@ -211,7 +201,6 @@ func (v *view) counts() strip {
 	return pool
 }
 
-// span names the indices from, ..., to-1.
 func span(from, to int) string {
 	if to-from == 1 {
 		return fmt.Sprint(from)
@@ -240,7 +229,6 @@ func (v *view) order() strip {
 	return list
 }
 
-// name is a sequence's name at a moment.
 func (v *view) name(s *sequence, moment int) piece {
 	m := plain
 	switch {
@@ -254,7 +242,6 @@ func (v *view) name(s *sequence, moment int) piece {
 
 const drawable = 64 // the most sequences of a State
 
-// closing returns the end of the list.
 func (v *view) closing(moment int) piece {
 	switch s := v.states[moment]; {
 	case s.Broken != "":

@@ -69,8 +69,7 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 // A row is a line of a sequence: one of its tables, or the sequence if it has none.
 type row struct{ sequence, table int }
 
-// rows chooses the most interesting lines of the sequences and returns them in order. At most half of them are
-// lines without a difference.
+// At most half of the chosen lines have no difference.
 func (v *view) rows(most int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {
@@ -92,7 +91,6 @@ func (v *view) rows(most int) (chosen []row, left int) {
 	return chosen, len(all) - len(chosen)
 }
 
-// interest is greater for a line with more to see.
 func (v *view) interest(r row) int {
 	n := 2 * int(v.markOf(r))
 	if slices.Contains(v.concerned, v.sequences[r.sequence].id) {

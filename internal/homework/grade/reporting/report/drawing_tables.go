@@ -167,7 +167,6 @@ type run struct {
 	slot, slots int
 }
 
-// follows reports whether r continues the run.
 func (a *run) follows(r run) bool {
 	if a.there != r.there || a.unmapped != r.unmapped {
 		return false

@@ -58,7 +58,6 @@ func golden(t *testing.T, name, got string) {
 
 var widths = []int{0, 1, 40, 57, 80, 200} // of a terminal
 
-// sound checks what is true of every drawing.
 func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths ...int) {
 	for _, width := range widths {
 		text := report.Drawing(s, d, width, false)

@@ -44,7 +44,6 @@ func pictures(s *compare.Scene, d *compare.Difference) (all []template.HTML) {
 	return all
 }
 
-// legend explains the shades of the boxes.
 const legend = "  [ 0 ] free  [░1░] used  [▓2▓] shared"
 
 func paintTerminal(p piece) string {
@@ -173,7 +172,6 @@ func shade(count string) string {
 	return "▓"
 }
 
-// boxWidth returns the width of every box.
 func (c *canvas) boxWidth() int {
 	w := 0
 	for i := range c.pool {

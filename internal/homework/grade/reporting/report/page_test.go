@@ -53,8 +53,8 @@ const reportsFile = "testdata/reports.json.gz"
 
 var stored map[string]*grade.Report
 
-// reports returns the reports of the correct submission, of some mutants and of the hostile one. They are
-// stored in testdata, because grading takes a minute of processor time; make test-long grades them again.
+// The reports are stored in testdata, because grading takes a minute of processor time; make test-long grades them
+// again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
 	if stored != nil {
@@ -99,7 +99,6 @@ func graded(t *testing.T) map[string]*grade.Report {
 	return all
 }
 
-// page returns the page of an entry or of a class.
 func page(t *testing.T, of interface{ Write(io.Writer) error }) string {
 	t.Helper()
 	var b strings.Builder

@@ -22,7 +22,6 @@ type group struct {
 	Students []mention
 }
 
-// A mention is a student whose page has a finding of the group.
 type mention struct{ Name, URL string }
 
 const mostNamed = 40 // keeps the page of a large class small
@@ -32,7 +31,7 @@ func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
-// groups collects the students by the key of their findings, the largest group first. It omits findings with an empty key.
+// groups returns the largest group first. It omits findings with an empty key.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
 	at := map[string]int{}
 	var all []group
@@ -96,7 +95,6 @@ type passRate struct {
 	Percent  float64
 }
 
-// passRates returns the rates of all tests, the lowest first.
 func passRates(entries []Entry) []passRate {
 	rates := map[string]passRate{}
 	for _, e := range entries {
@@ -157,12 +155,10 @@ func changes(entries []Entry) []change {
 	return all
 }
 
-// without returns the names that are not among the others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(others, n) })
 }
 
-// A kind is why a submission was not run.
 type kind string
 
 const (

@@ -44,7 +44,6 @@ type studentPage struct {
 	Findings []finding
 }
 
-// A task is the outcome of one task of the handout.
 type task struct {
 	taskTitle
 	Score, MaxScore float64
@@ -112,7 +111,6 @@ type finding struct {
 	NoMalloc bool   // an allocation fails, which the program cannot make happen
 }
 
-// A call is one of the operations that show a finding.
 type call struct {
 	Number int
 	Code   string
@@ -160,7 +158,6 @@ var writes = map[trace.Kind]string{
 	trace.Place:    "the tester maps a logical block of the sequence, and keeps the counts right",
 }
 
-// note explains a step that is not a plain call.
 func note(op trace.Op) string {
 	said := writes[op.Kind]
 	switch {

@@ -29,7 +29,6 @@ var (
 	allocation = regexp.MustCompile(`^an allocation of (\d+) bytes$`)
 )
 
-// checkOf returns the check of a difference in the last call of a trace.
 func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) check {
 	c := check{call: Statement(op), format: "%d"}
 	engine := fmt.Sprintf("e[%d]", d.Engine)
@@ -77,7 +76,6 @@ func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) c
 	return c
 }
 
-// allocated checks that a pointer points to an allocation of the given size.
 func (c *check) allocated(pointer, size string) {
 	c.actual, c.expected = fmt.Sprintf("allocated(%s, %s)", pointer, size), "1"
 	c.format, c.heap = "", true

@@ -44,7 +44,6 @@ func checks(name, sentence string, ops []trace.Op) string {
 	return head(name+"\n * "+sentence, ops) + pools(ops, false) + expecting + helpers(text) + "\nint main(void) {" + text + "}\n"
 }
 
-// expecting is the beginning of every such program.
 const expecting = `
 static int wrong;
 
@@ -56,7 +55,6 @@ static void expect(int step, const char *what, int actual, int expected) {
 }
 `
 
-// checked returns a step in C that checks the returned value.
 func (w *world) checked(step int, op trace.Op) string {
 	if op.Given || op.Kind.Outside() || op.Kind.Many() {
 		return w.statements(op)
@@ -91,7 +89,6 @@ const (
 	mostEntries   = 12
 )
 
-// state returns C that checks an engine after a step.
 func (w *world) state(step, engine int) string {
 	e := w.Engines[engine]
 	if e == nil {
@@ -125,7 +122,6 @@ func (w *world) state(step, engine int) string {
 	return b.String()
 }
 
-// sequenceOf returns C that checks a sequence of the list.
 func sequenceOf(step, engine int, s *course.Sequence) string {
 	var b strings.Builder
 	find := fmt.Sprintf("find_given(e[%d], %s)", engine, literal(s.ID))

@@ -56,7 +56,6 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 	return lists, programs, nil
 }
 
-// listed returns a trace as llmgrade --replay reads it.
 func listed(c traces.Case) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n", c.Name, c.Sentence)

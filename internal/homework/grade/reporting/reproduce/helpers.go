@@ -16,10 +16,9 @@ var own string
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// all lists the helper functions, each with its comment. A helper comes after the helpers that it calls.
+// A helper comes after the helpers that it calls.
 var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
 
-// helpers returns the helpers that a C text calls, and the helpers that these call.
 func helpers(text string) (used string) {
 	for _, h := range slices.Backward(all) {
 		h = "\n/* " + strings.TrimRight(h, "\n") + "\n"

@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A world is the expected state at one point of a trace.
 type world struct{ *oracle.World }
 
 // ids returns the sequence ids of an engine in list order, as C literals.
@@ -63,7 +62,6 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
 }
 
-// text returns the end of main.
 func (c check) text(d *compare.Difference) string {
 	if c.actual == "" {
 		return "    puts(\"every call returned; valgrind may show more\");\n    return overruns() + (int)bad_frees == 0 ? 0 : 1;\n"
@@ -146,7 +144,6 @@ func fills(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// statements plays a step in the expected world and returns it in C.
 func (w *world) statements(op trace.Op) string {
 	if !op.Given && !op.Kind.Outside() {
 		w.Play(op)

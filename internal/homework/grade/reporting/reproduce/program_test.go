@@ -61,7 +61,6 @@ type kind struct {
 	given bool
 }
 
-// seesNew reports whether a trace has a kind of step that is not in seen, and adds its kinds to seen.
 func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 	for _, op := range ops {
 		k := kind{op.Kind, op.Given}
@@ -71,7 +70,6 @@ func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 	return sees
 }
 
-// A wrong submission, and a trace that shows it.
 type wrong struct{ name, source, ops string }
 
 // Ensure that the program exits with 1 if the submission is wrong and with 0 if it is correct.

@@ -35,7 +35,6 @@ var statements = map[trace.Kind]string{
 // Statement returns one step in C.
 func Statement(op trace.Op) string { return statement(op, "", "") }
 
-// counted returns the C code of a multiple step that counts the calls that succeed.
 func counted(op trace.Op) string {
 	if op.Kind == trace.Appends || op.Kind == trace.Frees {
 		return statement(op, "made += ", " == 0")
@@ -56,7 +55,6 @@ func statement(op trace.Op, count, succeeds string) string {
 	return fmt.Sprintf(statements[op.Kind], engine, literal(op.A), literal(op.B), literal(op.C), count, succeeds)
 }
 
-// changes has the tester's writes in C.
 var changes = map[oracle.ChangeKind]string{
 	oracle.DropEngine:   "drop_engine(%[1]s);",
 	oracle.NewSequence:  "given_sequence(%[1]s, %[2]s, %[3]s);",
@@ -72,7 +70,6 @@ var changes = map[oracle.ChangeKind]string{
 	oracle.Recorded:     "set_record(%[1]s, %[2]s, %[3]s, %[4]s);",
 }
 
-// changed returns one of the tester's writes in C.
 func changed(c oracle.Change) string {
 	engine := fmt.Sprintf("e[%d]", c.Engine)
 	if c.Kind == oracle.NewEngine {
