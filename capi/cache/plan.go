@@ -157,8 +157,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// checkLongest computes the longest request of each plan. If a request of max_model_len does not fit into one of
-// the plans, it writes the results to all plans and returns an error.
+// checkLongest computes the longest request that fits into each plan. If it is shorter than max_model_len in one of
+// the plans, checkLongest returns an error, but the caller gets the lengths all the same.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {

@@ -95,7 +95,7 @@ type guest struct {
 	sanitized bool
 }
 
-// programs has the results of builds by their keys. The files are in a folder that TestMain removes.
+// programs has what once has built. The files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map
@@ -201,8 +201,8 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// dispatcher writes a C file. Its main function calls the renamed main functions of the programs that argv[0]
-// names, separated by +.
+// dispatcher writes a C file whose main function calls the main functions of the programs that argv[0] lists, such as
+// "a+b". They are compiled as a_main and b_main.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder

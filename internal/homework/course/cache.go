@@ -132,7 +132,8 @@ func (c *lookupCache) removeEngine(e *Engine) {
 
 // The methods below are called with the index locked.
 
-// giveUp resets the index if an entry still names s. This happens only after writes from outside.
+// giveUp resets the index if an entry still names s. This happens only after the host program has written to the
+// engine's structures.
 func (c *lookupCache) giveUp(s *Sequence) {
 	if c.index.names(s) {
 		c.index.reset()

@@ -52,8 +52,8 @@ func (e *Extras) Check() error {
 }
 
 // Last starts a Cursor at the last multimodal item. vLLM does this for a run of blocks that does not begin at token
-// 0 (vllm/v1/RULES.md §3). So if generated tokens complete a block, the hash of the block covers only the last item
-// in it. If a request has several items at the end of the prompt and this matters, the host must give the request a
+// 0 (vllm/v1/RULES.md §3). A block that generated tokens complete begins such a run, so its hash covers only the last
+// item in the block. If this matters for a request with several items at the end of the prompt, give the request a
 // salt that covers the items.
 const Last Cursor = -1
 

@@ -92,7 +92,7 @@ func (in *inputs) fill(r *Runner, b *model.Batch, decode bool) (shape string, er
 	return shape, in.send(r, append(fields, fieldOf(&in.logits, b.Logits)))
 }
 
-// aligned returns a size rounded up to a multiple of 16, as kernels need addresses.
+// aligned rounds a size up to a multiple of 16, because kernels need addresses that are multiples of 16.
 func aligned(size int) int { return (size + 15) / 16 * 16 }
 
 func (in *inputs) send(r *Runner, fields []field) error {

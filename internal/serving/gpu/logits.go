@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// results are the logits of some rows, and for each row the index of the largest logit and its value: on the GPU, and
-// what was copied to the host.
+// results are the logits of some rows, and the index and value of the largest logit of each row. device has all of
+// them, and host has those that were copied.
 type results struct {
 	device     *cuda.Memory
 	host       *cuda.Pinned

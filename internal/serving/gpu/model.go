@@ -38,7 +38,7 @@ type layer struct {
 // A norm has pointers to its weights and its bias, each 0 if there is none.
 type norm struct{ weight, bias cuda.Pointer }
 
-// A linear is matrices with the same inputs, whose outputs are concatenated.
+// A linear multiplies the same inputs by one or more matrices and concatenates the outputs.
 type linear struct {
 	parts []part
 	out   int

@@ -31,8 +31,7 @@ func rmsNorm(dst, x, weight []float32, eps float64) {
 	}
 }
 
-// scaleBy computes rmsNorm for some of the width values of a row. squares is the sum of the squares of all width
-// values.
+// scaleBy computes rmsNorm of a part of a row. The whole row has width values, and squares is the sum of their squares.
 func scaleBy(x, weight []float32, squares float32, width int, eps float64) {
 	scale := float32(1 / math.Sqrt(float64(squares)/float64(width)+eps))
 	for i, v := range x {

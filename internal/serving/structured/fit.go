@@ -144,7 +144,7 @@ func (w *walk) loops(state int32, n *trieNode) bool {
 	return uses[0]&^loop[0]|uses[1]&^loop[1]|uses[2]&^loop[2]|uses[3]&^loop[3] == 0
 }
 
-// exceptions returns the tokens that complete a name that a lexeme of other names excludes.
+// exceptions returns the tokens that complete one of the names that l excludes. l matches all other names.
 func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	var out tokenSet
 	if l.Left(state) {

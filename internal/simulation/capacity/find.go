@@ -50,9 +50,9 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that holds the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median over the seeds. After Confirm, it is a rate that lasts under all seeds except at most one
-	// in 16; for a workload, it is then at least 3 % below Most. Rate is 0 if even a single request misses the
-	// objective.
+	// Rate is the median of the rates of the seeds. After Confirm, the objective holds at Rate for the whole horizon
+	// with all seeds except at most one in 16, and for a workload Rate is at least 3 % below Most. Rate is 0 if even a
+	// single request misses the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
 	High      float64 `json:"high"` // greatest of the seeds

@@ -82,7 +82,7 @@ func (b *bench) sampling() error {
 	return nil
 }
 
-// saved returns how much memory sharing saves, in percent of the blocks.
+// saved returns the memory that sharing saves, in percent of the blocks that are needed without sharing.
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{

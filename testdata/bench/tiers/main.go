@@ -1,4 +1,4 @@
-// Command tiers measures what tiers for keys and values outside the process gain and cost. It prints the table of
+// Command tiers measures what it gains and costs to keep keys and values in files or in Redis. It prints the table of
 // cmd/llmserve/README.md: go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
 // In each round, a server without tiers computes a prompt of 2,048 random tokens. Then a server with tiers computes the

@@ -232,7 +232,7 @@ func TestProductsRefuse(t *testing.T) {
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "In is 0x8: the address must be a multiple of 16")
 }
 
-// Ensure that outputs that are float32 are those that are rounded otherwise.
+// Ensure that float32 outputs, rounded to 16 bits, equal the outputs of a product without Float32.
 func TestProductsWithFloat32Outputs(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)

@@ -186,8 +186,8 @@ func input(arguments string) json.RawMessage {
 	return wrapped
 }
 
-// complete returns a JSON object that is cut without the values that are not complete. If text is not the beginning of an
-// object, it returns "".
+// complete takes the beginning of a JSON object and returns a whole object, without the values that are not complete.
+// If text is not the beginning of an object, it returns "".
 func complete(text string) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -37,7 +37,7 @@ type (
 		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"`
 		PromptLogprobs promptLogprobs `json:"prompt_logprobs,omitempty"`
 	}
-	// A choice has a Text in completions, and a Message or in streams a Delta in chats.
+	// A choice has a Text in completions. In chats it has a Message, or a Delta if the answer is streamed.
 	choice struct {
 		Index    int            `json:"index"`
 		Text     *string        `json:"text,omitempty"`

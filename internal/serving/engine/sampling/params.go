@@ -81,7 +81,7 @@ func (p *Params) Check(vocabSize int) error {
 	return nil
 }
 
-// TakesLargest reports whether Sample returns the first token with the largest unchanged logit.
+// TakesLargest reports whether Sample changes no logit and returns the first token with the largest logit.
 func (p *Params) TakesLargest(st State) bool {
 	if !p.greedy() {
 		return false

@@ -18,7 +18,7 @@ type Marks struct {
 	first rune
 }
 
-// ErrExhausted is the error for texts that use nearly all private-use characters.
+// ErrExhausted is the error for texts that leave too few unused private-use characters in a row.
 var ErrExhausted = errors.New("the texts have too many private-use characters")
 
 // lowest and highest are the first and last private-use characters of plane 16. In UTF-8, every character of plane 16, and no

@@ -4,8 +4,8 @@ package matrix
 // first-level cache until they are multiplied by all rows.
 const dotInputs = 256
 
-// dot multiplies the rounded rows of x by inputs from to to-1 of a panel, and adds the products to sums, which have 64
-// values a row.
+// dot multiplies the quantized rows of x by the weights of panel p for the inputs [from, to), and adds the products to
+// sums, which has 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)

@@ -140,8 +140,7 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// compared is the number of values among which ArgMax finds the largest at a time, before it searches for its
-// index.
+// ArgMax finds the largest value in parts of this length. It searches for the index in one part only.
 const compared = 1024
 
 // ArgMax returns the index and the value of the largest number in x. Among equal numbers, it returns the first. If

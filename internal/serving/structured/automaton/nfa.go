@@ -43,8 +43,7 @@ func (b *Builder) Empty(from, to int32) { b.empties[from] = append(b.empties[fro
 // text.
 func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{from, to}) }
 
-// End adds a transition without a character that is possible only after the last character of the
-// text.
+// End adds a transition that reads no character. It can be taken only at the end of the text.
 func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
 
 // Repeat adds transitions from one state to another for least to most occurrences of a part. If most is

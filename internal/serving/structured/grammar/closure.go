@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// frame is a call of a rule, with the kernels to which the call may return. It does not change after
-// the closure that creates it is complete.
+// A frame is a call of a rule. returns are the positions in the grammar after the call. Nothing changes a frame after
+// the closure that made it is complete.
 type frame struct {
 	id      int32
 	rule    Node

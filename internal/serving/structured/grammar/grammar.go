@@ -58,7 +58,7 @@ func (g *Grammar) add(from Node, e edge) {
 	g.edges = append(g.edges, e)
 }
 
-// Read adds an edge that reads a lexeme. A lexeme with several tags leads to one node for each tag.
+// Read adds an edge that reads a terminal. There is one node for each tag of the terminal's lexeme.
 func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
 
 // Call adds an edge that calls a rule.

@@ -181,8 +181,8 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// Identity names a state so that the same tokens fit all states of the same Identity, in whatever lexeme. Key
-// is empty if the state has no such name.
+// An Identity is equal for two states, also of different lexemes, only if the same tokens fit both. Key is empty if
+// the state cannot be compared with states of other lexemes.
 type Identity struct {
 	Key   string
 	State State

@@ -20,8 +20,8 @@ const (
 )
 
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The
-// first complaint ends the program and is the finding, or nil if there is no complaint. until is the trace in
-// which the complaint occurred, up to the step that caused it.
+// first error that a sanitizer reports ends the program. f is this error, or nil if there is none. until is the trace
+// up to the step that caused the error.
 func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))

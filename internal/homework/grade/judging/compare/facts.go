@@ -279,8 +279,8 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took compares the number of blocks in use with the expected number. It returns "" if ref_count and
-// free_local_blocks contradict each other.
+// took returns whether the submission uses more, fewer or other blocks than expected. It returns "" if it uses the
+// expected blocks, and if ref_count and free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// In these tests, a reader that does not end has a fiftieth of its usual processor time. A submission needs
-// much less.
+// The tests give the process that parses a submission 0.2 seconds of processor time instead of 10.
 func init() {
 	patience = 200 * time.Millisecond
 	limits[0].most = 1 << 28 // of memory

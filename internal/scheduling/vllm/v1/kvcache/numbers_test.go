@@ -217,8 +217,8 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The 4 blocks are: the copy of the attention block, the copy of the state, the running state, and
-	// the block with the state of the hit, which is free now.
+	// The 4 blocks are: the copy of the attention block, the copy of the Mamba state, the running Mamba state, and
+	// the block that the hit takes from the free queue.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 

@@ -2,9 +2,10 @@ package kvcache
 
 import "fmt"
 
-// register gives the blocks of the first tokens their keys. With several groups, it rounds tokens down to where a
-// hit can end. EAGLE groups look one block further, so they register one block more (vllm/v1/RULES.md §10). end is
-// the number of computed tokens, which is larger than tokens if steps in flight sample.
+// register gives keys to the full blocks of the first tokens of a request. With several groups, it rounds tokens down
+// to where a hit can end. An EAGLE group registers one block more, because a hit of it needs the block after its end
+// (vllm/v1/RULES.md §10). end is the number of computed tokens. It is larger than tokens if steps in flight have still
+// to sample some of them.
 func (c *Cache) register(r *Request, tokens, end int) {
 	whole := tokens
 	if len(c.groups) > 1 && !c.finest {

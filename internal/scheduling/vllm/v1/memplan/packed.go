@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// packs reports whether the plan is packed, so that groups may have pages of different sizes. It is packed if the
-// pages of layers differ and some layers store only keys and only have windows, as in DeepSeek V4 (vLLM's
-// group_and_unify_kv_cache_specs).
+// packs reports whether groups may have pages of different sizes. They may if the sizes of the layers' pages differ
+// and a sliding-window layer stores only keys, as in DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
 func packs(layers []Layer) bool {
 	window, differ := false, false
 	for i := range layers {

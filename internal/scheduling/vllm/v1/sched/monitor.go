@@ -56,8 +56,8 @@ type Counters struct {
 	External, ExternalPreempted ExternalCounters
 }
 
-// ExternalCounters count lookups by a connector. Queries are tokens that were not hit in the cache; Hits are the
-// tokens among these that are loaded.
+// ExternalCounters count what requests look up in a connector: Requests is the number of requests, Queries the number
+// of tokens that the cache does not have, and Hits the number of those tokens that the connector loads.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.

@@ -7,11 +7,11 @@ import (
 )
 
 // StepFailed reports that a step in flight, or a row of such a step, was not computed. It undoes all steps in
-// flight, because each step depends on the step before. Running requests keep their blocks and go back to where
-// they were. Requests that the steps admitted wait again, before the others. Requests that were preempted since
-// then stay preempted. Requests with blocks to copy, or with a Mamba state, which the step has overwritten, are
-// preempted. Blocks that the steps should have written cannot be hit. The next row of each request has the
-// request's whole table.
+// flight, because each step depends on the step before. Running requests keep their blocks and compute the same
+// tokens again. Requests with blocks to copy are preempted, and so are requests with a Mamba state, because the
+// steps have overwritten it. Requests that the steps preempted stay preempted. Requests that the steps admitted wait
+// again, before the others. Blocks that the steps should have written cannot be hit. The next row of each request has
+// the request's whole block table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()

@@ -2,7 +2,8 @@ package jinja
 
 import "slices"
 
-// tuple parses an expression, or several expressions as a tuple. Evaluating the result counts its tokens as work.
+// tuple parses an expression, or several expressions as a tuple. Each evaluation of the result spends one unit of the
+// template's budget for each token of the source.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or

@@ -22,10 +22,10 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 // A dot is an AVX2 kernel. It multiplies rows of 8-bit activations by blocks of 8-bit weights of 16 outputs, and adds
 // the products to sums, whose rows are 64 values apart.
 //
-// The weights are unsigned: 2 to the power of shift was added to each. The negative sums of activations, which are in
-// steps, correct for that. The sum of a block is exact. The kernel converts it to a float, multiplies it by the
-// weights' scale, and adds it, times the activations' scale, with one rounding. If minima is not 0, the minima of the
-// weights follow their scales; the kernel adds them, times the sums of the activations.
+// The weights are unsigned: 2 to the power of shift was added to each. Each kernel says how it corrects for that. The
+// sum of a block is exact. The kernel converts it to a float and multiplies it by the weights' scale. The product of
+// the result and the activations' scale is added with one rounding. If minima is not 0, the minima of the weights
+// follow their scales; the kernel adds the products of the minima and the sums of the activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
