@@ -19,13 +19,16 @@ type message struct {
 
 // A block is a block of content. Which fields it has depends on its type.
 type block struct {
-	Type      string
-	Text      string
-	Thinking  string
-	ID, Name  string
-	Input     json.RawMessage
-	ToolUseID string `json:"tool_use_id"`
-	Content   json.RawMessage
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
 }
 
 // blockFields lists the fields of the supported types of blocks, besides type and cache_control. signature and is_error
@@ -61,8 +64,11 @@ func readContent(field, name string, content json.RawMessage, types ...string) (
 }
 
 func (b *block) read(field, name string, raw json.RawMessage, types []string) error {
-	if json.Unmarshal(raw, b) != nil || b.Type == "" {
-		return openai.Invalid(field, "%s is not an object with a type and fields of the right types.", name)
+	if err := openai.Read(field, name, raw, b); err != nil {
+		return err
+	}
+	if b.Type == "" {
+		return openai.Invalid(field, "%s has no type.", name)
 	}
 	if !slices.Contains(types, b.Type) {
 		if _, known := blockFields[b.Type]; known {
@@ -125,8 +131,13 @@ func (t *turns) add(i int, m *message) error {
 			to.thoughts = append(to.thoughts, b.Thinking)
 		case "tool_use":
 			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
-			if err != nil {
+			switch {
+			case err != nil:
 				return openai.Invalid("messages", "A tool_use of %s %v.", name, err)
+			case b.ID == "":
+				return openai.Invalid("messages", "A tool_use of %s has no id.", name)
+			case !openai.IsNull(b.Input) && !bytes.HasPrefix(b.Input, []byte("{")):
+				return openai.Invalid("messages", "The input of a tool_use of %s is not a JSON object.", name)
 			}
 			to := t.of(m.Role)
 			to.ToolCalls = append(to.ToolCalls, call)

@@ -2,10 +2,10 @@ package anthropic
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/structured"
 )
 
 // A body is the body of a request.
@@ -122,25 +122,32 @@ func (b *body) readMessages(c *openai.Chat) error {
 
 func (b *body) readTools(c *openai.Chat) error {
 	for i, text := range b.Tools {
+		var kind struct {
+			Type string `json:"type"`
+		}
 		var t struct {
-			Type, Name, Description string
-			InputSchema             json.RawMessage `json:"input_schema"`
-			Strict                  bool
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			InputSchema json.RawMessage `json:"input_schema"`
+			Strict      bool            `json:"strict"`
 		}
-		if json.Unmarshal(text, &t) != nil {
-			return openai.Invalid("tools", "Tool %d is not an object with a name and an input_schema.", i)
-		}
-		if t.Type != "" && t.Type != "custom" {
-			return openai.Invalid("tools", "Tool %d has the type %q, which is not supported by this server; tools with an "+
-				"input_schema are.", i, t.Type)
-		}
-		_, err := openai.Object("tools", "A tool", text, "type", "name", "description", "input_schema", "strict", "cache_control",
-			"eager_input_streaming", "allowed_callers")
-		if err != nil {
+		name := fmt.Sprintf("Tool %d", i)
+		if err := openai.Read("tools", name, text, &kind); err != nil {
 			return err
 		}
-		if openai.IsNull(t.InputSchema) {
-			return openai.Invalid("tools", "Tool %d has no input_schema.", i)
+		if kind.Type != "" && kind.Type != "custom" {
+			return openai.Invalid("tools", "%s has the type %q, which is not supported by this server; tools with an "+
+				"input_schema are.", name, kind.Type)
+		}
+		if err := openai.ReadObject("tools", name, text, &t, "cache_control", "eager_input_streaming", "allowed_callers"); err != nil {
+			return err
+		}
+		switch {
+		case t.Name == "":
+			return openai.Invalid("tools", "%s has no name.", name)
+		case openai.IsNull(t.InputSchema):
+			return openai.Invalid("tools", "%s has no input_schema.", name)
 		}
 		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
 	}
@@ -152,15 +159,15 @@ func (b *body) readChoice(c *openai.Chat) error {
 		return nil
 	}
 	var choice struct {
-		Type, Name string
-		Serial     bool `json:"disable_parallel_tool_use"`
+		Type   string `json:"type"`
+		Name   string `json:"name"`
+		Serial bool   `json:"disable_parallel_tool_use"`
 	}
-	_, err := openai.Object("tool_choice", "tool_choice", b.ToolChoice, "type", "name", "disable_parallel_tool_use")
-	if err != nil {
+	if err := openai.ReadObject("tool_choice", "tool_choice", b.ToolChoice, &choice); err != nil {
 		return err
 	}
-	if json.Unmarshal(b.ToolChoice, &choice) != nil {
-		return openai.Invalid("tool_choice", "tool_choice has a field of the wrong type.")
+	if choice.Name != "" && choice.Type != "tool" {
+		return openai.Invalid("tool_choice", "tool_choice has a name, which only the type tool may have.")
 	}
 	c.Serial = choice.Serial
 	switch choice.Type {
@@ -187,15 +194,20 @@ func (b *body) readThinking(c *openai.Chat) error {
 	if openai.IsNull(b.Thinking) {
 		return nil
 	}
-	if _, err := openai.Object("thinking", "thinking", b.Thinking, "type", "budget_tokens", "display"); err != nil {
-		return err
+	var t struct {
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens"`
+		Display string `json:"display"`
 	}
-	var t struct{ Type, Display string }
-	if json.Unmarshal(b.Thinking, &t) != nil {
-		return openai.Invalid("thinking", "thinking has a field of the wrong type.")
+	if err := openai.ReadObject("thinking", "thinking", b.Thinking, &t); err != nil {
+		return err
 	}
 	c.Omit = t.Display == "omitted"
 	switch {
+	case t.Display != "" && t.Display != "summarized" && t.Display != "omitted":
+		return openai.Invalid("thinking", "The display of thinking is %q; summarized and omitted are known.", t.Display)
+	case t.Budget != 0 && t.Type != "enabled":
+		return openai.Invalid("thinking", "thinking has budget_tokens, which only the type enabled may have.")
 	case t.Type == "enabled", t.Type == "disabled":
 		think := t.Type == "enabled"
 		c.Think = &think
@@ -209,25 +221,29 @@ func (b *body) readOutput(c *openai.Chat) error {
 	if openai.IsNull(b.OutputConfig) {
 		return nil
 	}
-	fields, err := openai.Object("output_config", "output_config", b.OutputConfig, "effort", "format")
-	if err != nil {
+	var fields struct {
+		Effort string          `json:"effort"`
+		Format json.RawMessage `json:"format"`
+	}
+	if err := openai.ReadObject("output_config", "output_config", b.OutputConfig, &fields); err != nil {
 		return err
 	}
-	c.EffortField = "output_config.effort"
-	if effort := fields["effort"]; !openai.IsNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
-		return openai.Invalid("output_config.effort", "output_config.effort is not a string.")
-	}
-	format := fields["format"]
-	if openai.IsNull(format) {
+	c.Effort, c.EffortField = fields.Effort, "output_config.effort"
+	if openai.IsNull(fields.Format) {
 		return nil
 	}
-	inside, err := openai.Object("output_config.format", "output_config.format", format, "type", "schema")
-	if err != nil {
+	var format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"schema"`
+	}
+	c.FormField = "output_config.format"
+	if err := openai.ReadObject(c.FormField, c.FormField, fields.Format, &format); err != nil {
 		return err
 	}
-	if kind := string(inside["type"]); kind != `"json_schema"` || openai.IsNull(inside["schema"]) {
-		return openai.Invalid("output_config.format", "output_config.format is not of the type json_schema with a schema.")
+	if format.Type != "json_schema" || openai.IsNull(format.Schema) {
+		return openai.Invalid(c.FormField, "output_config.format is not of the type json_schema with a schema.")
 	}
-	c.Form, c.FormField = &structured.Form{JSONSchema: inside["schema"]}, "output_config.format"
-	return nil
+	var err error
+	c.Form, err = openai.SchemaForm(c.FormField, format.Schema)
+	return err
 }

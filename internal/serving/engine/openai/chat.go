@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,15 +46,23 @@ type kwargs map[string]any
 
 // UnmarshalJSON keeps the order of fields in objects, which a template may print.
 func (k *kwargs) UnmarshalJSON(data []byte) error {
+	const field = "chat_template_kwargs"
 	var values map[string]json.RawMessage
 	if json.Unmarshal(data, &values) != nil {
-		return invalid("chat_template_kwargs", "chat_template_kwargs is not a JSON object; an object is expected.")
+		return invalid(field, "chat_template_kwargs is not a JSON object; an object is expected.")
+	}
+	var known struct { // in all templates that have them; a template would take the text "false" for true
+		EnableThinking bool `json:"enable_thinking"`
+		Thinking       bool `json:"thinking"`
+	}
+	if err := Read(field, field, data, &known); err != nil {
+		return err
 	}
 	*k = kwargs{}
 	for name, text := range values {
 		value, err := jinja.FromJSON(text)
 		if err != nil {
-			return invalid("chat_template_kwargs", "%v.", err)
+			return invalid(field, "%v.", err)
 		}
 		(*k)[name] = value
 	}
@@ -100,9 +109,19 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	case "assistant":
 		to.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
 		for k, text := range m.ToolCalls {
+			var fields struct {
+				ID   string `json:"id"`
+				Type string `json:"type"`
+			}
+			if err := Read("messages", fmt.Sprintf("Call %d of message %d", k, i), text, &fields); err != nil {
+				return to, err
+			}
 			call, err := chat.ToolCall(text)
-			if err != nil {
+			switch {
+			case err != nil:
 				return to, invalid("messages", "Call %d of message %d %v.", k, i, err)
+			case fields.Type != "" && fields.Type != "function":
+				return to, invalid("messages", "Call %d of message %d has the type %q; function is possible.", k, i, fields.Type)
 			}
 			to.ToolCalls = append(to.ToolCalls, call)
 		}
@@ -216,7 +235,7 @@ func (body *chatFields) conversation(special bool) (*conversation, error) {
 		c.messages = append(c.messages, to)
 	}
 	c.variables, c.effort = body.ChatTemplateKwargs, body.ReasoningEffort
-	return c, nil
+	return c, checkCalls("messages", c.messages)
 }
 
 // argumentsError returns the error of a template that refuses messages. If a call has arguments that are not JSON, the

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -57,6 +58,25 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 	}
 	request.ShownTokens = s.shown
 	return j, nil
+}
+
+// checkCalls returns an error for a result of a call that no message before it makes. As in vLLM, calls and results may have
+// no ids.
+func checkCalls(field string, messages []chat.Message) error {
+	var ids []string
+	for _, m := range messages {
+		for _, call := range m.ToolCalls {
+			ids = append(ids, chat.CallID(call))
+		}
+		switch id := m.ToolCallID; {
+		case id == "", slices.Contains(ids, id), slices.Contains(ids, ""):
+		case len(ids) == 0:
+			return invalid(field, "A result is of the call %q, but there is no call before it.", id)
+		default:
+			return invalid(field, "A result is of the call %q, but the calls before it are %s.", id, fmt.Sprintf("%q", ids))
+		}
+	}
+	return nil
 }
 
 // shownTokens returns the special tokens that parsers look for.

@@ -1,11 +1,7 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
-	"maps"
-	"slices"
-	"strings"
 
 	"llmmemory/internal/serving/structured"
 )
@@ -52,29 +48,6 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 	return field, form, nil
 }
 
-// IsNull reports whether a value is missing or null.
-func IsNull(value json.RawMessage) bool {
-	text := string(bytes.TrimSpace(value))
-	return text == "" || text == "null"
-}
-
-// Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
-func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if IsNull(value) {
-		return nil, invalid(field, "%s is missing.", name)
-	}
-	if json.Unmarshal(value, &fields) != nil {
-		return nil, invalid(field, "%s is not a JSON object.", name)
-	}
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if v := fields[key]; !slices.Contains(names, key) && !IsNull(v) && string(v) != "false" {
-			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(names, ", "))
-		}
-	}
-	return fields, nil
-}
-
 // responseFormat reads OpenAI's response_format. A schema outside json_schema is llama.cpp's, and a structural_tag is
 // vLLM's.
 func responseFormat(field string, value json.RawMessage) (*structured.Form, error) {
@@ -82,75 +55,97 @@ func responseFormat(field string, value json.RawMessage) (*structured.Form, erro
 	if json.Unmarshal(value, &given) == nil && given.Type == "structural_tag" {
 		return tagForm(field, value)
 	}
-	fields, err := Object(field, field, value, "type", "json_schema", "schema")
-	if err != nil {
+	var format struct {
+		Type       string          `json:"type"`
+		JSONSchema json.RawMessage `json:"json_schema"`
+		Schema     json.RawMessage `json:"schema"`
+	}
+	if err := ReadObject(field, field, value, &format); err != nil {
 		return nil, err
 	}
-	var kind string
-	if json.Unmarshal(fields["type"], &kind) != nil {
-		return nil, invalid(field, "The type of response_format is missing; text, json_object, json_schema and structural_tag are known.")
-	}
-	schema := fields["schema"]
+	kind := format.Type
 	switch {
-	case kind != "json_object" && kind != "json_schema" && !IsNull(schema):
+	case kind == "":
+		return nil, invalid(field, "The type of response_format is missing; text, json_object, json_schema and structural_tag are known.")
+	case kind != "json_object" && kind != "json_schema" && !IsNull(format.Schema):
 		return nil, invalid(field, "response_format has a schema, which only the types json_object and json_schema may have.")
-	case !IsNull(schema) && !IsNull(fields["json_schema"]):
+	case !IsNull(format.Schema) && !IsNull(format.JSONSchema):
 		return nil, invalid(field, "response_format has both schema and json_schema; give one of them.")
-	case kind != "json_schema" && !IsNull(fields["json_schema"]):
+	case kind != "json_schema" && !IsNull(format.JSONSchema):
 		return nil, invalid(field, "response_format has a json_schema, which only the type json_schema may have.")
 	}
 	switch {
 	case kind == "text":
 		return nil, nil
-	case !IsNull(schema):
-		return schemaForm(field, schema)
+	case !IsNull(format.Schema):
+		return SchemaForm(field, format.Schema)
 	case kind == "json_object":
 		return &structured.Form{JSONObject: true}, nil
 	case kind == "json_schema":
-		inside, err := Object(field, "response_format.json_schema", fields["json_schema"], "name", "description", "schema", "strict")
-		switch {
-		case err != nil:
-			return nil, err
-		case IsNull(inside["schema"]):
-			return nil, invalid(field, "response_format.json_schema has no schema.")
-		}
-		return schemaForm(field, inside["schema"])
+		return namedSchema(field, format.JSONSchema)
 	}
 	return nil, invalid(field, "The type of response_format is %q; text, json_object, json_schema and structural_tag are known.", kind)
+}
+
+// namedSchema reads the json_schema of OpenAI's response_format.
+func namedSchema(field string, value json.RawMessage) (*structured.Form, error) {
+	var given struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+		Strict      bool            `json:"strict"`
+	}
+	switch err := ReadObject(field, "response_format.json_schema", value, &given); {
+	case err != nil:
+		return nil, err
+	case IsNull(given.Schema):
+		return nil, invalid(field, "response_format.json_schema has no schema.")
+	case given.Name == "":
+		return nil, invalid(field, "response_format.json_schema has no name; OpenAI's interface and vLLM need one.")
+	}
+	return SchemaForm(field, given.Schema)
 }
 
 // structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends, and without any
 // white space means as Python's json.dumps writes JSON.
 func structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
-	readers := map[string]func(string, json.RawMessage) (*structured.Form, error){
-		"json": schemaForm, "regex": regexForm, "choice": choiceForm, "grammar": grammarForm, "json_object": objectForm,
-		"structural_tag": tagForm,
+	var given struct {
+		Choice        json.RawMessage `json:"choice"`
+		Grammar       json.RawMessage `json:"grammar"`
+		JSON          json.RawMessage `json:"json"`
+		JSONObject    json.RawMessage `json:"json_object"`
+		Regex         json.RawMessage `json:"regex"`
+		StructuralTag json.RawMessage `json:"structural_tag"`
+
+		DisableFallback bool `json:"disable_fallback"`
+		Compact         bool `json:"disable_any_whitespace"`
 	}
-	names := slices.Sorted(maps.Keys(readers))
-	fields, err := Object(field, field, value, append(names, "disable_fallback", "disable_any_whitespace")...)
-	if err != nil {
+	if err := ReadObject(field, field, value, &given); err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if IsNull(fields[name]) {
+	const names = "choice, grammar, json, json_object, regex, structural_tag"
+	for _, one := range []struct {
+		value json.RawMessage
+		read  func(string, json.RawMessage) (*structured.Form, error)
+	}{{given.Choice, choiceForm}, {given.Grammar, grammarForm}, {given.JSON, schemaForm}, {given.JSONObject, objectForm},
+		{given.Regex, regexForm}, {given.StructuralTag, tagForm}} {
+		if IsNull(one.value) {
 			continue
 		}
-		read, err := readers[name](field, fields[name])
+		read, err := one.read(field, one.value)
 		switch {
 		case err != nil:
 			return nil, err
 		case read != nil && form != nil:
-			return nil, invalid(field, "structured_outputs has more than one of %s; give one of them.", strings.Join(names, ", "))
+			return nil, invalid(field, "structured_outputs has more than one of %s; give one of them.", names)
 		case read != nil:
 			form = read
 		}
 	}
-	if compact := fields["disable_any_whitespace"]; form != nil && !IsNull(compact) && json.Unmarshal(compact, &form.Compact) != nil {
-		return nil, invalid(field, "disable_any_whitespace must be true or false.")
-	}
 	if form == nil {
-		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", strings.Join(names, ", "))
+		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", names)
 	}
+	form.Compact = given.Compact
 	return form, nil
 }
 

@@ -227,6 +227,9 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 	if to.tools, err = readTools(tools); err != nil {
 		return nil, err
 	}
+	if err := checkCalls(c.Texts, c.Messages); err != nil {
+		return nil, err
+	}
 	return to, to.choose(c.ToolChoice, c.Allowed)
 }
 

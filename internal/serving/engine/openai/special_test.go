@@ -62,7 +62,7 @@ func TestSpecialTokensInMessagesAreText(t *testing.T) {
 		{"one that is not special", plain, user("<think>"), "", "TURNTHINKEND", "TURNTHINKEND"},
 		{"other text", plain, user("a < b > c"), "", "TURNa < b > cEND", "TURNa < b > cEND"},
 		{"all roles", plain, `{"role": "system", "content": "<end>"}, {"role": "assistant", "content": "<end>"},
-			{"role": "tool", "content": "<end>", "tool_call_id": "x"}, {"role": "developer", "content": "<end>"}`, "",
+			{"role": "tool", "content": "<end>"}, {"role": "developer", "content": "<end>"}`, "",
 			"TURN<end>TURN<end>TURN<end>TURN<end>END", "TURNENDTURNENDTURNENDTURNENDEND"},
 		{"of two messages", "{% for m in messages %}{{ m.content }}{% endfor %}", user("<e", "nd>"), "", "<end>", "END"},
 		{"of two messages without spaces", "{% for m in messages %}{{ m.content | trim }}{% endfor %}", user("<e ", " nd>"), "",

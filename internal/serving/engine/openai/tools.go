@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"llmmemory/internal/serving/model/chat"
@@ -63,23 +64,31 @@ func readTools(texts []json.RawMessage) (tools []tool, err error) {
 
 func readTool(i int, text json.RawMessage) (t tool, err error) {
 	var fields struct {
-		Type     string
-		Function *struct {
-			Name       string
-			Parameters json.RawMessage
-			Strict     bool
+		Type     string          `json:"type"`
+		Function json.RawMessage `json:"function"`
+	}
+	var function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
+	}
+	if err := Read("tools", fmt.Sprintf("Tool %d", i), text, &fields); err != nil {
+		return t, err
+	}
+	if fields.Type != "" && fields.Type != "function" {
+		return t, invalid("tools", "Tool %d has the type %q, which is not supported; function is.", i, fields.Type)
+	}
+	if !IsNull(fields.Function) {
+		if err := Read("tools", fmt.Sprintf("The function of tool %d", i), fields.Function, &function); err != nil {
+			return t, err
 		}
 	}
-	err = json.Unmarshal(text, &fields)
-	switch definition, ok := chat.Tool(text); {
-	case fields.Type != "" && fields.Type != "function":
-		return t, invalid("tools", "Tool %d has the type %q, which is not supported; function is.", i, fields.Type)
-	case !ok || err != nil || fields.Function == nil:
-		return t, invalid("tools", "Tool %d has no function with a name.", i)
-	default:
-		t = tool{fields.Function.Name, definition, fields.Function.Parameters, fields.Function.Strict}
-	}
+	definition, _ := chat.Tool(text)
+	t = tool{function.Name, definition, function.Parameters, function.Strict}
 	switch {
+	case t.name == "" || definition == nil:
+		return t, invalid("tools", "Tool %d has no function with a name.", i)
 	case len(t.name) > maxToolName:
 		return t, invalid("tools", "The name of tool %d has %d bytes; at most %d are possible.", i, len(t.name), maxToolName)
 	case !toolparser.IsName(t.name):
@@ -128,6 +137,9 @@ func (c *conversation) readChoice(text json.RawMessage) error {
 	case err == nil && given.Type == "allowed_tools":
 		names := []string{}
 		for _, t := range given.Allowed.Tools {
+			if t.Type != "" && t.Type != "function" {
+				return invalid("tool_choice", "allowed_tools has a tool of the type %q; function is possible.", t.Type)
+			}
 			names = append(names, t.Function.Name)
 		}
 		return c.choose(given.Allowed.Mode, names)

@@ -64,6 +64,12 @@ func IsText(call any) bool {
 	return ok
 }
 
+// CallID returns the id in a result of ToolCall, or "".
+func CallID(call any) string {
+	id, _ := call.(*jinja.Dict).Get("id").(string)
+	return id
+}
+
 // Tool reads a tool in OpenAI's form. ok is false if the tool has no function with a name.
 func Tool(text []byte) (tool any, ok bool) {
 	tool, function := named(text)

@@ -12,14 +12,14 @@ import (
 
 // An item is an item of input. Which fields it has depends on its type.
 type item struct {
-	Type      string
-	Role      string
-	Content   json.RawMessage
-	Summary   json.RawMessage
-	CallID    string `json:"call_id"`
-	Name      string
-	Arguments string
-	Output    json.RawMessage
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	Summary   json.RawMessage `json:"summary"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
 }
 
 // itemFields lists the fields of the supported types of items, besides type, id and status.
@@ -47,8 +47,8 @@ func (b *body) readInput(c *openai.Chat) error {
 	for i, raw := range list {
 		name := fmt.Sprintf("Item %d of input", i)
 		var it item
-		if json.Unmarshal(raw, &it) != nil {
-			return openai.Invalid("input", "%s is not an object with fields of the right types.", name)
+		if err := openai.Read("input", name, raw, &it); err != nil {
+			return err
 		}
 		if it.Type == "" && it.Role != "" {
 			it.Type = "message"
@@ -74,6 +74,9 @@ func (b *body) readInput(c *openai.Chat) error {
 
 // translate adds an item to a chat. Reasoning, text and calls of the assistant that follow each other are one message.
 func (it *item) translate(name string, c *openai.Chat) (err error) {
+	if (it.Type == "function_call" || it.Type == "function_call_output") && it.CallID == "" {
+		return openai.Invalid("input", "%s has no call_id.", name)
+	}
 	switch it.Type {
 	case "message":
 		return it.translateMessage(name, c)
@@ -97,9 +100,6 @@ func (it *item) translate(name string, c *openai.Chat) (err error) {
 		text, err := readTexts(name, it.Output, "input_text", "output_text")
 		if err != nil {
 			return err
-		}
-		if it.CallID == "" {
-			return openai.Invalid("input", "%s has no call_id.", name)
 		}
 		c.Messages = append(c.Messages, chat.Message{Role: "tool", ToolCallID: it.CallID, Content: text})
 	}
@@ -144,9 +144,12 @@ func readTexts(name string, content json.RawMessage, types ...string) (text stri
 	}
 	texts := make([]string, len(parts))
 	for i, raw := range parts {
-		var p struct{ Type, Text string }
-		if json.Unmarshal(raw, &p) != nil {
-			return "", openai.Invalid("input", "Part %d of %s is not an object with a type and a text.", i, name)
+		var p struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}
+		if err := openai.Read("input", fmt.Sprintf("Part %d of %s", i, name), raw, &p); err != nil {
+			return "", err
 		}
 		if !slices.Contains(types, p.Type) {
 			return "", openai.Invalid("input", "Part %d of %s has the type %q, which is not supported; %s is.", i, name, p.Type,

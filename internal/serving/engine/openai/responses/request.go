@@ -1,10 +1,13 @@
 package responses
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/model/chat"
@@ -72,6 +75,12 @@ type unsupported struct {
 	ResponseFormat     json.RawMessage `json:"response_format"`
 }
 
+// included are the values of include that change no answer: those of tools and inputs that are not supported, and the
+// encrypted reasoning, which no answer has.
+var included = []string{"reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
+	"file_search_call.results", "computer_call_output.output.image_url", "code_interpreter_call.outputs",
+	"message.input_image.image_url"}
+
 func (b *body) check() error {
 	const items = "send the earlier items in input"
 	err := openai.Refuse(
@@ -84,6 +93,7 @@ func (b *body) check() error {
 		openai.Field{Name: "top_logprobs", Value: b.TopLogprobs, Instead: "use /v1/chat/completions"},
 		openai.Field{Name: "max_tokens", Value: b.MaxTokens, Instead: "use max_output_tokens"},
 		openai.Field{Name: "response_format", Value: b.ResponseFormat, Instead: "use text.format"})
+	unknown := slices.IndexFunc(b.Include, func(name string) bool { return !slices.Contains(included, name) })
 	switch {
 	case err != nil:
 		return err
@@ -93,6 +103,8 @@ func (b *body) check() error {
 		return openai.Invalid("truncation", "truncation is %q; only disabled is supported.", *b.Truncation)
 	case slices.Contains(b.Include, "message.output_text.logprobs"):
 		return openai.Invalid("include", "message.output_text.logprobs is not supported; use logprobs of /v1/chat/completions.")
+	case unknown >= 0:
+		return openai.Invalid("include", "include has %q, which is not known; %s are.", b.Include[unknown], strings.Join(included, ", "))
 	case b.MaxOutputTokens != nil && *b.MaxOutputTokens < 1:
 		return openai.Invalid("max_output_tokens", "max_output_tokens is %d; it must be at least 1.", *b.MaxOutputTokens)
 	}
@@ -123,20 +135,28 @@ func (b *body) chat() (*openai.Chat, error) {
 
 func (b *body) readTools(c *openai.Chat) error {
 	for i, text := range b.Tools {
+		var kind struct {
+			Type string `json:"type"`
+		}
 		var t struct {
-			Type, Name, Description string
-			Parameters              json.RawMessage
-			Strict                  bool
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+			Strict      bool            `json:"strict"`
 		}
-		if json.Unmarshal(text, &t) != nil {
-			return openai.Invalid("tools", "Tool %d is not an object with a type, a name and parameters.", i)
-		}
-		if t.Type != "function" {
-			return openai.Invalid("tools", "Tool %d has the type %q; function is supported.", i, t.Type)
-		}
-		_, err := openai.Object("tools", "A tool", text, "type", "name", "description", "parameters", "strict", "allowed_callers")
-		if err != nil {
+		name := fmt.Sprintf("Tool %d", i)
+		if err := openai.Read("tools", name, text, &kind); err != nil {
 			return err
+		}
+		if kind.Type != "function" {
+			return openai.Invalid("tools", "%s has the type %q; function is supported.", name, kind.Type)
+		}
+		if err := openai.ReadObject("tools", name, text, &t, "allowed_callers"); err != nil {
+			return err
+		}
+		if t.Name == "" {
+			return openai.Invalid("tools", "%s has no name.", name)
 		}
 		if openai.IsNull(t.Parameters) {
 			t.Parameters = nil
@@ -189,23 +209,32 @@ func (b *body) readText(c *openai.Chat) error {
 	if openai.IsNull(text["format"]) {
 		return nil
 	}
-	format, err := openai.Object("text.format", "text.format", text["format"], "type", "name", "description", "schema", "strict")
-	if err != nil {
+	c.FormField = "text.format"
+	var format struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+		Strict      bool            `json:"strict"`
+	}
+	if err := openai.ReadObject(c.FormField, c.FormField, text["format"], &format); err != nil {
 		return err
 	}
-	c.FormField = "text.format"
-	switch kind := string(format["type"]); {
-	case kind == `"text"`:
-	case kind == `"json_object"`:
+	switch {
+	case format.Type == "text":
+		return nil
+	case format.Type == "json_object":
 		c.Form = &structured.Form{JSONObject: true}
-	case kind == `"json_schema"` && !openai.IsNull(format["schema"]):
-		c.Form = &structured.Form{JSONSchema: format["schema"]}
-	case kind == `"json_schema"`:
-		return openai.Invalid("text.format", "text.format has no schema.")
-	default:
-		return openai.Invalid("text.format", "The type of text.format is not known; text, json_object and json_schema are.")
+		return nil
+	case format.Type != "json_schema":
+		return openai.Invalid(c.FormField, "The type of text.format is not known; text, json_object and json_schema are.")
+	case openai.IsNull(format.Schema):
+		return openai.Invalid(c.FormField, "text.format has no schema.")
+	case format.Name == "":
+		return openai.Invalid(c.FormField, "text.format has no name; OpenAI's interface needs one.")
 	}
-	return nil
+	c.Form, err = openai.SchemaForm(c.FormField, format.Schema)
+	return err
 }
 
 // readReasoning reads the effort. The answer has the reasoning itself, so summary has no effect.
@@ -213,13 +242,17 @@ func (b *body) readReasoning(c *openai.Chat) error {
 	if openai.IsNull(b.Reasoning) {
 		return nil
 	}
-	fields, err := openai.Object("reasoning", "reasoning", b.Reasoning, "effort", "summary", "generate_summary")
-	if err != nil {
+	var fields struct {
+		Effort          string `json:"effort"`
+		Summary         string `json:"summary"`
+		GenerateSummary string `json:"generate_summary"`
+	}
+	if err := openai.ReadObject("reasoning", "reasoning", b.Reasoning, &fields); err != nil {
 		return err
 	}
-	c.EffortField = "reasoning.effort"
-	if effort := fields["effort"]; !openai.IsNull(effort) && json.Unmarshal(effort, &c.Effort) != nil {
-		return openai.Invalid("reasoning.effort", "reasoning.effort is not a string.")
+	c.Effort, c.EffortField = fields.Effort, "reasoning.effort"
+	if s := cmp.Or(fields.Summary, fields.GenerateSummary); !slices.Contains([]string{"", "auto", "concise", "detailed"}, s) {
+		return openai.Invalid("reasoning", "reasoning.summary is %q; auto, concise and detailed are known.", s)
 	}
 	return nil
 }
