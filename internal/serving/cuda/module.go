@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -15,15 +16,25 @@ type Module struct {
 	ptx     string
 }
 
-// LoadModule compiles PTX.
+// LoadModule compiles PTX. If the driver's compiler refuses the PTX, the error has the compiler's text.
 func (c *Context) LoadModule(name, ptx string) (*Module, error) {
 	m := &Module{context: c, ptx: ptx}
-	text := append([]byte(ptx), 0)
-	err := c.call("load the kernels of "+name, cuModuleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&text[0])), 0, 0, 0)
+	text, log := append([]byte(ptx), 0), make([]byte, 4096)
+	options := [...]int32{jitErrorLog, jitErrorLogSize}
+	values := struct {
+		log  unsafe.Pointer
+		size uintptr
+	}{unsafe.Pointer(&log[0]), uintptr(len(log))}
+	err := c.call("load the kernels of "+name, cuModuleLoadDataEx, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&text[0])),
+		uintptr(len(options)), uintptr(unsafe.Pointer(&options)), uintptr(unsafe.Pointer(&values)))
 	if e, ok := err.(*Error); ok && e.Status == statusUnsupportedPTX {
 		return nil, fmt.Errorf("%w: install NVIDIA's driver of release %s or newer", err, oldestDriverOfRelease)
 	}
 	if err != nil {
+		log, _, _ = bytes.Cut(log, []byte{0})
+		if said := strings.TrimSpace(string(log)); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
 		return nil, err
 	}
 	return m, nil

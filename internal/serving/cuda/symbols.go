@@ -123,6 +123,12 @@ const (
 	kernelDynamicShared = 8
 )
 
+// Options of the compiler (CUjit_option).
+const (
+	jitErrorLog     = 5
+	jitErrorLogSize = 6
+)
+
 // The most blocks of a launch ("Technical Specifications per Compute Capability" in the CUDA
 // programming guide).
 const (

@@ -76,6 +76,9 @@ func TestPTXThatTheDriverCannotReadIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "install NVIDIA's driver of release 470 or newer")
 	_, err = g.context.LoadModule("newer GPUs", ".version 7.4\n.target sm_100\n")
 	require.ErrorIs(t, err, cuda.ErrOldGPU)
+	_, err = g.context.LoadModule("nothing", "")
+	require.EqualError(t, err, "cannot load the kernels of nothing: cuModuleLoadDataEx returned CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed: "+
+		"ptxas fatal   : Missing .version directive at start of file")
 }
 
 // Ensure that all calls are made on the context's thread, whichever goroutine asks for them.

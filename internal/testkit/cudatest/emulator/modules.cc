@@ -59,12 +59,25 @@ Function *find(Module &m, const std::string &name) {
 }
 } // namespace
 
-API cuModuleLoadDataEx(void **module, const char *ptx, unsigned, int *, void **) {
+// invalid_ptx writes why the PTX is refused to the buffer that CU_JIT_ERROR_LOG_BUFFER (5) and its size (6) give.
+static int invalid_ptx(unsigned count, const int *options, void **values) {
+  char *log = nullptr;
+  size_t size = 0;
+  for (unsigned i = 0; i < count; i++) {
+    if (options[i] == 5) log = (char *)values[i];
+    if (options[i] == 6) size = (size_t)values[i];
+  }
+  if (log) snprintf(log, size, "ptxas fatal   : Missing .version directive at start of file\n");
+  return INVALID_PTX;
+}
+
+API cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *options, void **values) {
   BEGIN(context);
   if (capturing()) return CAPTURE_UNSUPPORTED;
   const char *version = strstr(ptx, ".version "), *target = strstr(ptx, ".target sm_");
   int major, minor, sm;
-  if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 || sscanf(target, ".target sm_%d", &sm) != 1) return INVALID_PTX;
+  if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 || sscanf(target, ".target sm_%d", &sm) != 1)
+    return invalid_ptx(count, options, values);
   int cuda = state.config.driver_version; // CUDA 11.4 reads PTX 7.4, 12.0 reads 8.0
   if (major * 10 + minor > (cuda / 1000 - 4) * 10 + cuda % 1000 / 10) return UNSUPPORTED_PTX_VERSION;
   if (sm > state.config.compute_capability) return NO_BINARY_FOR_GPU;
