@@ -120,7 +120,7 @@ func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err e
 	if o.kvGiven() {
 		return nil
 	}
-	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxLogits: engine.MaxLogits, MaxModelLen: l.config.MaxModelLen}
+	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxModelLen: l.config.MaxModelLen}
 	if o.maxModelLen > 0 {
 		limits.MaxModelLen = min(limits.MaxModelLen, o.maxModelLen)
 	}

@@ -16,7 +16,7 @@ func (e *Engine) buildBatch(s *step) {
 	now := time.Now()
 	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
-	b.LargestOnly = b.LargestOnly[:0]
+	b.LargestOnly, b.Placeholders = b.LargestOnly[:0], b.Placeholders[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
 	s.draws, s.last, s.input.to = s.draws[:0], 0, 0
@@ -36,7 +36,7 @@ func (e *Engine) buildBatch(s *step) {
 	for i := range s.plan.Rows {
 		e.addRow(s, i, now)
 	}
-	s.nextLogits()
+	s.nextLogits(e.config.maxLogits())
 	if len(b.Others) < len(e.config.groups)-1 {
 		b.Others = make([]model.Blocks, len(e.config.groups)-1)
 	}

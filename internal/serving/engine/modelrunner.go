@@ -19,10 +19,15 @@ type ModelRunner interface {
 
 	// Forward computes the layers of a batch and writes the keys and values of all tokens. It may return before the
 	// computation ends.
+	//
+	// A runner of a Device also begins to compute the first MaxLogits logits. If there are no more, CopyBlocks, Poison and
+	// Forward may be called for one more batch before ComputeLogits is called for this one. That batch may have
+	// placeholders for the tokens that this one samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row after the
-	// other. They are valid until the next call. Rows that b.LargestOnly marks are undefined if Largest returns tokens.
+	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b is the batch of the oldest
+	// Forward whose logits were not all returned. They are valid until the next call. Rows that b.LargestOnly marks are
+	// undefined if Largest returns tokens.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
 	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit, the first of equal
@@ -54,7 +59,24 @@ type RunnerConfig struct {
 	AskedModelLen       int // MaxModelLen before it was limited by the memory
 	MaxNumSeqs          int
 	MaxNumBatchedTokens int
-	MaxLogits           int // of a call of ComputeLogits
+}
+
+// MaxLogits is the most rows of logits that a CPU computes at a time. A draw needs at most maxSpeculative+1. With 64
+// rows, arithmetic and not reading the matrix limits how fast logits are computed.
+const MaxLogits = 64
+
+// mostLogits limits the memory for the logits of a Device.
+const mostLogits = 256
+
+// MaxLogits returns the most rows of a call of ComputeLogits: those of all sequences, up to a limit.
+func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), mostLogits) }
+
+// maxLogits returns the most rows of a call of ComputeLogits.
+func (c *Config) maxLogits() int {
+	if c.Device == nil {
+		return MaxLogits
+	}
+	return (&RunnerConfig{MaxNumSeqs: c.MaxNumSeqs}).MaxLogits()
 }
 
 // newRunner makes the runner of a worker.
@@ -64,7 +86,7 @@ func newRunner(p Peer, store kvstore.Config, group model.Group, c *Config) (Mode
 	}
 	return c.Device.NewRunner(RunnerConfig{
 		Store: store, Places: c.places, MaxModelLen: c.MaxModelLen, AskedModelLen: c.asked, MaxNumSeqs: c.MaxNumSeqs,
-		MaxNumBatchedTokens: c.MaxNumBatchedTokens, MaxLogits: MaxLogits,
+		MaxNumBatchedTokens: c.MaxNumBatchedTokens,
 	})
 }
 

@@ -30,6 +30,7 @@ type sequence struct {
 	complete int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
 
 	sampled int32 // the token sampled last; not in tokens until it is delivered
+	drawn   int   // index of the draw, in the last step that samples a token of the sequence
 
 	outside outside
 

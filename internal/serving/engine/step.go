@@ -47,6 +47,9 @@ type row struct {
 //
 // A step on a CPU takes much longer than scheduling the next one. Step k+1 is therefore scheduled late: when the workers
 // have computed all layers of step k and begin the logits. Requests that arrive before then are in step k+1.
+//
+// On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens that step k
+// samples, step k+1 is launched before step k ends, so that the device is not idle between them.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -128,34 +131,41 @@ type draw struct {
 	err      error // why nothing could be taken
 }
 
-// MaxLogits is the largest number of rows of logits that are held at a time. A draw needs at most maxSpeculative+1.
-// With 64 rows, arithmetic and not reading the matrix limits how fast logits are computed.
-const MaxLogits = 64
-
-// nextLogits selects the next logits to compute, and reports whether there are any.
-func (s *step) nextLogits() bool {
+// nextLogits selects the next logits to compute, at most the given number, and reports whether there are any.
+func (s *step) nextLogits(most int) bool {
 	m := &s.input
 	m.from, s.first = m.to, s.last
-	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= MaxLogits {
+	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= most {
 		m.to = s.draws[s.last].to
 		s.last++
 	}
 	return s.last > s.first
 }
 
-// advance waits until s is computed and samples its tokens. Then it starts the next step, if one could be scheduled
-// meanwhile, and delivers the tokens of s.
+// advance waits until s is computed and samples its tokens. It schedules the next step meanwhile, if that is possible,
+// and launches it before or after that. Then it delivers the tokens of s.
 func (e *Engine) advance(s *step) (next *step) {
 	e.prepareMasks(s)
 	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
-	if err := e.sampleAll(s); err != nil {
+	queued := next != nil && e.fillOnDevice(s, next)
+	if queued {
+		e.launch(next)
+	}
+	ended, err := e.sampleAll(s)
+	switch {
+	case err != nil:
+		if queued {
+			_, _, _ = e.workers.wait() // its requests fail with those of s
+		}
 		e.fail(s, err)
 		return nil
-	}
-	if next != nil {
+	case queued:
+		next.begun, next.launched = ended, ended
+		s.report.Elapsed = ended.Sub(s.begun)
+	case next != nil:
 		next.fill()
 		if e.config.Remote != nil {
 			e.offload.store(s, next)
@@ -167,17 +177,17 @@ func (e *Engine) advance(s *step) (next *step) {
 	return next
 }
 
-// sampleAll waits for the logits of s and samples from them, at most MaxLogits at a time.
-func (e *Engine) sampleAll(s *step) error {
+// sampleAll waits for the logits of s and samples from them. It returns when the last of them were computed.
+func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	for asked := s.launched; ; {
-		output, computedAt, err := e.workers.wait()
-		s.report.Model += computedAt.Sub(asked)
-		if err != nil {
-			return err
+		var output modelOutput
+		if output, ended, err = e.workers.wait(); err != nil {
+			return ended, err
 		}
+		s.report.Model += ended.Sub(asked)
 		e.sample(s, output)
 		asked = time.Now()
-		if !s.nextLogits() {
+		if !s.nextLogits(e.config.maxLogits()) {
 			break
 		}
 		e.workers.start(&s.input)
@@ -186,7 +196,35 @@ func (e *Engine) sampleAll(s *step) error {
 		r := &s.rows[i]
 		r.q.stream.scored = max(r.q.stream.scored, r.scored)
 	}
-	return nil
+	return ended, nil
+}
+
+// fillOnDevice makes the device replace the placeholders of next, the step after s. It returns false if next cannot be
+// launched before s ends: there is no device, or a token of s is chosen from its logits by this process, or s has more
+// logits than are computed at a time, or s could not be launched.
+func (e *Engine) fillOnDevice(s, next *step) bool {
+	if e.config.Device == nil || e.config.Model.ChangesLogits() || s.last < len(s.draws) || e.workers.failed() {
+		return false
+	}
+	for i, d := range s.draws {
+		if d.place == 0 {
+			s.rows[d.row].q.drawn = i
+		}
+	}
+	b := &next.input.batch
+	b.Placeholders = b.Placeholders[:0]
+	for i := range next.rows {
+		r := &next.rows[i]
+		if r.placeholder < 0 {
+			continue
+		}
+		logits := s.draws[r.q.drawn].from
+		if !s.input.batch.LargestOnly[logits] {
+			return false
+		}
+		b.Placeholders = append(b.Placeholders, model.Placeholder{Token: int32(r.placeholder), Logits: int32(logits)})
+	}
+	return true
 }
 
 // forks reports whether answers will be forked after s. No other step may be in flight during a fork.

@@ -31,12 +31,19 @@ type modelInput struct {
 type worker struct {
 	remote    Remote // processes that this one leads, or nil
 	runner    ModelRunner
-	in        chan *modelInput
+	in        chan *modelInput // nil for a runner of a Device, which is used by the engine's loop
 	out       chan workerResult
+	begun     []begun        // steps of a Device whose results were not taken
 	transfers chan *transfer // only with a Remote
 
-	// The first worker sends here once in each step, when only the logits are left to compute.
+	// The first worker on a CPU sends here once in each step, when only the logits are left to compute.
 	nearEnd chan struct{}
+}
+
+// A begun is an input whose layers are being computed.
+type begun struct {
+	input *modelInput
+	err   error
 }
 
 // A workerResult is the result of a modelInput.
@@ -70,11 +77,13 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		}
 		w := &worker{remote: c.Remote, runner: runner, transfers: make(chan *transfer)}
 		all = append(all, w)
-		if i == 0 {
-			w.nearEnd = make(chan struct{}, 1)
+		if c.Device == nil {
+			if i == 0 {
+				w.nearEnd = make(chan struct{}, 1)
+			}
+			w.in, w.out = make(chan *modelInput), make(chan workerResult)
+			go w.loop()
 		}
-		w.in, w.out = make(chan *modelInput), make(chan workerResult)
-		go w.loop()
 	}
 	return all, nil
 }
@@ -89,15 +98,24 @@ func (w *worker) loop() {
 }
 
 // execute computes what an input asks for.
-func (w *worker) execute(m *modelInput) (c workerResult) {
+func (w *worker) execute(m *modelInput) workerResult { return w.begin(m).end(w) }
+
+// begin computes the layers, or launches them on a Device.
+func (w *worker) begin(m *modelInput) begun {
+	b := begun{input: m}
 	if m.from == 0 {
-		c.err = w.compute(m)
+		b.err = w.compute(m)
 		if w.nearEnd != nil {
 			w.nearEnd <- struct{}{}
 		}
 	}
-	if c.err == nil {
-		c.output.logits, c.err = w.runner.ComputeLogits(&m.batch, m.from, m.to)
+	return b
+}
+
+// end computes the logits.
+func (b begun) end(w *worker) (c workerResult) {
+	if c.err = b.err; c.err == nil {
+		c.output.logits, c.err = w.runner.ComputeLogits(&b.input.batch, b.input.from, b.input.to)
 		c.output.largest = w.runner.Largest()
 	}
 	c.at = time.Now()
@@ -117,20 +135,44 @@ func (w *worker) compute(m *modelInput) error {
 // start sends an input to all workers. The caller must then call wait and, if m.from is 0, awaitNearEnd before it.
 func (all workers) start(m *modelInput) {
 	for _, w := range all {
-		w.in <- m
+		if w.in == nil {
+			w.begun = append(w.begun, w.begin(m))
+		} else {
+			w.in <- m
+		}
 	}
 }
 
-// awaitNearEnd waits until the first worker has computed all layers.
-func (all workers) awaitNearEnd() { <-all[0].nearEnd }
+// failed reports whether the last input could not be launched on a Device.
+func (all workers) failed() bool {
+	b := all[0].begun
+	return len(b) > 0 && b[len(b)-1].err != nil
+}
+
+// result waits for the result of the oldest input.
+func (w *worker) result() workerResult {
+	if w.in != nil {
+		return <-w.out
+	}
+	c := w.begun[0].end(w)
+	w.begun = append(w.begun[:0], w.begun[1:]...)
+	return c
+}
+
+// awaitNearEnd waits until the first worker has computed all layers, or launched them on a Device.
+func (all workers) awaitNearEnd() {
+	if w := all[0]; w.nearEnd != nil {
+		<-w.nearEnd
+	}
+}
 
 // areNearEnd reports whether awaitNearEnd would return at once.
-func (all workers) areNearEnd() bool { return len(all[0].nearEnd) > 0 }
+func (all workers) areNearEnd() bool { return all[0].nearEnd == nil || len(all[0].nearEnd) > 0 }
 
-// wait waits for the results of all workers. It returns the first worker's output and when the last worker was ready.
+// wait waits for the results of the oldest input that was started. It returns the first worker's output and when the last worker was ready.
 func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	for i, w := range all {
-		c := <-w.out
+		c := w.result()
 		if i == 0 {
 			first = c.output
 		}
@@ -183,7 +225,9 @@ func (w *worker) copyBlock(kind messageKind, id int32, data []byte) {
 func (all workers) close() error {
 	var err error
 	for _, w := range all {
-		close(w.in)
+		if w.in != nil {
+			close(w.in)
+		}
 		if w.remote != nil {
 			<-w.out
 		}

@@ -18,7 +18,6 @@ type blocks struct {
 	store  kvstore.Config
 	caches []*cuda.Memory
 	arrays *cuda.Memory // the addresses of all arrays
-	pairs  *cuda.Pinned // of the copies of a step
 
 	mu     sync.Mutex   // protects the fields below; not taken on the context's thread
 	moves  *cuda.Stream // of ReadBlock and WriteBlock
@@ -59,33 +58,31 @@ func (b *blocks) all() kernels.Blocks {
 	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
 }
 
-// CopyBlocks implements engine.ModelRunner. No step is in flight. A kernel copies pairs in any order, so a pair that
-// needs the result of an earlier one begins another kernel.
-func (b *blocks) CopyBlocks(pairs []kvstore.Pair) error {
+// CopyBlocks implements engine.ModelRunner. A kernel copies pairs in any order, so a pair that needs the result of an
+// earlier one begins another kernel.
+func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 	if len(pairs) == 0 {
 		return nil
 	}
-	return b.gpu.context.Do(func() error {
-		if size := 8 * len(pairs); b.pairs == nil || len(b.pairs.Bytes()) < size {
-			if err := b.pairs.Close(); err != nil {
-				return err
-			}
-			var err error
-			if b.pairs, err = b.gpu.context.AllocPinned(2 * size); err != nil {
-				return err
-			}
+	return r.device.context.Do(func() error {
+		f, err := r.next()
+		if err == nil {
+			f.pairs, err = r.device.grown(f.pairs, 8*len(pairs))
+		}
+		if err != nil {
+			return err
 		}
 		read, written, first := map[int32]bool{}, map[int32]bool{}, 0
 		flush := func(to int) error {
-			mapping := b.pairs.Pointer() + cuda.Pointer(8*first)
-			err := kernels.CopyBlocks{Blocks: b.all(), Mapping: mapping, Pairs: to - first}.Launch(b.gpu.set, b.gpu.stream)
+			mapping := f.pairs.Pointer() + cuda.Pointer(8*first)
+			err := kernels.CopyBlocks{Blocks: r.all(), Mapping: mapping, Pairs: to - first}.Launch(r.set, r.stream)
 			clear(read)
 			clear(written)
 			first = to
 			return err
 		}
 		for i, p := range pairs {
-			if most := int32(b.store.NumBlocks); p.Src < 0 || p.Dst < 0 || p.Src >= most || p.Dst >= most {
+			if most := int32(r.store.NumBlocks); p.Src < 0 || p.Dst < 0 || p.Src >= most || p.Dst >= most {
 				return fmt.Errorf("copying block %d to block %d of %d", p.Src, p.Dst, most)
 			}
 			if written[p.Src] || written[p.Dst] || read[p.Dst] {
@@ -93,7 +90,7 @@ func (b *blocks) CopyBlocks(pairs []kvstore.Pair) error {
 					return err
 				}
 			}
-			putPair(b.pairs.Bytes()[8*i:], p.Src, p.Dst)
+			putPair(f.pairs.Bytes()[8*i:], p.Src, p.Dst)
 			read[p.Src], written[p.Dst] = true, true
 		}
 		return flush(len(pairs))
@@ -158,7 +155,7 @@ func (b *blocks) failure() error {
 }
 
 func (b *blocks) close() error {
-	errs := []error{b.pairs.Close(), b.host.Close(), b.moves.Close(), b.arrays.Close()}
+	errs := []error{b.host.Close(), b.moves.Close(), b.arrays.Close()}
 	for _, m := range b.caches {
 		errs = append(errs, m.Close())
 	}

@@ -77,9 +77,8 @@ type chunk struct {
 	table  []int32
 }
 
-// step computes chunks, and returns the logits of all tokens.
-func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float32) {
-	t.Helper()
+// batchOf returns a batch of chunks, with the logits of all tokens.
+func batchOf(chunks ...chunk) *model.Batch {
 	var b model.Batch
 	b.QueryStart, b.TableStride = []int32{0}, 8
 	for _, c := range chunks {
@@ -92,8 +91,21 @@ func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float
 		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(c.from+len(c.tokens)))
 		b.BlockTables = append(append(b.BlockTables, c.table...), make([]int32, b.TableStride-len(c.table))...)
 	}
-	require.NoError(t, r.Forward(&b))
-	all, err := r.ComputeLogits(&b, 0, len(b.Logits))
+	return &b
+}
+
+// step computes chunks, and returns the logits of all tokens.
+func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float32) {
+	t.Helper()
+	b := batchOf(chunks...)
+	require.NoError(t, r.Forward(b))
+	return logitsOf(t, r, b)
+}
+
+// logitsOf takes the logits of a batch.
+func logitsOf(t *testing.T, r engine.ModelRunner, b *model.Batch) (logits [][]float32) {
+	t.Helper()
+	all, err := r.ComputeLogits(b, 0, len(b.Logits))
 	require.NoError(t, err)
 	for n := len(all) / len(b.Logits); len(all) > 0; all = all[n:] {
 		logits = append(logits, append([]float32(nil), all[:n]...))
@@ -125,7 +137,7 @@ func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.ModelRunner {
 	s, err := w.KVShape(blockSize)
 	require.NoError(t, err)
 	c := engine.RunnerConfig{Store: kvstore.Config{Shape: s, Layers: m.NumLayers, NumBlocks: numBlocks}, MaxModelLen: 128, AskedModelLen: m.MaxModelLen,
-		MaxNumSeqs: 4, MaxNumBatchedTokens: most, MaxLogits: most}
+		MaxNumSeqs: 4, MaxNumBatchedTokens: most}
 	for i := range m.NumLayers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}

@@ -10,9 +10,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// inputs are the numbers of a batch. They go to the GPU in one copy.
+// inputs are the numbers of a batch on the GPU. They go there in one copy.
 type inputs struct {
-	host   *cuda.Pinned
 	device *cuda.Memory
 
 	tokens, positions, queryStart, seqLens, logits cuda.Pointer
@@ -44,9 +43,9 @@ func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []by
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))
 }
 
-// fill sends the inputs of a batch. No step is in flight. For a decoding step it returns the shape of the launches, else
-// "". Steps of the same shape have their inputs at the same addresses.
-func (in *inputs) fill(r *Runner, b *model.Batch, decode bool) (shape string, err error) {
+// fill sends the inputs of a batch through f. For a decoding step it returns the shape of the launches, else "". Steps of
+// the same shape have their inputs at the same addresses.
+func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape string, err error) {
 	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
 		fieldOf(&in.seqLens, b.SeqLens)}
 	shape = fmt.Sprint(len(b.Tokens))
@@ -89,39 +88,49 @@ func (in *inputs) fill(r *Runner, b *model.Batch, decode bool) (shape string, er
 	} else if err != nil {
 		return "", err
 	}
-	return shape, in.send(r, append(fields, fieldOf(&in.logits, b.Logits)))
+	return shape, in.send(r, f, append(fields, fieldOf(&in.logits, b.Logits)))
 }
 
 // aligned rounds a size up to a multiple of 16, because kernels need addresses that are multiples of 16.
 func aligned(size int) int { return (size + 15) / 16 * 16 }
 
-func (in *inputs) send(r *Runner, fields []field) error {
+func (in *inputs) send(r *Runner, to *flight, fields []field) (err error) {
 	size := 0
 	for _, f := range fields {
 		size += aligned(len(f.data))
 	}
-	if in.host == nil || len(in.host.Bytes()) < size {
-		if err := errors.Join(r.graphs.close(), in.close()); err != nil {
+	if to.inputs, err = r.device.grown(to.inputs, size); err != nil {
+		return err
+	}
+	if in.device == nil || in.device.Size() < size {
+		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), in.device.Close()); err != nil {
 			return err
 		}
-		var errs [2]error
-		in.host, errs[0] = r.device.context.AllocPinned(2 * size)
-		in.device, errs[1] = r.device.context.Alloc(2 * size)
-		if err := errors.Join(errs[:]...); err != nil {
+		if in.device, err = r.device.context.Alloc(2 * size); err != nil {
 			return err
 		}
 	}
 	at := 0
 	for _, f := range fields {
-		copy(in.host.Bytes()[at:], f.data)
+		copy(to.inputs.Bytes()[at:], f.data)
 		*f.to = in.device.Pointer() + cuda.Pointer(at)
 		at += aligned(len(f.data))
 	}
-	return r.stream.Upload(in.device, 0, in.host, 0, size)
+	return r.stream.Upload(in.device, 0, to.inputs, 0, size)
 }
 
-func (in *inputs) close() error {
-	err := errors.Join(in.host.Close(), in.device.Close())
-	in.host, in.device = nil, nil
-	return err
+// replace replaces placeholders by the tokens that the batch before has chosen. Consecutive ones are copied together.
+func (in *inputs) replace(r *Runner, all []model.Placeholder) error {
+	for len(all) > 0 {
+		n, first := 1, all[0]
+		for n < len(all) && all[n].Token == first.Token+int32(n) && all[n].Logits == first.Logits+int32(n) {
+			n++
+		}
+		at := int(in.tokens-in.device.Pointer()) + 4*int(first.Token)
+		if err := r.stream.Copy(in.device, at, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -10,47 +9,39 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// results are the logits of some rows, and the index and value of the largest logit of each row. device has all of
-// them, and host has those that were copied.
+// results are the logits of some rows on the GPU, and the index and value of the largest logit of each row.
 type results struct {
-	device     *cuda.Memory
-	host       *cuda.Pinned
+	*cuda.Memory
 	rows, size int // the largest number of rows, and the logits of a row
 }
 
 func (r *results) allocate(c *cuda.Context, rows, size int) (err error) {
 	r.rows, r.size = rows, size
-	if r.device, err = c.Alloc(4 * rows * (size + 2)); err != nil {
-		return err
-	}
-	r.host, err = c.AllocPinned(r.device.Size())
+	r.Memory, err = c.Alloc(4 * rows * (size + 2))
 	return err
 }
 
 // indices returns the offset of the indices; the values follow.
 func (r *results) indices() int { return 4 * r.rows * r.size }
 
-func (r *results) logits(row int) cuda.Pointer {
-	return r.device.Pointer() + cuda.Pointer(4*row*r.size)
-}
+// at returns the address at an offset.
+func (r *results) at(offset int) cuda.Pointer { return r.Pointer() + cuda.Pointer(offset) }
 
 // download copies the results of some rows to the host, without the logits that are not needed.
-func (r *results) download(s *cuda.Stream, rows int, unneeded []bool) error {
+func (r *results) download(s *cuda.Stream, to *cuda.Pinned, rows int, unneeded []bool) error {
 	at := r.indices()
-	err := s.Download(r.host, at, r.device, at, 8*r.rows)
+	err := s.Download(to, at, r.Memory, at, 8*r.rows)
 	for first := 0; first < rows && err == nil; {
 		end := first
 		for end < rows && !unneeded[end] {
 			end++
 		}
 		at, size := 4*first*r.size, 4*(end-first)*r.size
-		err = s.Download(r.host, at, r.device, at, size)
+		err = s.Download(to, at, r.Memory, at, size)
 		first = end + 1
 	}
 	return err
 }
-
-func (r *results) close() error { return errors.Join(r.device.Close(), r.host.Close()) }
 
 // numbers returns n numbers of 4 bytes each in pinned memory. The first is at the given offset.
 func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
@@ -59,55 +50,71 @@ func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
 
 // ComputeLogits implements engine.ModelRunner. It waits for the end of the step.
 func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
-	n, out := to-from, &r.results
+	n := to - from
 	r.largest = r.largest[:0]
-	if n > out.rows {
-		return nil, fmt.Errorf("%w: %d logits, for at most %d", model.ErrBatch, n, out.rows)
-	}
-	unneeded := make([]bool, n)
-	if !r.ChangesLogits() && b.LargestOnly != nil {
-		unneeded = b.LargestOnly[from:to]
-	}
 	err := r.device.context.Do(func() error {
-		if r.err = nil; n > 0 {
-			r.launchLogits(from, n)
+		if from > 0 {
+			return r.moreLogits(b, from, n)
 		}
-		if n > 0 && r.err == nil {
-			r.err = out.download(r.stream, n, unneeded)
+		if len(r.launched) == 0 || n > r.launched[0].rows {
+			return fmt.Errorf("%w: %d logits of a batch that has fewer or that Forward did not begin", model.ErrBatch, n)
 		}
-		if err := r.stream.Synchronize(); r.err == nil {
-			r.err = err
-		}
-		return r.err
+		r.taken = r.launched[0]
+		r.launched = append(r.launched[:0], r.launched[1:]...)
+		return r.taken.computed.Synchronize()
 	})
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	indices, values := numbers[int32](out.host, out.indices(), n), numbers[float32](out.host, out.indices()+4*out.rows, n)
+	host := r.taken.results
+	indices, values := numbers[int32](host, r.results.indices(), n), numbers[float32](host, r.results.indices()+4*r.results.rows, n)
 	for i, v := range values {
 		if v-v != 0 { // not finite
 			indices[i] = -1
 		}
 	}
 	r.largest = append(r.largest, indices...)
-	logits := numbers[float32](out.host, 0, n*r.VocabSize)
+	logits := numbers[float32](host, 0, n*r.VocabSize)
 	if r.ChangesLogits() {
 		r.FinishLogits(logits)
 	}
 	return logits, nil
 }
 
-// launchLogits computes n logits, from logit first of the batch on.
-func (r *Runner) launchLogits(first, n int) {
+// moreLogits computes the logits that did not fit into the memory for results, and waits for that.
+func (r *Runner) moreLogits(b *model.Batch, from, n int) error {
+	if len(r.launched) > 0 || r.taken == nil || n > r.results.rows {
+		return fmt.Errorf("%w: %d more logits, for at most %d, while %d batches are computed", model.ErrBatch, n, r.results.rows, len(r.launched))
+	}
+	if err := r.launchLogits(b, from, n, r.taken.results); err != nil {
+		return err
+	}
+	return r.stream.Synchronize()
+}
+
+// launchLogits computes n logits, from logit first of the batch on, and copies them to the host.
+func (r *Runner) launchLogits(b *model.Batch, first, n int, to *cuda.Pinned) error {
+	if n == 0 {
+		return nil
+	}
+	r.err = nil
 	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*first), Rows: n, N: r.HiddenSize,
 		Scale: 1})
 	r.normalize(r.Model.norm, r.picked, r.picked, 0, n)
 	for at := 0; at < n; at += kernels.MostFloat32Rows {
 		in := r.picked + cuda.Pointer(at*r.HiddenSize*r.kind.Bytes())
-		r.multiplyTo(&r.head, r.results.logits(at), in, min(kernels.MostFloat32Rows, n-at), true)
+		r.multiplyTo(&r.head, r.results.at(4*at*r.VocabSize), in, min(kernels.MostFloat32Rows, n-at), true)
 	}
-	at := r.results.device.Pointer() + cuda.Pointer(r.results.indices())
-	r.launch(kernels.ArgMax{Indices: at, Values: at + cuda.Pointer(4*r.results.rows), Logits: r.results.logits(0), Rows: n, N: r.VocabSize})
+	indices := r.results.indices()
+	r.launch(kernels.ArgMax{Indices: r.results.at(indices), Values: r.results.at(indices + 4*r.results.rows), Logits: r.results.at(0), Rows: n, N: r.VocabSize})
+	if r.err != nil {
+		return r.err
+	}
+	unneeded := make([]bool, n)
+	if !r.ChangesLogits() && b.LargestOnly != nil {
+		unneeded = b.LargestOnly[first : first+n]
+	}
+	return r.results.download(r.stream, to, n, unneeded)
 }
 
 // Largest implements engine.ModelRunner.

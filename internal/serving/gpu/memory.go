@@ -34,7 +34,7 @@ func (m *Model) buffers(c *engine.RunnerConfig) ([]buffer, error) {
 		{to: func(r *Runner) *cuda.Pointer { return &r.attended }, size: row(m.query)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.up }, size: row(l.up.out)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.act }, size: row(l.down.parts[0].Columns)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits * m.HiddenSize * bytes},
+		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits() * m.HiddenSize * bytes},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.parts }, size: max(products.PartBytes, 16)},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.arrived }, size: max(4*products.Counters, 16), zero: true},
 		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.unpacked }, size: max(products.UnpackedBytes, 16)},
@@ -56,7 +56,7 @@ func (m *Model) products(c *engine.RunnerConfig) (most kernels.ProductPlan, err 
 				continue
 			}
 			seen[w] = true
-			for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits); rows++ {
+			for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits()); rows++ {
 				plan, err := w.Plan(m.device.context.Device(), rows)
 				if err != nil {
 					return most, err
@@ -83,7 +83,7 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 		return 0, err
 	}
 	partition := m.attention(0).PartitionBytes()
-	batch := 4*c.MaxLogits*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition
+	batch := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition
 	if len(m.layers) > 0 {
 		buffers, err := m.buffers(&c)
 		if err != nil {

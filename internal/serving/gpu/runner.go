@@ -34,6 +34,9 @@ type Runner struct {
 	x, normed, qkv, attended, sums, up, act cuda.Pointer // [tokens][...], in the activations' type
 	picked                                  cuda.Pointer // the rows of x whose logits are computed
 	results                                 results
+	flights                                 [2]flight
+	launched                                []*flight // of batches whose results were not taken, the oldest first
+	taken                                   *flight   // the last one that was taken
 	scratch                                 scratch
 	angles                                  map[*model.Rope]cuda.Pointer
 	inputs                                  inputs
@@ -89,7 +92,15 @@ func (r *Runner) allocate() (err error) {
 	if err := r.growAttention(r.attentionBytes()); err != nil {
 		return err
 	}
-	return r.results.allocate(r.device.context, r.config.MaxLogits, r.VocabSize)
+	if err := r.results.allocate(r.device.context, r.config.MaxLogits(), r.VocabSize); err != nil {
+		return err
+	}
+	for i := range r.flights {
+		if err := r.flights[i].allocate(r.device.context, r.results.Size()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allocateAngles computes the tables of rotations.
@@ -114,7 +125,7 @@ func (r *Runner) allocateAngles() error {
 	return nil
 }
 
-// Forward implements engine.ModelRunner. It returns when all kernels are launched.
+// Forward implements engine.ModelRunner. It returns when all kernels are launched, and the copies of the results.
 func (r *Runner) Forward(b *model.Batch) error {
 	if err := b.Check(r.Config, r.groups); err != nil {
 		return err
@@ -123,20 +134,46 @@ func (r *Runner) Forward(b *model.Batch) error {
 		return fmt.Errorf("%w: %d tokens up to position %d, for at most %d and %d", model.ErrBatch, n, slices.Max(b.Positions),
 			r.config.MaxNumBatchedTokens, r.config.MaxModelLen)
 	}
+	for _, p := range b.Placeholders {
+		if int(p.Logits) >= r.results.rows {
+			return fmt.Errorf("%w: a placeholder for the token of logits %d of the batch before, of at most %d", model.ErrBatch, p.Logits, r.results.rows)
+		}
+	}
 	if err := r.failure(); err != nil {
 		return err
 	}
 	return r.device.context.Do(func() error {
-		p, decode := r.padded(b)
-		shape, err := r.inputs.fill(r, p, decode)
-		if err == nil {
-			err = r.graphs.run(shape, r.stream, func() error { return r.launchStep(len(p.Tokens)) })
-		}
+		f, err := r.next()
 		if err != nil {
-			_ = r.stream.Synchronize() // the first error counts
+			return err
 		}
-		return err
+		if err := r.launchBatch(f, b); err != nil {
+			_ = r.stream.Synchronize() // the first error counts
+			return err
+		}
+		r.launched = append(r.launched, f)
+		return nil
 	})
+}
+
+// launchBatch computes a batch and its results.
+func (r *Runner) launchBatch(f *flight, b *model.Batch) error {
+	p, decode := r.padded(b)
+	shape, err := r.inputs.fill(r, f, p, decode)
+	if err == nil {
+		err = r.inputs.replace(r, b.Placeholders)
+	}
+	if err == nil {
+		err = r.graphs.run(shape, r.stream, func() error { return r.launchStep(len(p.Tokens)) })
+	}
+	f.rows = min(len(b.Logits), r.results.rows)
+	if err == nil {
+		err = r.launchLogits(b, 0, f.rows, f.results)
+	}
+	if err == nil {
+		err = r.stream.Record(f.computed)
+	}
+	return err
 }
 
 // launchStep computes all layers of n tokens.
@@ -152,7 +189,7 @@ func (r *Runner) launchStep(n int) error {
 
 // Close implements engine.ModelRunner.
 func (r *Runner) Close() error {
-	errs := []error{r.graphs.close(), r.inputs.close(), r.scratch.attention.Close(), r.results.close()}
+	errs := []error{r.stream.Synchronize(), r.graphs.close(), r.inputs.device.Close(), r.scratch.attention.Close(), r.results.Close(), r.flights[0].close(), r.flights[1].close()}
 	for _, m := range r.memory {
 		errs = append(errs, m.Close())
 	}

@@ -12,7 +12,8 @@ type scratch struct {
 	attention                *cuda.Memory // results of partitions
 }
 
-// growAttention makes the memory for results of partitions at least size bytes large. No step is in flight.
+// growAttention makes the memory for results of partitions at least size bytes large. Before it frees smaller
+// memory, it waits for the batches that use it.
 func (r *Runner) growAttention(size int) error {
 	s := &r.scratch
 	if s.attention != nil && s.attention.Size() >= size {
@@ -22,7 +23,7 @@ func (r *Runner) growAttention(size int) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(r.graphs.close(), s.attention.Close())
+	err = errors.Join(r.stream.Synchronize(), r.graphs.close(), s.attention.Close())
 	s.attention = larger
 	return err
 }

@@ -136,7 +136,7 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 func requireSameAnswers(t *testing.T, d *gpu.Device, config model.Config, blocks int64, requests []engine.Request) {
 	t.Helper()
 	m, w := load(t, d, openSmall(config))
-	alone := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching = true })
+	alone := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching, c.NoAsyncScheduling = true, true })
 	var want []string
 	for _, r := range requests {
 		want = append(want, transcript(t, alone, r))

@@ -26,7 +26,15 @@ type Batch struct {
 	// LargestOnly marks the elements of Logits of which only the token with the largest logit is needed. A runner that
 	// knows these tokens need not return the logits.
 	LargestOnly []bool
+
+	// Placeholders replace tokens that the batch before samples and that are not known yet. Only runners of an
+	// engine.Device compute such a batch.
+	Placeholders []Placeholder
 }
+
+// A Placeholder says that Tokens[Token] is the token with the largest logit of element Logits of the Logits of the batch
+// before.
+type Placeholder struct{ Token, Logits int32 }
 
 // Blocks locates the keys and values of a batch for a group of layers. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
@@ -203,6 +211,11 @@ func (b *Batch) Check(m *Config, groups int) error {
 	for _, i := range b.Logits {
 		if i < 0 || int(i) >= n {
 			return badBatch("logits of token %d of %d", i, n)
+		}
+	}
+	for _, p := range b.Placeholders {
+		if p.Token < 0 || int(p.Token) >= n || p.Logits < 0 {
+			return badBatch("logits %d of the batch before for token %d of %d", p.Logits, p.Token, n)
 		}
 	}
 	return nil

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/induction"
+	"llmmemory/internal/serving/parallel"
+)
+
+// A queue is a Device, and its runner, that computes batches on the CPU. It records the order of the calls.
+type queue struct {
+	cpuRunner
+	model   *model.Model
+	pool    *parallel.Pool
+	calls   []string
+	batches int
+	results func(batch int) error
+
+	launched []launched
+	last     []int32 // the largest logits of the last batch
+	taken    launched
+}
+
+type launched struct {
+	batch   int
+	logits  []float32
+	largest []int32
+}
+
+func (q *queue) KVShape(blockSize int) (attention.Shape, error) {
+	return q.model.KVShape(blockSize, attention.F32), nil
+}
+
+func (q *queue) NewRunner(c RunnerConfig) (ModelRunner, error) {
+	var err error
+	if q.Store, err = kvstore.New(c.Store, q.pool); err != nil {
+		return nil, err
+	}
+	q.Runner, err = model.NewRunner(q.model, q.Store, q.pool, nil, c.Places...)
+	return q, err
+}
+
+func (q *queue) Forward(b *model.Batch) error {
+	q.batches++
+	q.calls = append(q.calls, fmt.Sprint("launch ", q.batches))
+	known := *b
+	known.Tokens = slices.Clone(b.Tokens)
+	for _, p := range b.Placeholders {
+		known.Tokens[p.Token] = q.last[p.Logits]
+	}
+	if err := q.Runner.Forward(&known); err != nil {
+		return err
+	}
+	logits, err := q.Runner.ComputeLogits(&known, 0, min(len(b.Logits), MaxLogits))
+	q.last = slices.Clone(q.Runner.Largest())
+	q.launched = append(q.launched, launched{q.batches, slices.Clone(logits), q.last})
+	return err
+}
+
+func (q *queue) ComputeLogits(_ *model.Batch, from, _ int) ([]float32, error) {
+	if from > 0 {
+		return nil, fmt.Errorf("%w: too many logits", model.ErrBatch)
+	}
+	q.taken = q.launched[0]
+	q.launched = q.launched[1:]
+	q.calls = append(q.calls, fmt.Sprint("results ", q.taken.batch))
+	if q.results == nil {
+		return q.taken.logits, nil
+	}
+	return q.taken.logits, q.results(q.taken.batch)
+}
+
+func (q *queue) Largest() []int32 { return q.taken.largest }
+
+// startQueue starts an engine whose Device is a queue.
+func startQueue(t *testing.T) (*Engine, *queue) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m, err := HandBuilt()
+	require.NoError(t, err)
+	q := &queue{model: m, pool: pool}
+	e, err := New(Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 8 << 20, MaxModelLen: 200, Device: q}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e, q
+}
+
+// Ensure that a step is launched before the results of the step before are taken if the device chooses the tokens of
+// that step, and only then.
+func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
+	e, q := startQueue(t)
+	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
+	require.NoError(t, err)
+	require.Equal(t, " is ", got)
+	require.NoError(t, e.Close())
+	require.Equal(t, []string{"launch 1", "launch 2", "results 1", "launch 3", "results 2", "launch 4", "results 3", "results 4"}, q.calls)
+
+	e, q = startQueue(t)
+	sampled := request(knowledge+"The code", 4)
+	sampled.Temperature = 0.01
+	s, err := e.Submit(sampled)
+	require.NoError(t, err)
+	got, err = answer(t, s)
+	require.NoError(t, err)
+	require.Equal(t, " is ", got)
+	require.NoError(t, e.Close())
+	require.Equal(t, []string{"launch 1", "results 1", "launch 2", "results 2", "launch 3", "results 3", "launch 4", "results 4"}, q.calls)
+}
+
+// Ensure that when the results of a batch cannot be taken, the step that is launched already has no effect.
+func TestAFailedBatchOfADeviceVoidsTheNextOne(t *testing.T) {
+	e, q := startQueue(t)
+	q.results = func(batch int) error {
+		if batch == 3 {
+			return fmt.Errorf("%w: broken", model.ErrBatch)
+		}
+		return nil
+	}
+	got, err := answer(t, ask(t, e, knowledge+"The code", 11))
+	require.ErrorIs(t, err, model.ErrBatch)
+	require.Equal(t, " i", got)
+	requireDrained(t, e)
+	got, err = answer(t, ask(t, e, knowledge+"The code", 11))
+	require.NoError(t, err)
+	require.Equal(t, " is 7Kx-31.", got)
+	require.NoError(t, e.Close())
+	require.Equal(t, []string{"launch 4", "results 3", "results 4", "launch 5"}, q.calls[5:9])
+	require.Empty(t, q.launched)
+}

@@ -1,0 +1,54 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/model"
+)
+
+// A flight is the host's memory of a batch. There are two, because a batch is launched while the GPU reads the inputs of
+// the one before, and before the results of that one are taken. The GPU's memory needs no second copy: the stream
+// executes the batches one after the other.
+type flight struct {
+	pairs    *cuda.Pinned // blocks to copy
+	inputs   *cuda.Pinned
+	results  *cuda.Pinned
+	computed *cuda.Event
+	rows     int // results that were launched with the batch
+}
+
+func (f *flight) allocate(c *cuda.Context, results int) (err error) {
+	if f.results, err = c.AllocPinned(results); err != nil {
+		return err
+	}
+	f.computed, err = c.NewEvent(false)
+	return err
+}
+
+func (f *flight) close() error {
+	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.computed.Close())
+}
+
+// next returns the flight of the next batch. It returns an error if both flights are used.
+func (r *Runner) next() (*flight, error) {
+	if len(r.launched) == len(r.flights) {
+		return nil, fmt.Errorf("%w: %d batches are computed already", model.ErrBatch, len(r.launched))
+	}
+	if len(r.launched) > 0 && r.launched[0] == &r.flights[0] {
+		return &r.flights[1], nil
+	}
+	return &r.flights[0], nil
+}
+
+// grown returns pinned memory of at least size bytes: p, or larger memory after p is freed. The GPU does not use p.
+func (d *Device) grown(p *cuda.Pinned, size int) (*cuda.Pinned, error) {
+	if p != nil && len(p.Bytes()) >= size {
+		return p, nil
+	}
+	if err := p.Close(); err != nil {
+		return nil, err
+	}
+	return d.context.AllocPinned(2 * size)
+}

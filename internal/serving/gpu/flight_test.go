@@ -1,0 +1,112 @@
+package gpu_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/testkit/cudatest"
+)
+
+// Ensure that a batch that is launched before the one before is computed has the same bits as after it: its inputs and
+// its copies of blocks do not replace those that the GPU has not read, and its results do not replace those that were
+// not taken. It gets the tokens that the batch before chooses, in any order.
+func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
+	driver := cudatest.Open(t)
+	d, err := gpu.Open(driver.Path, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	m, w := load(t, d, openSmall(small))
+	r, reference := onGPU(t, m, w), onGPU(t, m, w)
+	prompts, tables := [2][]int32{randomTokens(1, 5, m.VocabSize), randomTokens(2, 7, m.VocabSize)}, [2][]int32{{1}, {2}}
+	block := make([]byte, 2*blockSize*64*2)
+	for i := range block {
+		block[i] = byte(i)
+	}
+	const steps = 6
+	var batches, known [steps]*model.Batch
+	var copies [steps][]kvstore.Pair
+	batches[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})
+	known[0] = batches[0]
+	for k := 1; k < steps; k++ {
+		rows := make([]chunk, 2)
+		for i := range rows {
+			s := (i + k) % 2 // the order of the sequences changes
+			rows[i] = chunk{[]int32{0}, len(prompts[s]) + k - 1, tables[s]}
+		}
+		batches[k], known[k] = batchOf(rows...), batchOf(rows...)
+		batches[k].Placeholders = []model.Placeholder{{Token: 0, Logits: 1}, {Token: 1, Logits: 0}}
+		if k == 1 {
+			batches[k].Placeholders = []model.Placeholder{{Token: 0, Logits: 11}, {Token: 1, Logits: 4}}
+		}
+		copies[k] = []kvstore.Pair{{Src: int32(10 + k), Dst: int32(11 + k)}}
+	}
+	reference.WriteBlock(11, block)
+	r.WriteBlock(11, block)
+	var want [steps][][]float32
+	var largest [steps][]int32
+	for k := range steps {
+		for _, p := range batches[k].Placeholders {
+			known[k].Tokens[p.Token] = largest[k-1][p.Logits]
+		}
+		require.NoError(t, reference.CopyBlocks(copies[k]))
+		require.NoError(t, reference.Forward(known[k]))
+		want[k] = logitsOf(t, reference, known[k])
+		largest[k] = append([]int32(nil), reference.Largest()...)
+	}
+	graphs := driver.Calls("cuGraphLaunch")
+	require.NoError(t, r.Forward(batches[0]))
+	for k := range steps {
+		if k+1 < steps {
+			require.NoError(t, r.CopyBlocks(copies[k+1]))
+			require.NoError(t, r.Forward(batches[k+1]))
+		}
+		require.Equal(t, want[k], logitsOf(t, r, batches[k]), "step %d", k)
+		require.Equal(t, largest[k], r.Largest(), "step %d", k)
+	}
+	require.Equal(t, graphs, driver.Calls("cuGraphLaunch")-graphs)
+	require.Equal(t, 4, graphs)
+	got := make([]byte, len(block))
+	for id := int32(12); id < 11+steps; id++ {
+		r.ReadBlock(id, got)
+		require.Equal(t, block, got, "block %d", id)
+	}
+}
+
+// Ensure that larger inputs do not free memory that a batch still reads.
+func TestALargerBatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall(small))
+	r, reference := onGPU(t, m, w), onGPU(t, m, w)
+	few, many := chunk{randomTokens(1, 2, m.VocabSize), 0, []int32{1}}, chunk{randomTokens(2, 60, m.VocabSize), 0, []int32{2, 3, 4, 5}}
+	first, second := batchOf(few), batchOf(many)
+	require.NoError(t, r.Forward(first))
+	require.NoError(t, r.Forward(second))
+	require.Equal(t, step(t, reference, few), logitsOf(t, r, first))
+	require.Equal(t, step(t, reference, many), logitsOf(t, r, second))
+}
+
+func TestBatchesThatCannotBeLaunched(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall(small))
+	r := onGPU(t, m, w)
+	b := batchOf(chunk{[]int32{1, 2}, 0, []int32{1}})
+	_, err := r.ComputeLogits(b, 0, 2)
+	require.ErrorIs(t, err, model.ErrBatch, "it was not launched")
+	require.NoError(t, r.Forward(b))
+	require.NoError(t, r.Forward(b))
+	require.ErrorIs(t, r.Forward(b), model.ErrBatch, "there are two")
+	_, err = r.ComputeLogits(b, 0, 2)
+	require.NoError(t, err)
+	_, err = r.ComputeLogits(b, 1, 2)
+	require.ErrorIs(t, err, model.ErrBatch, "the batch after it has replaced its activations")
+	for _, p := range []model.Placeholder{{Token: 2}, {Token: -1}, {Logits: -1}, {Logits: engine.MaxLogits}} {
+		wrong := *b
+		wrong.Placeholders = []model.Placeholder{p}
+		require.ErrorIs(t, r.Forward(&wrong), model.ErrBatch, "%+v", p)
+	}
+}
