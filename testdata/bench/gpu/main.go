@@ -16,6 +16,7 @@ import (
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/testdata/bench/gpu/goals"
 )
 
 func main() {
@@ -39,7 +40,7 @@ func run(library string, small, names bool, theirs string, within time.Duration)
 		}
 		return nil
 	}
-	rivals, err := readRivals(theirs)
+	rivals, err := goals.ReadRivals(theirs)
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"llmmemory/testdata/bench/gpu/goals"
 )
 
 // A goal is the rate that a kernel should reach, as a multiple of another rate.
@@ -20,43 +19,9 @@ const (
 	ofBus  = "GB/s"
 )
 
-// A rival is how long another library takes for a case.
-type rival struct {
-	way     string // the library or its kernel
-	seconds float64
-}
-
-// readRivals reads a file whose lines have the name of a case, the way and the seconds, with tabs between them. It
-// prints the lines that begin with #, and those that another program has printed there.
-func readRivals(file string) (map[string][]rival, error) {
-	all := map[string][]rival{}
-	if file == "" {
-		return all, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\r\n")
-		fields := strings.Split(line, "\t")
-		if strings.HasPrefix(line, "#") || len(fields) != 3 {
-			fmt.Println("#", strings.TrimPrefix(line, "# "))
-			continue
-		}
-		seconds, err := strconv.ParseFloat(fields[2], 64)
-		if err != nil || !(seconds > 0) {
-			fmt.Printf("# %s: the seconds must be a number above 0\n", line)
-			continue
-		}
-		all[fields[0]] = append(all[fields[0]], rival{fields[1], seconds})
-	}
-	return all, nil
-}
-
 // reached returns the rate of a result as a multiple of the rate that the goal names. It returns 0 if that rate was
 // not measured.
-func (g goal) reached(r result, copied float64, rivals []rival) float64 {
+func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	switch g.of {
 	case ofCopy:
 		return r.bytes / r.seconds / copied
@@ -64,8 +29,8 @@ func (g goal) reached(r result, copied float64, rivals []rival) float64 {
 		return r.bytes / r.seconds / 1e9
 	}
 	for _, other := range rivals {
-		if other.way == g.of {
-			return other.seconds / r.seconds
+		if other.Way == g.of {
+			return other.Seconds / r.seconds
 		}
 	}
 	return 0
@@ -73,18 +38,18 @@ func (g goal) reached(r result, copied float64, rivals []rival) float64 {
 
 // A table is printed row by row.
 type table struct {
-	b                          *bench
-	copied                     float64 // bytes per second
-	rivals                     map[string][]rival
-	until                      time.Time // later rows are not measured, unless it is zero
-	goals, reached, unmeasured int
-	wrong                      []error
+	b      *bench
+	copied float64 // bytes per second
+	rivals map[string][]goals.Rival
+	until  time.Time // later rows are not measured, unless it is zero
+	tally  goals.Tally
+	wrong  []error
 }
 
 const rowFormat = "%-52s %10s %10s %7s  %-26s %7s %-9s %s\n"
 
 // table measures all cases. Only then does it return an error, if a case was wrong or could not be measured.
-func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.Duration) error {
+func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within time.Duration) error {
 	t := &table{b: b, rivals: rivals}
 	if within > 0 {
 		t.until = time.Now().Add(within)
@@ -110,7 +75,7 @@ func (b *bench) table(list []benchmark, rivals map[string][]rival, within time.D
 		"\nis allowed: one unit in the last place, twice the rounding error of a float64 sum. Attention may have this error of the output and of each" +
 		"\np |v - output|, because weights p are rounded too. alone: whether rows have the same bits alone, in other batches and in other chunks." +
 		"\nrequired: the least ratio, and whether it holds.")
-	fmt.Printf("%d of %d required ratios hold, %d could not be compared\n\n", t.reached, t.goals, t.unmeasured)
+	fmt.Printf("%v\n\n", &t.tally)
 	if err := b.resources(); err != nil {
 		t.wrong = append(t.wrong, err)
 	}
@@ -139,7 +104,7 @@ func (t *table) row(c benchmark) error {
 		if i == 0 {
 			rivals = ""
 		}
-		rivals += fmt.Sprintf("%s %.2f ", other.way, other.seconds/r.seconds)
+		rivals += fmt.Sprintf("%s %.2f ", other.Way, other.Seconds/r.seconds)
 	}
 	fmt.Printf(rowFormat, c.name, fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.alone, t.judge(c, r))
 	if !(r.error <= 1) || r.alone == different {
@@ -158,16 +123,7 @@ func (t *table) judge(c benchmark, r result) string {
 	if g.of == ofBus {
 		required = fmt.Sprintf("%.0f GB/s", g.least)
 	}
-	t.goals++
-	switch reached := g.reached(r, t.copied, t.rivals[c.name]); {
-	case reached == 0:
-		t.unmeasured++
-		return required + ": not compared"
-	case reached < g.least:
-		return required + ": NO"
-	}
-	t.reached++
-	return required + ": yes"
+	return t.tally.Judge(required, g.least, g.reached(r, t.copied, t.rivals[c.name]))
 }
 
 // resources prints what the compiled kernels use.

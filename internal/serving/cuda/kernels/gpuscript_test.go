@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,10 +21,12 @@ const rivals = "# a note of compare.py\n" + "a note of a library\n" +
 	"product outputs=28 columns=256 rows=1\tcuBLAS\t1e6\n" +
 	"product outputs=28 columns=256 rows=33\tcuBLAS\t1e-9\n" +
 	"prefill group=4 heads=1 seqs=1 tokens=32\tcuDNN\t1e-9\n" +
-	"prefill group=4 heads=1 seqs=1 tokens=32\tflash\t1e6\n"
+	"prefill group=4 heads=1 seqs=1 tokens=32\tflash\t1e6\n" +
+	"3 requests of 4 to 40 tokens, 4 new\ttransformers\t1e6\n" +
+	"1 request of 22 tokens, 4 new\ttransformers\t1e-9\n"
 
-// Ensure that the folder that .ci/gpu builds runs without other files, and measures and checks every
-// case. The test uses the emulator.
+// Ensure that the folder that .ci/gpu builds runs without other files, and measures and checks every case of the kernels
+// and of the server. The test uses the emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	level.SkipQuick(t)
 	driver, folder := cudatest.Library(t), filepath.Join(t.TempDir(), "carried")
@@ -51,14 +54,20 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)^`+row+`$`, string(out))
 	}
-	require.Len(t, regexp.MustCompile(`(?m) (equal|-) +(-|\d.*: (yes|NO|not compared))$`).FindAllString(string(out), -1), len(cases(t, folder, "-small")), "%s", out)
+	table, _, _ := strings.Cut(string(out), "registers")
+	require.Len(t, regexp.MustCompile(`(?m) (equal|-) +(-|\d.*: (yes|NO|not compared))$`).FindAllString(table, -1), len(cases(t, folder, "-small")), "%s", out)
+	requireServerTable(t, string(out))
 	out, err = exec.Command(filepath.Join(folder, "gpu"), "-small", "-driver", driver, "-within", "1ns").CombinedOutput()
 	require.Error(t, err)
 	require.Regexp(t, `(?m)^product_q4_k outputs=130 columns=256 rows=1 +not measured: the time is over$`, string(out))
-	run = exec.Command(filepath.Join(folder, "run"), "-small", "-driver", "libnothere.so.1")
-	out, err = run.CombinedOutput()
+	out, err = exec.Command(filepath.Join(folder, "server"), "-small", "-driver", driver, "-within", "1ns").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "gpu: no NVIDIA driver: cannot load libnothere.so.1: install NVIDIA's driver")
+	require.Regexp(t, `(?m)^paper +not measured: the time is over$`, string(out))
+	for _, part := range []string{"kernels", "server"} {
+		out, err = exec.Command(filepath.Join(folder, "run"), part, "-small", "-driver", "libnothere.so.1").CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "no NVIDIA driver: cannot load libnothere.so.1: install NVIDIA's driver")
+	}
 }
 
 // cases returns the cases, each as the kernel and its sizes.
@@ -101,6 +110,47 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		return
 	}
-	out, err := exec.Command("python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", filepath.Join(folder, "compare.py")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	for _, script := range []string{"compare.py", "compare-server.py"} {
+		out, err := exec.Command("python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", filepath.Join(folder, script)).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+}
+
+// requireServerTable requires that every row of the server is there, and that numbers that do not depend on time are in
+// the order that the paper explains: the less memory a system reserves, the fewer steps it needs; the more answers share a
+// prompt, the more memory they save. The program itself checks that all systems generate the same tokens.
+func requireServerTable(t *testing.T, out string) {
+	t.Helper()
+	const verdict = `: (yes|NO)`
+	for _, row := range []string{
+		`copy inside the GPU: .*; to the GPU: \d+\.\d GB/s`, `decode step seqs=1 tokens=20 .* ms, .* 0\.72 of copy` + verdict, `decode step seqs=2 .* 0\.72 of copy` + verdict,
+		`decode step seqs=3 .* 0\.65 of copy` + verdict, `decode step seqs=5 .* 0\.50 of copy` + verdict,
+		`GPU idle between steps=[1-9]\d* seqs=3 .* % at most, .* at most 3 %` + verdict, `start with .* weights .* s; to send them .* at most 1\.5 times .*` + verdict,
+		`  llama: llama, 2 layers, weights of .*Emulated GPU 0.*`,
+		`3 requests of 4 to 40 tokens, 4 new .* tokens/s; transformers 0 .* 2\.00 of transformers: yes`, `5 requests .* tokens/s +- +2\.00 of transformers: not compared`,
+		`1 request of 22 tokens, 4 new .* 0\.00 +3\.00 of transformers: NO`, `OPT-13B's shape, .* 20 requests of ShareGPT's lengths at once:`,
+		`blocks \(llmserve\) against Orca \(Oracle\) .* 1\.50 \(the paper: 1\.7 to 2\.7\)` + verdict, `blocks \(llmserve\) against Orca \(Max\) .* 2\.50 \(the paper: 2\.7 to 8\)` + verdict,
+		`\d+ of 11 required ratios hold, 1 could not be compared`,
+	} {
+		require.Regexp(t, `(?m)^`+row+`$`, out)
+	}
+	number := func(pattern string) float64 {
+		found := regexp.MustCompile(`(?m)^` + pattern + `$`).FindStringSubmatch(out)
+		require.NotNil(t, found, "%s\n%s", pattern, out)
+		n, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(t, err)
+		return n
+	}
+	steps := func(system string) float64 { return number(`  ` + regexp.QuoteMeta(system) + ` .* (\d+) steps`) }
+	oracle, pow2, most := steps("Orca (Oracle)"), steps("Orca (Pow2)"), steps("Orca (Max)")
+	require.Less(t, steps("blocks (the paper's scheduler)"), oracle)
+	require.Less(t, steps("blocks (llmserve)"), most)
+	require.Less(t, oracle, pow2)
+	require.Less(t, pow2, most)
+	before := 0.0
+	for _, answers := range []string{"2", "4", "6"} {
+		saved := number(`answers=` + answers + `: blocks against .*\n +(\d+\.\d) % of the blocks are saved by sharing; .*`)
+		require.Greater(t, saved, before)
+		before = saved
+	}
 }

@@ -1,0 +1,65 @@
+// Package goals compares measured rates with those of other libraries, and with the ratios that are required.
+package goals
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A Rival is how long another library takes for a case.
+type Rival struct {
+	Way     string // the library or its kernel
+	Seconds float64
+}
+
+// ReadRivals reads a file whose lines have the name of a case, the way and the seconds, with tabs between them. It
+// prints the lines that begin with #, and those that another program has printed there.
+func ReadRivals(file string) (map[string][]Rival, error) {
+	all := map[string][]Rival{}
+	if file == "" {
+		return all, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		fields := strings.Split(line, "\t")
+		if strings.HasPrefix(line, "#") || len(fields) != 3 {
+			fmt.Println("#", strings.TrimPrefix(line, "# "))
+			continue
+		}
+		seconds, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil || !(seconds > 0) {
+			fmt.Printf("# %s: the seconds must be a number above 0\n", line)
+			continue
+		}
+		all[fields[0]] = append(all[fields[0]], Rival{fields[1], seconds})
+	}
+	return all, nil
+}
+
+// A Tally counts goals.
+type Tally struct{ all, reached, unmeasured int }
+
+// Judge counts a goal, and returns it as text, with whether it is reached. A ratio of 0 means that it could not be
+// measured.
+func (t *Tally) Judge(required string, least, ratio float64) string {
+	t.all++
+	switch {
+	case ratio == 0:
+		t.unmeasured++
+		return required + ": not compared"
+	case ratio < least:
+		return required + ": NO"
+	}
+	t.reached++
+	return required + ": yes"
+}
+
+func (t *Tally) String() string {
+	return fmt.Sprintf("%d of %d required ratios hold, %d could not be compared", t.reached, t.all, t.unmeasured)
+}

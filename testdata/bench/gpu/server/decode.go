@@ -1,0 +1,232 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+)
+
+const blockSize = 16
+
+// runnerConfig describes a runner for sequences of at most longest tokens over a number of blocks.
+func runnerConfig(on *gpu.Model, layers, blocks, sequences, tokens, longest int) (c engine.RunnerConfig, err error) {
+	c = engine.RunnerConfig{Store: kvstore.Config{Layers: layers, NumBlocks: blocks}, MaxModelLen: longest, AskedModelLen: longest, MaxNumSeqs: sequences,
+		MaxNumBatchedTokens: tokens, MaxLogits: engine.MaxLogits}
+	for i := range layers {
+		c.Places = append(c.Places, model.Place{Layer: i})
+	}
+	c.Store.Shape, err = on.KVShape(blockSize)
+	return c, err
+}
+
+// addSequence adds the tokens of a sequence from a position on. table has all its blocks; stride is that of the batch.
+func addSequence(b *model.Batch, tokens []int32, from int, table []int32, stride int) {
+	for i, token := range tokens {
+		p := from + i
+		b.Tokens, b.Positions = append(b.Tokens, token), append(b.Positions, int32(p))
+		b.Slots = append(b.Slots, int64(table[p/blockSize])*blockSize+int64(p%blockSize))
+	}
+	if len(b.QueryStart) == 0 {
+		b.QueryStart = append(b.QueryStart, 0)
+	}
+	b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(from+len(tokens)))
+	b.BlockTables, b.TableStride = append(append(b.BlockTables, table...), make([]int32, stride-len(table))...), stride
+	b.Logits, b.LargestOnly = append(b.Logits, int32(len(b.Tokens)-1)), append(b.LargestOnly, true)
+}
+
+// compute runs a step and appends the most likely token of each sequence to tokens.
+func compute(r engine.ModelRunner, b *model.Batch, tokens []int32) ([]int32, error) {
+	if err := r.Forward(b); err != nil {
+		return tokens, err
+	}
+	for from := 0; from < len(b.Logits); from += engine.MaxLogits {
+		if _, err := r.ComputeLogits(b, from, min(from+engine.MaxLogits, len(b.Logits))); err != nil {
+			return tokens, err
+		}
+		tokens = append(tokens, r.Largest()...)
+	}
+	if slices.Contains(tokens, -1) {
+		return tokens, errors.New("logits are not finite")
+	}
+	return tokens, nil
+}
+
+// decode measures decoding steps of a Llama, and how long the GPU is idle between them.
+func (b *bench) decode() (err error) {
+	s := llama(b.small)
+	dir, err := b.folder("llama", s)
+	if err != nil {
+		return err
+	}
+	m, on, err := b.open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	return errors.Join(b.decodeSteps(&s, m, on), b.idle(m, on))
+}
+
+// decodeSteps measures steps in which each of some sequences computes its last token. All sequences have the same tokens,
+// in blocks of their own, so that they must get the same next token.
+func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error) {
+	counts, length := []int{1, 16, 64, 256}, b.pick(1024, 20)
+	if b.small {
+		counts = []int{1, 2, 3, 5}
+	}
+	most, perSequence := counts[len(counts)-1], (length+blockSize-1)/blockSize
+	c, err := runnerConfig(on, m.NumLayers, most*perSequence, most, length, length)
+	if err != nil {
+		return err
+	}
+	r, err := on.NewRunner(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	rnd := rand.New(rand.NewPCG(3, 4))
+	tokens, table := randomTokens(rnd, length, m.VocabSize), make([]int32, most*perSequence)
+	for i, place := range rnd.Perm(len(table)) {
+		table[i] = int32(place)
+	}
+	var prompt model.Batch
+	addSequence(&prompt, tokens, 0, table[:perSequence], perSequence)
+	want, err := compute(r, &prompt, nil)
+	if err != nil {
+		return err
+	}
+	var copies []kvstore.Pair
+	for i := perSequence; i < len(table); i++ {
+		copies = append(copies, kvstore.Pair{Src: table[i%perSequence], Dst: table[i]})
+	}
+	if err := r.CopyBlocks(copies); err != nil {
+		return err
+	}
+	least := []float64{0.72, 0.72, 0.65, 0.5}
+	unread := 2 * m.VocabSize * m.HiddenSize // the table of embeddings
+	for i, n := range counts {
+		var step model.Batch
+		for k := range n {
+			addSequence(&step, tokens[length-1:], length-1, table[k*perSequence:][:perSequence], perSequence)
+		}
+		seconds, got, err := b.timeOf(r, &step)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(got, want[0]) && slices.Min(got) == slices.Max(got) {
+			bytes := float64(on.Bytes()-unread) + float64(n*length*s.kvBytes)
+			b.row(fmt.Sprintf("decode step seqs=%d tokens=%d", n, length), fmt.Sprintf("%.2f ms, %.0f GB/s", 1e3*seconds, bytes/seconds/1e9),
+				bytes/seconds/b.copied, fmt.Sprintf("%.2f of copy", least[i]), least[i])
+			continue
+		}
+		return fmt.Errorf("%d equal sequences get the tokens %v; one of them alone gets %d", n, got, want[0])
+	}
+	return nil
+}
+
+// timeOf returns the median time of a step, and its tokens.
+func (b *bench) timeOf(r engine.ModelRunner, step *model.Batch) (seconds float64, tokens []int32, err error) {
+	for range 3 { // kernels are compiled, the step is captured
+		if tokens, err = compute(r, step, tokens[:0]); err != nil {
+			return 0, nil, err
+		}
+	}
+	var times []float64
+	for range b.pick(30, 1) {
+		begin := time.Now()
+		if tokens, err = compute(r, step, tokens[:0]); err != nil {
+			return 0, nil, err
+		}
+		times = append(times, time.Since(begin).Seconds())
+	}
+	slices.Sort(times)
+	return times[len(times)/2], tokens, nil
+}
+
+func randomTokens(rnd *rand.Rand, n, vocabulary int) []int32 {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = rnd.Int32N(int32(vocabulary))
+	}
+	return tokens
+}
+
+// A watched device measures how long the GPU is idle between decoding steps of an engine.
+type watched struct {
+	*gpu.Model
+	sequences int // of the steps that count
+	runner    *watchedRunner
+}
+
+func (w *watched) NewRunner(c engine.RunnerConfig) (engine.ModelRunner, error) {
+	r, err := w.Model.NewRunner(c)
+	w.runner = &watchedRunner{ModelRunner: r, sequences: w.sequences}
+	return w.runner, err
+}
+
+// A watchedRunner adds up the time from the end of a step to that of the next one, and the part of this time before the
+// kernels of the next step are launched. The GPU begins while they are launched, so it is idle for less.
+type watchedRunner struct {
+	engine.ModelRunner
+	sequences int
+	counts    bool      // the step in flight counts
+	running   bool      // a step is in flight
+	ended     time.Time // the last step
+	steps     int
+	idle, all time.Duration
+}
+
+func (r *watchedRunner) Forward(b *model.Batch) error {
+	busy := r.running
+	r.running, r.counts = true, len(b.Tokens) == r.sequences && len(b.SeqLens) == r.sequences && !r.ended.IsZero()
+	err := r.ModelRunner.Forward(b)
+	if r.counts && !busy {
+		r.idle += time.Since(r.ended)
+	}
+	return err
+}
+
+func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
+	logits, err := r.ModelRunner.ComputeLogits(b, from, to)
+	if now := time.Now(); to == len(b.Logits) {
+		if r.counts {
+			r.all += now.Sub(r.ended)
+			r.steps++
+		}
+		r.running, r.ended = false, now
+	}
+	return logits, err
+}
+
+// idle measures how long the GPU is idle between the steps of an engine.
+func (b *bench) idle(m *model.Model, on *gpu.Model) (err error) {
+	n, length, answer := b.pick(64, 3), b.pick(256, 10), b.pick(128, 6)
+	w := &watched{Model: on, sequences: n}
+	e, err := b.engine(m, w, engine.Config{KVCacheBytes: int64(n+1) * int64(length+answer+blockSize) * int64(llama(b.small).kvBytes), MaxModelLen: length + answer,
+		MaxNumSeqs: n, MaxNumBatchedTokens: b.pick(2048, 64)}, nil)
+	if err != nil {
+		return err
+	}
+	var requests []request
+	for i := range n {
+		requests = append(requests, request{randomTokens(rand.New(rand.NewPCG(5, uint64(i))), length, m.VocabSize), answer})
+	}
+	_, err = answers(e, requests, 1, time.Time{})
+	if err = errors.Join(err, e.Close()); err != nil {
+		return err
+	}
+	r := w.runner
+	if r.steps == 0 {
+		return fmt.Errorf("no step of %d sequences", n)
+	}
+	share := float64(r.idle) / float64(r.all)
+	b.row(fmt.Sprintf("GPU idle between steps=%d seqs=%d", r.steps, n), fmt.Sprintf("%.2f %% at most, %.3f ms a step", 100*share, 1e3*r.idle.Seconds()/float64(r.steps)),
+		0.03/max(share, 1e-9), "at most 3 %", 1)
+	return nil
+}

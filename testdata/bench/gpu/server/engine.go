@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/tokenizer"
+)
+
+// A request has a prompt and the number of tokens of its answers.
+type request struct {
+	prompt []int32
+	output int
+}
+
+// engine makes an engine on the GPU. The prompts here have no common prefixes, so it does not look for them.
+func (b *bench) engine(m *model.Model, d engine.Device, c engine.Config, o engine.Observer) (*engine.Engine, error) {
+	c.Model, c.Device, c.Pool, c.Tokenizer, c.NoPrefixCaching = m, d, b.pool, tokenizer.Bytes(0), true
+	return engine.New(c, o)
+}
+
+// answers sends all requests at once and returns the tokens of n answers to each. At until, unless it is zero, it cancels
+// the requests that are not answered.
+func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][][]int32, error) {
+	ctx := context.Background()
+	if !until.IsZero() {
+		var cancel func()
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	all, errs := make([][][]int32, len(requests)), make([]error, len(requests))
+	var streams []*engine.Stream
+	for _, r := range requests {
+		p := sampling.Default()
+		p.Temperature = 0
+		s, err := e.Submit(engine.Request{Prompt: r.prompt, N: n, MaxTokens: r.output, IgnoreEOS: true, Params: p})
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	var wait sync.WaitGroup
+	for i, s := range streams {
+		all[i] = make([][]int32, n)
+		wait.Go(func() { errs[i] = read(ctx, s, all[i]) })
+	}
+	wait.Wait()
+	return all, errors.Join(errs...)
+}
+
+// read appends the tokens of a stream to those of its answers.
+func read(ctx context.Context, s *engine.Stream, to [][]int32) error {
+	defer s.Cancel()
+	for {
+		events, err := s.Next(ctx)
+		if errors.Is(err, context.DeadlineExceeded) || err == nil && events == nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, event := range events {
+			if event.Err != nil {
+				return fmt.Errorf("answer %d: %w", event.Index, event.Err)
+			}
+			for _, t := range event.Tokens {
+				to[event.Index] = append(to[event.Index], t.ID)
+			}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A load is requests that come at once.
+type load struct {
+	Name    string  `json:"name"`
+	Prompts []int   `json:"prompts"` // their lengths
+	New     int     `json:"new"`     // tokens of each answer
+	least   float64 // how many times as fast as transformers
+}
+
+// loads returns the loads that are measured over HTTP.
+func (b *bench) loads() (all []load) {
+	new := b.pick(128, 4)
+	for _, n := range []int{b.pick(64, 3), b.pick(256, 5)} {
+		l := load{Name: fmt.Sprintf("%d requests of %d to %d tokens, %d new", n, b.pick(64, 4), b.pick(1024, 40), new), New: new, least: 2}
+		for i := range n { // in an order like that of random requests
+			l.Prompts = append(l.Prompts, b.pick(64, 4)+i*37%n*b.pick(960, 36)/(n-1))
+		}
+		all = append(all, l)
+	}
+	length := b.pick(544, 22)
+	return append(all, load{Name: fmt.Sprintf("1 request of %d tokens, %d new", length, new), Prompts: []int{length}, New: new, least: 3})
+}
+
+// work prints the model and the loads for compare.py.
+func (b *bench) work(to io.Writer) error {
+	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
+}
+
+// child returns a command of llmserve, which finds the library in place of the driver if the bench does.
+func (b *bench) child(ctx context.Context, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, b.llmserve, args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.Stderr = os.Stderr
+	if b.small {
+		c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.dir)
+	}
+	return c
+}
+
+// A server is a running llmserve.
+type server struct {
+	url   string
+	cmd   *exec.Cmd
+	ready time.Duration // from the start of the process to the address
+	loads string        // the line about the weights
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// serve starts llmserve with a model.
+func (b *bench) serve(ctx context.Context, dir string, args ...string) (*server, error) {
+	s := &server{cmd: b.child(ctx, append([]string{dir, "--port", "0", "--device", "cuda", "--served-model-name", "m"}, args...)...)}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if s.loads == "" {
+			s.loads = lines.Text()
+		}
+		if s.url = address.FindString(lines.Text()); s.url != "" {
+			s.ready = time.Since(begin)
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("llmserve does not start: %w", s.cmd.Wait())
+}
+
+func (s *server) stop() error {
+	err := s.cmd.Process.Signal(syscall.SIGTERM)
+	return errors.Join(err, s.cmd.Wait())
+}
+
+// ask sends a load, whose prompts are random and depend on its sizes, and returns the time until all answers were there.
+func (s *server) ask(ctx context.Context, l *load, vocabulary int) (time.Duration, error) {
+	var wait sync.WaitGroup
+	bodies, errs := make([][]byte, len(l.Prompts)), make([]error, len(l.Prompts))
+	for i, length := range l.Prompts {
+		bodies[i], errs[i] = json.Marshal(map[string]any{"model": "m", "prompt": randomTokens(rand.New(rand.NewPCG(uint64(len(bodies)<<16+l.New), uint64(i))), length, vocabulary),
+			"max_tokens": l.New, "ignore_eos": true, "temperature": 0})
+	}
+	begin := time.Now()
+	for i := range bodies {
+		wait.Go(func() { errs[i] = errors.Join(errs[i], s.complete(ctx, bodies[i], l.New)) })
+	}
+	wait.Wait()
+	return time.Since(begin), errors.Join(errs...)
+}
+
+// complete sends a completion, and checks the number of tokens of the answer.
+func (s *server) complete(ctx context.Context, body []byte, tokens int) error {
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/completions", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	var parsed struct {
+		Usage struct {
+			Tokens int `json:"completion_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(text, &parsed); err != nil || answer.StatusCode != http.StatusOK || parsed.Usage.Tokens != tokens {
+		return fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return nil
+}
+
+// http measures how long llmserve takes to start, and to answer loads.
+func (b *bench) http() (err error) {
+	s := llama(b.small)
+	dir, err := b.folder("llama", s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	flags := []string{"--max-num-seqs", "256", "--max-num-batched-tokens", "2048", "--max-model-len", "2048"}
+	if b.small {
+		flags = []string{"--max-num-batched-tokens", "64", "--max-model-len", "128", "--kv-cache-gb", "0.001"}
+	}
+	on, err := b.serve(ctx, dir, flags...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, on.stop()) }()
+	send := float64(s.bytes()) / b.uploaded
+	b.row(fmt.Sprintf("start with %.1f GB of weights", float64(s.bytes())/1e9), fmt.Sprintf("%.2f s; to send them %.2f s", on.ready.Seconds(), send),
+		send/on.ready.Seconds(), fmt.Sprintf("at most %.1f times as long as sending", 1.5), 1/1.5)
+	fmt.Printf("  %s\n", on.loads)
+	vocabulary := s.config["vocab_size"].(int)
+	for _, l := range b.loads() {
+		warm := load{Prompts: l.Prompts, New: 3}
+		if _, err := on.ask(ctx, &warm, vocabulary); err != nil {
+			return err
+		}
+		took, err := on.ask(ctx, &l, vocabulary)
+		if err != nil {
+			return err
+		}
+		ratio, measured := 0.0, fmt.Sprintf("%.0f tokens/s", float64(len(l.Prompts)*l.New)/took.Seconds())
+		for _, other := range b.rivals[l.Name] {
+			ratio = other.Seconds / took.Seconds()
+			measured += fmt.Sprintf("; %s %.0f", other.Way, float64(len(l.Prompts)*l.New)/other.Seconds)
+		}
+		b.row(l.Name, measured, ratio, fmt.Sprintf("%.2f of transformers", l.least), l.least)
+	}
+	return nil
+}
+
+// linkDriver makes llmserve find the library that takes the place of the driver.
+func (b *bench) linkDriver() error {
+	path, err := filepath.Abs(b.library)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(path, filepath.Join(b.dir, "libcuda.so.1"))
+}

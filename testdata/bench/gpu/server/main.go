@@ -1,0 +1,192 @@
+// Command server measures llmserve and its engine on a GPU, with models that have random weights, and prints one table.
+// .ci/gpu builds it, and runs it on a machine with a GPU.
+//
+//	server -work              print the models and requests, for compare.py
+//	server -llmserve FILE     measure; -theirs, -within, -small and -driver are those of testdata/bench/gpu
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/testdata/bench/gpu/goals"
+)
+
+// A bench measures on a GPU. Its folder has the models.
+type bench struct {
+	small            bool
+	library, dir     string
+	llmserve, llmsim string    // programs
+	until            time.Time // parts that need longer are not measured; zero means no limit
+	rivals           map[string][]goals.Rival
+	tally            goals.Tally
+	wrong            []error
+	device           *gpu.Device
+	pool             *parallel.Pool
+	copied, uploaded float64 // bytes per second: read and written inside the GPU, and to the GPU
+}
+
+func main() {
+	b := &bench{}
+	flag.StringVar(&b.library, "driver", cuda.Library, "`file` to open as NVIDIA's driver")
+	flag.BoolVar(&b.small, "small", false, "small models, whose times mean nothing")
+	theirs := flag.String("theirs", "", "`file` with the times of compare.py")
+	flag.StringVar(&b.llmserve, "llmserve", "", "`program` llmserve")
+	flag.StringVar(&b.llmsim, "llmsim", "", "`program` llmsim")
+	work := flag.Bool("work", false, "print the loads and exit")
+	within := flag.Duration("within", 0, "`time` after which nothing else is begun; 0 means no limit")
+	flag.Parse()
+	if *work {
+		if err := b.work(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *within > 0 {
+		b.until = time.Now().Add(*within)
+	}
+	if err := b.run(*theirs); err != nil {
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(theirs string) (err error) {
+	if b.rivals, err = goals.ReadRivals(theirs); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "gpu-server-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	if b.small {
+		err = b.linkDriver()
+	}
+	if err := errors.Join(err, b.rates()); err != nil {
+		return err
+	}
+	if b.pool, err = parallel.New(runtime.GOMAXPROCS(0)); err != nil {
+		return err
+	}
+	defer b.pool.Close()
+	fmt.Printf("copy inside the GPU: %.0f GB/s read and written; to the GPU: %.1f GB/s\n\n", b.copied/1e9, b.uploaded/1e9)
+	fmt.Printf(rowFormat, "server", "measured", "ratio", "required")
+	for _, part := range []struct {
+		name    string
+		seconds float64 // that it needs
+		measure func() error
+	}{
+		{"decode", 15, func() error { return b.onGPU(b.decode) }}, {"http", 25, b.http}, {"paper", 45, func() error { return b.onGPU(b.paper) }},
+	} {
+		if err := b.part(part.seconds, part.measure); err != nil {
+			b.wrong = append(b.wrong, fmt.Errorf("%s: %w", part.name, err))
+			fmt.Printf("%-52s %v\n", part.name, err)
+		}
+	}
+	fmt.Printf("%v\n", &b.tally)
+	if b.wrong == nil {
+		fmt.Println("all right")
+	}
+	return errors.Join(b.wrong...)
+}
+
+// part measures a part, unless too little time is left.
+func (b *bench) part(seconds float64, measure func() error) (err error) {
+	if !b.until.IsZero() && time.Until(b.until).Seconds() < seconds {
+		return errors.New("not measured: the time is over")
+	}
+	return measure()
+}
+
+// onGPU calls f with the GPU.
+func (b *bench) onGPU(f func() error) (err error) {
+	if b.device, err = gpu.Open(b.library, 0); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.device.Close()) }()
+	return f()
+}
+
+const rowFormat = "%-52s %-40s %7s  %s\n"
+
+// row prints a row. required is empty if there is no goal, which is a ratio of at least least. A ratio of 0 was not measured.
+func (b *bench) row(name, measured string, ratio float64, required string, least float64) {
+	shown, verdict := "-", "-"
+	if ratio > 0 {
+		shown = fmt.Sprintf("%.2f", ratio)
+	}
+	if required != "" {
+		verdict = b.tally.Judge(required, least, ratio)
+	}
+	fmt.Printf(rowFormat, name, measured, shown, verdict)
+}
+
+// pick returns a size for GPUs, or for tests.
+func (b *bench) pick(normal, small int) int {
+	if b.small {
+		return small
+	}
+	return normal
+}
+
+// folder returns the folder of a model, which it makes first if it does not exist.
+func (b *bench) folder(name string, s shape) (string, error) {
+	dir := filepath.Join(b.dir, name)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	return dir, s.write(dir)
+}
+
+// rates measures copies, in memory that is freed at the end.
+func (b *bench) rates() (err error) {
+	driver, err := cuda.Open(b.library)
+	if err != nil {
+		return err
+	}
+	c, err := driver.NewContext(0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	size := b.pick(1<<30, 1<<16)
+	memory, err := c.Alloc(2 * size)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	pinned, err := c.AllocPinned(size)
+	if err != nil {
+		return err
+	}
+	defer pinned.Close()
+	stream, err := c.NewStream()
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	rate := func(copies int, each func() error) (float64, error) {
+		err := errors.Join(each(), stream.Synchronize())
+		begin := time.Now()
+		for range copies {
+			err = errors.Join(err, each())
+		}
+		err = errors.Join(err, stream.Synchronize())
+		return float64(copies*size) / time.Since(begin).Seconds(), err
+	}
+	if b.copied, err = rate(10, func() error { return stream.Copy(memory, size, memory, 0, size) }); err != nil {
+		return err
+	}
+	b.copied *= 2
+	b.uploaded, err = rate(3, func() error { return stream.Upload(memory, 0, pinned, 0, size) })
+	return err
+}

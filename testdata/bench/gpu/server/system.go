@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"llmmemory/internal/scheduling/paper"
+	"llmmemory/internal/scheduling/serve"
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+)
+
+// A system runs requests with a scheduler of the PagedAttention paper, over a runner. All answers to a request are
+// greedy, and so have the same tokens.
+type system struct {
+	scheduler *paper.Scheduler
+	copies    bool // answers to a prompt do not share its blocks
+	runner    engine.ModelRunner
+	requests  []request
+	answers   [][][]int32 // of each request
+	host      map[int32][]byte
+	blockSize int // bytes
+
+	iteration serve.Iteration
+	batch     model.Batch
+	largest   []int32
+	progress
+}
+
+// newSystem adds the requests, each with n answers, to a scheduler.
+func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, store *kvstore.Config, requests []request, n int) (*system, error) {
+	y := &system{scheduler: s, copies: copies, runner: r, requests: requests, host: map[int32][]byte{}, blockSize: store.BlockBytes()}
+	for i, q := range requests {
+		y.answers = append(y.answers, make([][]int32, n))
+		if err := s.Add(serve.Request{ID: i, Prompt: len(q.prompt), Output: q.output, Seqs: n}); err != nil {
+			return nil, err
+		}
+	}
+	return y, nil
+}
+
+// run runs iterations until all requests are answered, or until the time, unless it is zero.
+func (y *system) run(until time.Time) error {
+	y.begin(len(y.requests))
+	for left := len(y.requests); left > 0 && (until.IsZero() || time.Now().Before(until)); {
+		it := &y.iteration
+		if err := y.scheduler.Step(it); err != nil {
+			return err
+		}
+		if it.Idle() || len(it.Ignored) > 0 {
+			return fmt.Errorf("%d requests are not answered, and requests %v never can be", left, it.Ignored)
+		}
+		y.note(y.scheduler.Usage())
+		if err := y.move(); err != nil {
+			return err
+		}
+		if it.Empty() {
+			continue
+		}
+		finished, err := y.step()
+		if err != nil {
+			return err
+		}
+		if _, err := y.scheduler.Finish(nil, finished...); err != nil {
+			return err
+		}
+		left -= len(finished)
+	}
+	return nil
+}
+
+// move copies the blocks that the scheduler names.
+func (y *system) move() error {
+	it := &y.iteration
+	for _, p := range it.SwapOut {
+		y.host[p.Dst] = make([]byte, y.blockSize)
+		y.runner.ReadBlock(p.Src, y.host[p.Dst])
+	}
+	for _, p := range it.SwapIn {
+		y.runner.WriteBlock(p.Dst, y.host[p.Src])
+	}
+	var pairs []kvstore.Pair
+	for _, p := range it.Copies {
+		pairs = append(pairs, kvstore.Pair{Src: p.Src, Dst: p.Dst})
+	}
+	return y.runner.CopyBlocks(pairs)
+}
+
+// step computes an iteration. It returns the requests whose answers are complete.
+func (y *system) step() (finished []int, err error) {
+	it, b := &y.iteration, &y.batch
+	*b = model.Batch{Tokens: b.Tokens[:0], Positions: b.Positions[:0], QueryStart: b.QueryStart[:0], SeqLens: b.SeqLens[:0], Logits: b.Logits[:0],
+		LargestOnly: b.LargestOnly[:0], Blocks: model.Blocks{Slots: b.Slots[:0], BlockTables: b.BlockTables[:0]}}
+	stride := 0
+	for _, p := range it.Prefills {
+		stride = max(stride, blocksFor(p.Tokens))
+	}
+	for _, d := range it.Decodes {
+		stride = max(stride, blocksFor(d.Context))
+	}
+	for _, p := range it.Prefills {
+		tokens := slices.Concat(y.requests[p.ID].prompt, y.answers[p.ID][0])
+		addSequence(b, tokens, 0, y.table(p.ID, 0, len(tokens)), stride)
+	}
+	for _, d := range it.Decodes {
+		for s, answer := range y.answers[d.ID] {
+			addSequence(b, answer[len(answer)-1:], d.Context-1, y.table(d.ID, s, d.Context), stride)
+		}
+	}
+	if y.largest, err = compute(y.runner, b, y.largest[:0]); err != nil {
+		return nil, err
+	}
+	if err := y.copyPrompts(); err != nil {
+		return nil, err
+	}
+	row, tokens, begun := 0, 0, y.begun
+	add := func(id, sequence int) {
+		y.answers[id][sequence] = append(y.answers[id][sequence], y.largest[row])
+		tokens++
+		if len(y.answers[id][sequence]) == y.requests[id].output && sequence == len(y.answers[id])-1 {
+			finished = append(finished, id)
+		}
+	}
+	for _, p := range it.Prefills {
+		if len(y.answers[p.ID][0]) == 0 {
+			y.begun++
+		}
+		for s := range p.Seqs {
+			add(p.ID, s)
+		}
+		row++
+	}
+	for _, d := range it.Decodes {
+		for s := range d.Seqs {
+			add(d.ID, s)
+			row++
+		}
+	}
+	y.stepped(tokens, len(b.SeqLens), begun)
+	return finished, nil
+}
+
+// copyPrompts copies the blocks of prompts to the other answers, if these do not share them.
+func (y *system) copyPrompts() error {
+	var pairs []kvstore.Pair
+	for _, p := range y.iteration.Prefills {
+		for s := 1; y.copies && s < p.Seqs; s++ {
+			from, to := y.table(p.ID, 0, p.Tokens), y.table(p.ID, s, p.Tokens)
+			for i := range from {
+				pairs = append(pairs, kvstore.Pair{Src: from[i], Dst: to[i]})
+			}
+		}
+	}
+	return y.runner.CopyBlocks(pairs)
+}
+
+func blocksFor(tokens int) int { return (tokens + blockSize - 1) / blockSize }
+
+// table returns the blocks of the first tokens of a sequence.
+func (y *system) table(id, sequence, tokens int) []int32 {
+	return y.scheduler.Table(id, sequence)[:blocksFor(tokens)]
+}
