@@ -96,6 +96,9 @@ func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	case g == nil:
 		return errors.New("a form of answers without content")
 	}
+	if f.JSONSchema != nil && !g.Trim() {
+		return f.noAnswer(b.budget)
+	}
 	b.g.Call(from, b.g.Embed(g), to)
 	if b.g.Size() > maxNodes {
 		return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)

@@ -35,12 +35,13 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 
 // CompileWithin makes a form ready for use, with at most the given work. It returns an error after ctx has ended.
 func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Constraint, error) {
-	g, err := form.grammar(v, automaton.NewBudgetUntil(ctx, work))
+	budget := automaton.NewBudgetUntil(ctx, work)
+	g, err := form.grammar(v, budget)
 	if err != nil {
 		return nil, err
 	}
 	if !g.Trim() {
-		return nil, errNoAnswer
+		return nil, form.noAnswer(budget)
 	}
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
 }

@@ -74,6 +74,18 @@ const CompileWork = 2_000_000
 
 var errNoAnswer = errors.New("no answer has this form")
 
+// noAnswer returns the error for a form that no answer has.
+func (f *Form) noAnswer(budget *automaton.Budget) error {
+	if f.JSONSchema != nil {
+		err := jsonschema.Contradiction(f.JSONSchema, budget)
+		if errors.Is(err, automaton.ErrTooLarge) {
+			return fmt.Errorf("%w; to find out why: %w", errNoAnswer, err)
+		}
+		return err
+	}
+	return errNoAnswer
+}
+
 func (f Form) grammar(v *Vocabulary, budget *automaton.Budget) (*grammar.Grammar, error) {
 	b := &builder{v: v, budget: budget}
 	if g, err := b.simple(&f); g != nil || err != nil {

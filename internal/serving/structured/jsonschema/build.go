@@ -9,9 +9,23 @@ import (
 )
 
 const (
-	maxSome  = 4     // schemas of contains that apply to one array
-	maxCount = 20000 // counted elements or members
+	maxSome   = 4         // schemas of contains that apply to one array
+	maxCount  = 20000     // counted elements or members
+	maxLength = 1_000_000 // characters that a string must have
 )
+
+// beyond returns the error for a limit that is larger than supported. The limit is that of a keyword of a schema, or an
+// array has so many prefixItems.
+func beyond(schema *value, least, most string, n, supported int) error {
+	if schema == nil {
+		return automaton.ErrTooLarge
+	}
+	keyword := most
+	if v := schema.get(least); v != nil && schema.get(most) == nil {
+		keyword = least
+	}
+	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
+}
 
 // arrays adds edges between two nodes for the arrays of an alternative. A state is the number of
 // elements so far, up to the number from which it makes no difference, and which required elements
@@ -24,8 +38,11 @@ func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 	if a.max != unlimited {
 		last = a.max
 	}
-	if len(a.some) > maxSome || last > maxCount {
+	switch {
+	case len(a.some) > maxSome:
 		return automaton.ErrTooLarge
+	case last > maxCount:
+		return beyond(a.limited, "minItems", "maxItems", last, maxCount)
 	}
 	all := 1<<len(a.some) - 1
 	// element[met] is where an element begins, after[met] where it has ended.
@@ -145,7 +162,7 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 		top = o.max
 	}
 	if (len(m.listed)+2)*(top+1) > maxCount {
-		return automaton.ErrTooLarge
+		return beyond(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1)
 	}
 	if least == 0 {
 		if err := m.close(first, 0); err != nil {

@@ -16,9 +16,12 @@ func Compile(source []byte, compact bool, longest int, budget *automaton.Budget)
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
+	return newCompiler(root, budget).build(conjunction{{schema: root}}, compact, longest)
+}
+
+func newCompiler(root *value, budget *automaton.Budget) *compiler {
+	return &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
 		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}
-	return c.build(conjunction{{schema: root}}, compact, longest)
 }
 
 // builder makes the rules of a grammar.
@@ -226,6 +229,9 @@ func (b *builder) text(from, to grammar.Node, s *strings_) error {
 	if len(s.dfas) > 0 {
 		return b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
 	}
+	if s.min > maxLength {
+		return beyond(s.limited, "minLength", "maxLength", s.min, maxLength)
+	}
 	key := fmt.Sprintf("length %d %d", s.min, s.max)
 	if s.listed {
 		key = ""
@@ -234,7 +240,7 @@ func (b *builder) text(from, to grammar.Node, s *strings_) error {
 		if s.listed {
 			return lexeme.Strings(s.list), nil
 		}
-		return lexeme.Length(s.min, s.max, b.longest, b.budget)
+		return lexeme.Length(s.min, s.max, b.longest), nil
 	})
 	if err == nil {
 		b.g.Read(from, t, to)

@@ -182,7 +182,7 @@ func (c *compiler) emptyShape(s *shape) (bool, error) {
 		}
 	}
 	for i := range s.strings {
-		if s.strings[i].listed { // the list is not empty
+		if s.strings[i].listed || len(s.strings[i].dfas) == 0 { // the list is not empty, and min is at most max
 			return false, nil
 		}
 		if d, err := s.strings[i].texts(c.budget); err != nil || !d.Empty() {

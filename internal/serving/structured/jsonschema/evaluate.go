@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"math/big"
+	"strings"
 
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/regex"
@@ -179,25 +180,31 @@ func (c *compiler) search(schema *value, keyword, pattern string) (*automaton.DF
 	return d, nil
 }
 
+// endless is more than the characters, elements or members of any answer.
+const endless = 1_000_000_000
+
 func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	n, ok := v.integer()
 	if !ok {
 		return nil, refuse(schema, name, "it is not a whole number of 0 or more")
 	}
+	if n >= endless && strings.HasPrefix(name, "max") {
+		return nil, nil
+	}
 	s := everything()
 	switch name {
 	case "minLength":
-		s.strings[0].min = n
+		s.strings[0].min, s.strings[0].limited = n, schema
 	case "maxLength":
-		s.strings[0].max = n
+		s.strings[0].max, s.strings[0].limited = n, schema
 	case "minItems":
-		s.arrays[0].min = n
+		s.arrays[0].min, s.arrays[0].limited = n, schema
 	case "maxItems":
-		s.arrays[0].max = n
+		s.arrays[0].max, s.arrays[0].limited = n, schema
 	case "minProperties":
-		s.objects[0].min, s.objects[0].counted = n, schema
+		s.objects[0].min, s.objects[0].counted, s.objects[0].limited = n, schema, schema
 	case "maxProperties":
-		s.objects[0].max = n
+		s.objects[0].max, s.objects[0].limited = n, schema
 	}
 	return s, nil
 }

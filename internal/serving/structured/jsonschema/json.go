@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,14 +133,14 @@ func (v *value) path() string {
 	return v.parent.path() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v.key)
 }
 
-// integer returns a whole number from 0 to 10^12.
+// integer returns a whole number of 0 or more, or 10^12 if it is larger.
 func (v *value) integer() (int, bool) {
 	if v.kind != number {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(v.text, 64)
-	if err != nil || f < 0 || f > 1e12 || f != float64(int(f)) {
+	if err != nil || f < 0 || f != math.Floor(f) {
 		return 0, false
 	}
-	return int(f), true
+	return int(min(f, 1e12)), true
 }

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"cmp"
 	"slices"
 	"unicode/utf8"
 
@@ -26,6 +27,7 @@ type strings_ struct {
 	dfas     []form // all must accept
 	listed   bool   // only those of list, all of which have the length and the form
 	list     []string
+	limited  *value // the schema of min or max
 }
 
 // form is what a text must match. Forms with the same nonempty name are equal.
@@ -41,6 +43,7 @@ type arrays struct {
 	some     []conjunction // for each of them, an element that satisfies it is required
 	unique   bool
 	source   *value // of unique
+	limited  *value // the schema of min or max
 }
 
 // arrayLayer is what one schema says of elements.
@@ -58,6 +61,7 @@ type objects struct {
 	names    []*automaton.DFA // each accepts the names of all members
 	source   *value           // of what limits the names
 	counted  *value           // the schema of min
+	limited  *value           // the schema of min or max
 }
 
 // objectLayer is what one schema says of members.
@@ -199,7 +203,7 @@ func (s strings_) and(o strings_) (strings_, bool) {
 		kept := slices.DeleteFunc(slices.Clone(s.list), func(text string) bool { return !o.allows(text) })
 		return strings_{max: unlimited, listed: true, list: kept}, len(kept) > 0
 	}
-	s.min, s.max = max(s.min, o.min), lower(s.max, o.max)
+	s.min, s.max, s.limited = max(s.min, o.min), lower(s.max, o.max), cmp.Or(o.limited, s.limited)
 	s.dfas = slices.Concat(s.dfas, o.dfas)
 	return s, s.max == unlimited || s.min <= s.max
 }
@@ -267,7 +271,7 @@ func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 }
 
 func (a arrays) and(b arrays) (arrays, bool) {
-	a.min, a.max = max(a.min, b.min), lower(a.max, b.max)
+	a.min, a.max, a.limited = max(a.min, b.min), lower(a.max, b.max), cmp.Or(b.limited, a.limited)
 	a.layers = slices.Concat(a.layers, b.layers)
 	a.some = slices.Concat(a.some, b.some)
 	if b.unique {
@@ -277,9 +281,7 @@ func (a arrays) and(b arrays) (arrays, bool) {
 }
 
 func (o objects) and(p objects) (objects, bool) {
-	if o.source == nil {
-		o.source = p.source
-	}
+	o.source, o.limited = cmp.Or(o.source, p.source), cmp.Or(p.limited, o.limited)
 	if p.min > o.min {
 		o.min, o.counted = p.min, p.counted
 	}

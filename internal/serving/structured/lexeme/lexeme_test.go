@@ -24,16 +24,10 @@ func match(l *Lexeme, text string) int32 {
 	return l.Tag(state)
 }
 
-func length(t require.TestingT, least, most int) *Lexeme {
-	l, err := Length(least, most, 16, automaton.NewBudget(1000))
-	require.NoError(t, err)
-	return l
-}
-
 // Ensure which spellings of JSON strings the two forms have.
 func TestSpellingsOfStrings(t *testing.T) {
 	quotedAny := Text("", automaton.All(), Quoted, true)
-	freeAny := length(t, 0, -1)
+	freeAny := Length(0, -1, 16)
 	for text, forms := range map[string]string{
 		`"a"`: "both", ` "a"`: "both", "\n\t\"\"": "both", `"é€😀"`: "both", `"\"\\\b\f\n\r\t"`: "both", `"\u0001"`: "both", "\"\x7f\"": "both",
 		`"\/"`: "free", `"\u00e9"`: "free", `"\uD83D\uDE00"`: "free", `"\u000a"`: "free", `"\u001F"`: "free", `"\u0041"`: "free",
@@ -58,7 +52,7 @@ func TestEachCharacterIsOne(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(encoded), &read))
 			require.Equal(t, text, read)
 		}
-		one := length(t, 1, 1)
+		one := Length(1, 1, 16)
 		require.Equal(t, int32(0), match(one, fmt.Sprintf(`"%s"`, Encode(nil, text))))
 		require.Equal(t, int32(None), match(one, fmt.Sprintf(`"%s%s"`, Encode(nil, text), Encode(nil, text))))
 		escaped := ""
@@ -87,7 +81,7 @@ func TestEachStateCanEnd(t *testing.T) {
 	for name, l := range map[string]*Lexeme{
 		"one letter": Text("", dfa(t, automaton.Set{{Lo: 'x', Hi: 'x'}}), Quoted, true), "one emoji": Text("", dfa(t, automaton.Set{{Lo: 0x1F600, Hi: 0x1F600}}), Free, true),
 		"a control": Text("", dfa(t, automaton.Set{{Lo: 1, Hi: 1}, {Lo: '\n', Hi: '\n'}}), Quoted, true), "before the surrogates": Text("", dfa(t, automaton.Set{{Lo: 0xD7FF, Hi: 0xE000}}), Free, true),
-		"any": length(t, 0, 1), "raw": Text("", dfa(t, automaton.Set{{Lo: 0x7FF, Hi: 0x801}, {Lo: 0xFFFF, Hi: 0x10001}}), Raw, false),
+		"any": Length(0, 1, 16), "raw": Text("", dfa(t, automaton.Set{{Lo: 0x7FF, Hi: 0x801}, {Lo: 0xFFFF, Hi: 0x10001}}), Raw, false),
 		"names": Names([]string{"a", "é\n", "ab"}, []int32{0, 1, 2}), "others": Others([]string{"", "a", "é\n", "ab"}), "strings": Strings([]string{"", "a"}),
 	} {
 		t.Run(name, func(t *testing.T) {

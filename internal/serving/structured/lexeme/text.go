@@ -3,8 +3,6 @@ package lexeme
 import (
 	"bytes"
 	"fmt"
-
-	"llmmemory/internal/serving/structured/automaton"
 )
 
 // Form is how the characters of a text are written.
@@ -57,12 +55,8 @@ func Name(key string, d Texts) *Lexeme {
 // Length returns the lexeme of JSON strings with least to most characters. If most is below 0, there
 // is no upper limit. The parameter longest is the largest number of characters of a token: states
 // share their identity if they differ only for longer texts.
-func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error) {
-	d, err := automaton.Lengths(least, most, budget)
-	if err != nil {
-		return nil, err
-	}
-	l := Text("", d, Free, true)
+func Length(least, most, longest int) *Lexeme {
+	l := Text("", lengths{int32(least), int32(most)}, Free, true)
 	l.shape = func(s State) (string, State) {
 		more := min(max(0, least-int(s.at)), longest+1)
 		room := most - int(s.at)
@@ -78,8 +72,32 @@ func Length(least, most, longest int, budget *automaton.Budget) (*Lexeme, error)
 		s.at = 0
 		return fmt.Sprintf("length %d %d", more, room), s
 	}
-	return l, nil
+	return l
 }
+
+// lengths accepts the texts with a number of characters, which is the state. Without an upper limit, most is below 0.
+type lengths struct{ least, most int32 }
+
+func (lengths) Class(rune) int32 { return 0 }
+
+func (l lengths) Next(state, _ int32) int32 {
+	switch {
+	case state == l.most:
+		return None
+	case l.most < 0 && state == l.least:
+		return state
+	}
+	return state + 1
+}
+
+func (l lengths) Tag(state int32) int32 {
+	if state < l.least {
+		return None
+	}
+	return 0
+}
+
+func (lengths) Segments(lo, hi rune, visit func(lo, hi rune, class int32) bool) { visit(lo, hi, 0) }
 
 // SpecialByte begins the bytes of a special token. It occurs in no UTF-8 text.
 const SpecialByte = 0xFF

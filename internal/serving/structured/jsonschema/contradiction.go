@@ -1,0 +1,255 @@
+package jsonschema
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// Contradiction returns the error for a schema that Compile accepts and no value satisfies. It names the place and
+// the keywords that contradict each other.
+func Contradiction(source []byte, budget *automaton.Budget) error {
+	root, err := read(source)
+	if err != nil {
+		return err
+	}
+	return newCompiler(root, budget).contradiction(conjunction{{schema: root}}, need{}, map[string]bool{})
+}
+
+// demand is a keyword of a schema, together with keywords that are read with it, or a schema.
+type demand struct {
+	term         // has only these keywords
+	words string // names the keywords
+}
+
+// need is the part of a value that must be there.
+type need struct{ part, keyword string }
+
+// contradiction returns why no value satisfies all terms. open has the conjunctions of which the value is a part.
+func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) error {
+	key := c.key(all)
+	if open[key] {
+		return refuse(all[0].schema, n.keyword, "%s would have to contain such a value again, without end", n.part)
+	}
+	open[key] = true
+	core, err := c.core(c.demands(all, map[*value]bool{}))
+	if err != nil {
+		return err
+	}
+	switch part, inner, err := c.emptyPart(core); {
+	case err != nil:
+		return err
+	case inner.part != "":
+		return c.contradiction(part, inner, open)
+	}
+	if core, err = c.withoutTypes(core); err != nil {
+		return err
+	}
+	reason := "no value satisfies " + [...]string{"it", "both", "them all"}[min(len(core), 3)-1]
+	if n.part != "" {
+		reason += ", and " + n.part + " is required"
+	}
+	return refuse(core[0].schema, namesOf(core), "%s", reason)
+}
+
+// namesOf names the first demands.
+func namesOf(core []demand) string {
+	const most = 5
+	var words strings.Builder
+	for i, d := range core {
+		switch path := d.schema.path(); {
+		case i == most:
+			return words.String() + " and others"
+		case i == 0:
+		case path == core[0].schema.path():
+			words.WriteString(" and ")
+		default:
+			words.WriteString(" and at " + cmp.Or(path, "/") + " ")
+		}
+		words.WriteString(d.words)
+	}
+	return words.String()
+}
+
+// withoutTypes leaves out keywords that only limit the type, if others contradict each other for all values of it.
+func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
+	for i := 0; i < len(core) && len(core) > 2; i++ {
+		t := core[i].schema.get("type")
+		if core[i].negated || t == nil || t.kind != text {
+			continue
+		}
+		if t.text == "integer" {
+			wider := slices.Clone(core)
+			wider[i] = demandOf(&value{kind: object, names: []string{"type"}, items: []*value{{kind: text, text: "number"}}}, []string{"type"})
+			if empty, err := c.empty(terms(wider)); err != nil || !empty {
+				return core, err
+			}
+		}
+		return slices.Delete(slices.Clone(core), i, i+1), nil
+	}
+	return core, nil
+}
+
+// readTogether are keywords that have a meaning only together.
+var readTogether = [][]string{
+	{"properties", "patternProperties", "additionalProperties"}, {"items", "prefixItems", "additionalItems"},
+	{"contains", "minContains", "maxContains"}, {"if", "then", "else"}, {"type", "nullable"},
+	{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"},
+}
+
+// demands returns the keywords of all terms, also of those to which a reference or allOf leads.
+func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand) {
+	for _, t := range all {
+		switch {
+		case t.negated:
+			out = append(out, demand{t, "not"})
+			continue
+		case t.schema.kind != object:
+			out = append(out, demand{t, "the schema " + t.schema.short()})
+			continue
+		case seen[t.schema]:
+			continue
+		}
+		seen[t.schema] = true
+		if ref := t.schema.get("$ref"); ref != nil {
+			if to, ok := c.doc.find(t.schema, ref.text); ok {
+				out = append(out, c.demands(conjunction{{schema: to}}, seen)...)
+			}
+			if c.doc.draft <= 7 {
+				continue
+			}
+		}
+		for i, name := range t.schema.names {
+			if name == "allOf" {
+				if list, err := listOf(t.schema, name, t.schema.items[i]); err == nil {
+					out = append(out, c.demands(list, seen)...)
+				}
+				continue
+			}
+			if group := together(t.schema, name); keywordOf(name) != nil && name != "$ref" && group[0] == name {
+				out = append(out, demandOf(t.schema, group))
+			}
+		}
+	}
+	return out
+}
+
+// together returns the keywords of a schema that are read with one of them, including it.
+func together(schema *value, name string) []string {
+	for _, group := range readTogether {
+		if !slices.Contains(group, name) {
+			continue
+		}
+		if e := schema.get(group[1]); strings.HasPrefix(group[1], "exclusive") && (e == nil || e.kind == number) {
+			break // of a draft above 4
+		}
+		return slices.DeleteFunc(slices.Clone(schema.names), func(n string) bool { return !slices.Contains(group, n) })
+	}
+	return []string{name}
+}
+
+// demandOf returns the demand of some keywords of a schema.
+func demandOf(schema *value, names []string) demand {
+	only := &value{kind: object, parent: schema.parent, key: schema.key}
+	var words []string
+	for _, name := range names {
+		v := schema.get(name)
+		only.names, only.items = append(only.names, name), append(only.items, v)
+		words = append(words, strings.TrimSpace(name+" "+v.short()))
+	}
+	return demand{term{schema: only}, strings.Join(words, " with ")}
+}
+
+// core returns demands that no value satisfies, although it can satisfy all but any one of them.
+func (c *compiler) core(all []demand) ([]demand, error) {
+	for i := 0; i < len(all); {
+		rest := slices.Delete(slices.Clone(all), i, i+1)
+		empty, err := c.empty(terms(rest))
+		switch {
+		case err != nil:
+			return nil, err
+		case empty:
+			all = rest
+		default:
+			i++
+		}
+	}
+	return all, nil
+}
+
+func terms(all []demand) (out conjunction) {
+	for _, d := range all {
+		out = append(out, d.term)
+	}
+	return out
+}
+
+// empty reports whether no value satisfies all terms. It returns false for what cannot be obeyed.
+func (c *compiler) empty(all conjunction) (bool, error) {
+	g, err := c.build(all, false, 1)
+	if unsupported := (*Unsupported)(nil); errors.As(err, &unsupported) {
+		return false, nil
+	}
+	return err == nil && !g.Trim(), err
+}
+
+// emptyPart returns what holds for a required member or element that no value satisfies, if there is one.
+func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
+	s, err := c.shape(terms(core))
+	if err != nil {
+		return nil, need{}, err
+	}
+	for i := range s.objects {
+		o := &s.objects[i]
+		for _, name := range o.required {
+			member := c.member(o, name)
+			if slices.Contains(member, term{schema: nothing}) { // the name is not possible
+				continue
+			}
+			if empty, err := c.empty(member); empty || err != nil {
+				return member, need{"the member " + strconv.Quote(name), "required"}, err
+			}
+		}
+	}
+	for i := range s.arrays {
+		a := &s.arrays[i]
+		for k := range min(a.min, a.prefix()+1) {
+			element := c.element(a, k)
+			if empty, err := c.empty(element); empty || err != nil {
+				return element, need{"element " + strconv.Itoa(k), "minItems"}, err
+			}
+		}
+	}
+	return nil, need{}, nil
+}
+
+// short returns a value as JSON, or "" if that is long.
+func (v *value) short() string {
+	out := ""
+	switch v.kind {
+	case null, boolFalse, boolTrue:
+		out = map[kind]string{null: "null", boolFalse: "false", boolTrue: "true"}[v.kind]
+	case number:
+		out = v.text
+	case text:
+		out = strconv.Quote(v.text)
+	case array:
+		var items []string
+		for _, item := range v.items {
+			one := item.short()
+			if one == "" || len(items) > 5 {
+				return ""
+			}
+			items = append(items, one)
+		}
+		out = "[" + strings.Join(items, ", ") + "]"
+	}
+	if len(out) > 40 {
+		return ""
+	}
+	return out
+}
