@@ -40,7 +40,6 @@ func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Ensure that whatever a hash covers changes it, for every function.
 func TestEveryInputChangesTheHash(t *testing.T) {
 	long := make([]int32, 4096)
 	for _, f := range []Function{LE{}, CBOR("0"), NewFast()} {

@@ -10,8 +10,8 @@ func item(id string, offset int64) Key {
 	return Key{Kind: Tuple, Tuple: []Key{{Text: id}, {Kind: Int, Int: offset}}}
 }
 
-// The prompt is that of recording m05, with blocks of 32 tokens. The first block contains two items, one item
-// crosses the end of a block, and the last block contains no item.
+// The prompt is that of recording m05. The first block contains two items, one item crosses the end of a block, and
+// the last block contains no item.
 func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	e := Extras{
 		Salt:  "s2",

@@ -39,7 +39,6 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	return b, nil
 }
 
-// order returns k for the smallest chunk of 2^k blocks that has at least n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // fits reports whether count chunks of at least n blocks can be taken together.
@@ -72,7 +71,6 @@ func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	return start, 1 << k, true
 }
 
-// release frees the chunk that begins at start.
 func (b *Buddy) release(start int32) {
 	if uint(start) >= uint(len(b.chunks)) || b.chunks[start].used == 0 {
 		panic(fmt.Sprintf("a chunk at %d is freed, but none was handed out there", start))

@@ -34,8 +34,6 @@ func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	return nil
 }
 
-// entries yields all table entries that name a block of the device. For the GPU, it also yields the blocks of the
-// prefix.
 func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var ids []int32

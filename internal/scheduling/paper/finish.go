@@ -49,7 +49,6 @@ func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	return q, nil
 }
 
-// forget frees a request that has left its queue.
 func (s *Scheduler) forget(place int32) {
 	q := s.requests.At(place)
 	for i := range q.Seqs {

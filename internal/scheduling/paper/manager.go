@@ -63,7 +63,6 @@ type Seq struct {
 // Table returns the block table. The table is valid until the next call for its group, and must not be changed.
 func (s *Seq) Table() []int32 { return s.table }
 
-// running counts the sequences that are not finished.
 func (g *Group) running() int {
 	n := 0
 	for i := range g.Seqs {
@@ -113,7 +112,6 @@ func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
 
-// blocks returns the number of blocks that a sequence with the given number of tokens needs.
 func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
 }
@@ -123,7 +121,6 @@ func (m *Manager) CanAllocate(tokens int) bool {
 	return m.gpu.NumFree()-m.fresh(tokens) >= m.watermark
 }
 
-// fresh returns the number of free blocks that a prompt takes.
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
 // Allocate gives the unfinished sequences of a group tables with the same blocks. The sequences must be equally
@@ -167,7 +164,6 @@ func (m *Manager) Allocate(g *Group) error {
 	return nil
 }
 
-// withPrefix appends the blocks of the prefix to a table on the GPU.
 func (m *Manager) withPrefix(table []int32) []int32 {
 	for _, id := range m.prefix {
 		m.gpu.Ref(id)

@@ -20,7 +20,6 @@ func twoSequences(t *testing.T) (*Manager, *Group) {
 	return m, g
 }
 
-// Ensure that misuse is refused, and a refused call changes nothing.
 func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	m, g := twoSequences(t)
 	refused := func(want, err error) {
@@ -68,8 +67,8 @@ func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g})))
 }
 
-// Ensure that the buddy allocator takes the chunk that was freed last. Ensure that when it splits a chunk, it takes
-// the lower half and puts the upper half on the free list (vllm/v0/RULES.md §11).
+// Ensure that the buddy allocator takes the chunk that was freed last, and that a split takes the lower half
+// (vllm/v0/RULES.md §11).
 func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
 	b, err := newBuddy(16, 8)
 	require.NoError(t, err)

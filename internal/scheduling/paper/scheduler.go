@@ -124,7 +124,6 @@ func (q *request) begin(r serve.Request, n int) {
 	*q = request{Group: Group{Seqs: seqs}, id: r.ID, prompt: r.Prompt, output: r.Output, chunks: chunks}
 }
 
-// length is the number of tokens of each sequence.
 func (q *request) length() int { return q.Seqs[0].Len }
 
 // Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a preempted request does not fit on the
@@ -177,8 +176,7 @@ func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	q.InsertAfter(place, before)
 }
 
-// runRunning gives the running requests, by arrival, a slot for each of their sequences. If no slot is left, it
-// preempts requests from the end of the queue.
+// If no slot is left, runRunning preempts requests from the end of the queue.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
@@ -261,8 +259,7 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit admits waiting requests, by arrival, as long as they fit. It stops at a request that was preempted in this
-// step.
+// admit stops at a request that was preempted in this step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
 		q := s.requests.At(place)
@@ -289,7 +286,6 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request that can never run. The request is in no queue. The artifact would wait for it for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(place).id)
 	s.forget(place)

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// script drives a scheduler and shows iterations as text would.
 type script struct {
 	t *testing.T
 	s serve.Scheduler
@@ -22,8 +21,7 @@ func (x *script) add(requests ...serve.Request) {
 	}
 }
 
-// step runs one iteration. It returns the number of tokens of each prompt, and the context length of
-// each request that decodes.
+// step returns the number of tokens of each prompt, and the context length of each request that decodes.
 func (x *script) step() (prompts, decodes map[int]int) {
 	require.NoError(x.t, x.s.Step(&x.Iteration))
 	prompts, decodes = map[int]int{}, map[int]int{}
@@ -47,7 +45,6 @@ type lengths = map[int]int
 
 var wide = Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}
 
-// finish ends requests and returns those that are answered.
 func (x *script) finish(ids ...int) []int {
 	answered, err := x.s.Finish(nil, ids...)
 	require.NoError(x.t, err)
@@ -79,9 +76,8 @@ func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
 
-// Ensure that the request that came last is preempted and is computed again later as a prompt of its
-// whole length, but not in the same step. Two preempted requests wait in the order of their arrival,
-// before requests that never ran.
+// Ensure that the last arrival is preempted, and is not admitted again in the same step. Two preempted requests wait
+// in the order of their arrival, before requests that never ran.
 func TestVictimsWaitByArrival(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
@@ -122,8 +118,7 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 }
 
 // Ensure that a group is swapped in if the limit MaxNumSeqs is then reached but not exceeded. A running request
-// counts as one sequence, however many it has. So two running requests and the two sequences of the group make
-// four.
+// counts as one sequence, however many it has.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -232,8 +227,6 @@ func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	require.Empty(t, x.Copies, "the shared blocks are full")
 }
 
-// Ensure that blocks are freed in the order of the running queue, not in the order in which requests are reported
-// as finished.
 func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	free := func(ids ...int) []int32 {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
@@ -290,8 +283,6 @@ func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	require.ErrorIs(t, s.Add(serve.Request{ID: 9, Prompt: 10, Output: 11}), serve.ErrRequest)
 }
 
-// Ensure that the block table of a running request is its place in the batch, and that a waiting
-// request has no table.
 func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 2, MaxModelLen: 20})
 	require.NoError(t, err)

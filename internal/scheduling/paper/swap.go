@@ -15,7 +15,6 @@ func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
 
-// distinct counts the blocks of a group, shared ones once.
 func (m *Manager) distinct(g *Group) int {
 	m.newMark()
 	n := 0

@@ -31,7 +31,6 @@ func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	return newScheduler(limits, &reserved{r})
 }
 
-// paged is the paper's memory.
 type paged struct {
 	*Manager
 	alwaysSwap bool
@@ -120,7 +119,6 @@ func (p *paged) check(s *Scheduler) error {
 	})
 }
 
-// reserved is Orca's memory.
 type reserved struct{ *Reservation }
 
 func (r *reserved) accept(q *request) error {
@@ -168,7 +166,6 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 	return nil
 }
 
-// table returns the blocks of the sequence's chunk, in order.
 func (r *reserved) table(q *request, sequence int) []int32 {
 	if len(q.chunks) == 0 {
 		return nil

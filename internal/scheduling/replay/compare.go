@@ -23,12 +23,11 @@ func (d *Difference) Error() string {
 		d.Trace, d.Line, d.Op, d.Field, d.Want, d.Got)
 }
 
-// A result has the fields of an operation's result in the replay.
 type result map[string]any
 
 const absent = "(absent)"
 
-// differs compares got with the recorded fields. It returns the first difference in the order of rank and name.
+// differs returns the first difference in the order of rank and name.
 func differs(want map[string]json.RawMessage, got result) (field, wantText, gotText string, found bool) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(want)), maps.Keys(got))
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })

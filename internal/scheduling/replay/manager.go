@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// managerPlayer plays the recordings of a KV-cache manager.
 type managerPlayer struct {
 	watcher
 	cache    *kvcache.Cache

@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/scheduling/paper"
 )
 
-// orca plays the recordings of Orca's reservations.
 type orca struct {
 	memory *paper.Reservation
 	chunks map[int]paper.Chunk

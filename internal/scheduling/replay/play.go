@@ -13,7 +13,6 @@ type player interface {
 	state(op *Op, r result)
 }
 
-// A refusal is the value of a panic from which safely recovers.
 type refusal struct{ error }
 
 func must(err error) {
@@ -22,7 +21,7 @@ func must(err error) {
 	}
 }
 
-// the returns v. It panics with a refusal if there is an error.
+// the panics with a refusal if there is an error.
 func the[T any](v T, err error) T {
 	must(err)
 	return v

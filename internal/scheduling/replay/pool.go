@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// poolPlayer plays the recordings of a pool alone.
 type poolPlayer struct {
 	watcher
 	p        *pool.Pool
@@ -48,7 +47,6 @@ func (p *poolPlayer) play(op *Op, r result) {
 	}
 }
 
-// playContent plays the operations that need a request's tokens.
 func (p *poolPlayer) playContent(c *pool.Content, op *Op, r result) {
 	switch op.Name {
 	case "pnew":

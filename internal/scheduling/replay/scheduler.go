@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// schedulerPlayer plays the recordings of a scheduler.
 type schedulerPlayer struct {
 	watcher
 	sched *sched.Scheduler
@@ -53,7 +52,6 @@ func (p *schedulerPlayer) play(op *Op, r result) {
 	p.draft(op)
 }
 
-// arrive plays the additions, aborts and resets before a step.
 func (p *schedulerPlayer) arrive(op *Op, r result) {
 	for i := range op.Add {
 		a := &op.Add[i]
@@ -76,7 +74,7 @@ func (p *schedulerPlayer) arrive(op *Op, r result) {
 	}
 }
 
-// update passes the sampled tokens of each row to the scheduler. All requests with tokens must be in the step.
+// All requests with tokens must be in the step.
 func (p *schedulerPlayer) update(op *Op) {
 	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
 	used := 0
@@ -104,7 +102,6 @@ func (p *schedulerPlayer) draft(op *Op) {
 	must(p.sched.SetDrafts(p.who, p.counts, p.tokens))
 }
 
-// stepFields sets the fields that are known when the step is scheduled.
 func (p *schedulerPlayer) stepFields(r result) {
 	tokens, fresh, running, resumed, drafts := []row{}, []row{}, []row{}, []row{}, map[string][]int32{}
 	from := 0
@@ -155,7 +152,6 @@ func (p *schedulerPlayer) blocksOrNull(i int) any {
 	return nil
 }
 
-// afterFields sets the fields that are known after the update.
 func (p *schedulerPlayer) afterFields(r result) {
 	done := []sched.ID{}
 	for _, d := range p.outcome.Done {

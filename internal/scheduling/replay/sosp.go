@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/scheduling/paper"
 )
 
-// sospManager plays the recordings of the paper's block manager.
 type sospManager struct {
 	m      *paper.Manager
 	groups map[name]*sospGroup
@@ -90,7 +89,6 @@ func (p *sospManager) allocate(op *Op, r result) {
 	r["tables"] = g.tables()
 }
 
-// tables returns the tables of the unfinished sequences.
 func (g *sospGroup) tables() map[int][]int32 {
 	all := map[int][]int32{}
 	for i, id := range g.ids {

@@ -19,7 +19,6 @@ type watcher struct {
 	buf    []byte
 }
 
-// state adds the state after op to r.
 func (w *watcher) state(op *Op, r result) {
 	r["free"] = w.pool.NumFree()
 	r["hm"] = w.pool.NumKeys()
@@ -67,7 +66,6 @@ func (w *watcher) stateDigest() string {
 	return digest(w.buf)
 }
 
-// row is a JSON array of mixed values.
 type row []any
 
 func (w *watcher) dump() map[string]any {

@@ -139,7 +139,6 @@ type old struct {
 	Output         int         `json:"output"`
 }
 
-// A name is a JSON string or number.
 type name string
 
 func (n *name) UnmarshalJSON(b []byte) error {
@@ -213,7 +212,6 @@ func read(r io.Reader) (*Trace, error) {
 	return t, nil
 }
 
-// unpacked decompresses r if it is compressed by gzip.
 func unpacked(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {

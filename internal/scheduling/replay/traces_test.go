@@ -13,7 +13,6 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that the recordings are those that were made.
 func TestTheRecordingsAreWhole(t *testing.T) {
 	sums, err := os.ReadFile("../../../testdata/traces/v1/SHA256SUMS")
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// v0Manager plays the recordings of vLLM V0's block manager.
 type v0Manager struct {
 	m      *v0.Manager
 	seqs   map[int]*v0Seq
@@ -176,7 +175,6 @@ func mapping(pairs []device.Pair) []row {
 	return list
 }
 
-// playSeq plays an operation on one sequence.
 func (p *v0Manager) playSeq(op *Op, r result) {
 	id := op.Seq
 	if op.Name == "fork" {

@@ -1,6 +1,5 @@
 package replay
 
-// oldMutants change rules of vLLM V0 and of the systems that the paper compares.
 var oldMutants = []mutant{
 	{"the block freed last is taken first", "device/device.go",
 		"d.free = append(d.free, id)\n", "d.free = append([]int32{id}, d.free...)\n", "v0_naive_small"},

@@ -36,7 +36,6 @@ func (m *twoQueues) Add(t *rapid.T) {
 
 func (m *twoQueues) which(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
 
-// enter puts an idle place into one of the queues.
 func (m *twoQueues) enter(t *rapid.T, f func(q *Queue, list []int32, place int32) []int32) {
 	if len(m.idle) == 0 {
 		return

@@ -50,7 +50,6 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	return nil
 }
 
-// allocate is Allocate for one sequence without the check.
 func (m *Manager) allocate(first *Seq) {
 	size := m.config.BlockSize
 	whole := first.Len / size
@@ -121,7 +120,6 @@ func (m *Manager) share(parent, child *Seq) {
 	}
 }
 
-// deviceOf returns the device that has the blocks of s.
 func (m *Manager) deviceOf(s *Seq) *device.Device {
 	if len(s.table) > 0 && m.cpu.Has(s.table[0]) {
 		return &m.cpu
@@ -148,7 +146,7 @@ func (m *Manager) Free(s *Seq) {
 	s.reset()
 }
 
-// drop drops a reference to each block, in this order, except the null block.
+// drop drops the references in order, except those to the null block.
 func (m *Manager) drop(d *device.Device, ids []int32) {
 	for _, id := range ids {
 		if id != m.null {

@@ -49,7 +49,6 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 	return dst
 }
 
-// freshBlocks returns how many blocks the table lacks.
 func (m *Manager) freshBlocks(s *Seq, lookahead int) int {
 	return max(0, ceil(s.Len+lookahead, m.config.BlockSize)-len(s.table))
 }
@@ -109,12 +108,10 @@ func (m *Manager) slide(s *Seq, computed int) {
 	}
 }
 
-// outside returns the number of entries before the window.
 func (m *Manager) outside(s *Seq, computed int) int {
 	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
 }
 
-// leaving returns how many blocks slide will free.
 func (m *Manager) leaving(s *Seq, computed int) int {
 	n := 0
 	for _, id := range s.table[:m.outside(s, computed)] {

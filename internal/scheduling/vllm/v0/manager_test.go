@@ -14,7 +14,6 @@ func manager(t *testing.T, c Config) *Manager {
 	return m
 }
 
-// allocated returns a sequence with a table.
 func allocated(t *testing.T, m *Manager, length int, tokens ...int32) *Seq {
 	s := &Seq{Len: length, Tokens: tokens}
 	require.NoError(t, m.Allocate(s))
@@ -93,8 +92,8 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	require.Equal(t, 1, m.View.FreeGPU(), "two have left, one was taken")
 }
 
-// Ensure that an append can use a block that becomes free during the same append: a promotion replaces a block by
-// the cached block with the same prefix. The pool is full, and both blocks that the append writes are shared.
+// Ensure that an append can use a block that becomes free during the same append: a promotion replaces a block by the
+// cached block with the same prefix.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6}
@@ -144,9 +143,8 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
-// Ensure that admission and swapping in leave the watermark of blocks free. A prompt gets Never if the pool is
-// smaller than the prompt and the watermark. A swapped sequence gets Never only if the pool is smaller than the
-// sequence.
+// Ensure that a prompt gets Never if the pool is smaller than the prompt and the watermark, and a swapped sequence
+// only if the pool is smaller than the sequence.
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.Equal(t, 2, m.View.Watermark())

@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A driven scheduler keeps its last iteration.
 type driven struct {
 	*Scheduler
 	t  *testing.T

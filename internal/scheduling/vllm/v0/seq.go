@@ -28,7 +28,6 @@ func (s *Seq) Table() []int32 { return s.table }
 // Unseen returns the number of tokens that are not in the table.
 func (s *Seq) Unseen() int { return s.Len - s.full }
 
-// reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
 // touched returns the number of blocks to which the unseen tokens and lookahead more tokens would be written
@@ -38,5 +37,4 @@ func (s *Seq) touched(blockSize, lookahead int) int {
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)
 }
 
-// fullBlocks returns the number of full blocks (vllm/v0/RULES.md §4).
 func (s *Seq) fullBlocks(blockSize int) int { return s.full / blockSize }

@@ -77,7 +77,6 @@ func (s *Scheduler) stepChunked() {
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
 }
 
-// queueRunning adds scheduled requests to the running queue, behind the requests that were not scheduled.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
 		for _, place := range part {
@@ -86,7 +85,7 @@ func (s *Scheduler) queueRunning(parts ...[]int32) {
 	}
 }
 
-// remaining returns how many tokens of q must be computed. The result is 1 if q decodes.
+// The result is 1 if q decodes.
 func (q *request) remaining() int {
 	if q.decoding {
 		return 1
@@ -94,7 +93,6 @@ func (q *request) remaining() int {
 	return q.Len - q.computed
 }
 
-// chunked limits n to the remaining budget if chunks are allowed.
 func (s *Scheduler) chunked(n int) int {
 	if s.config.Chunked {
 		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)
@@ -102,7 +100,6 @@ func (s *Scheduler) chunked(n int) int {
 	return n
 }
 
-// fits reports whether the budget is large enough for one more sequence with n tokens.
 func (s *Scheduler) fits(n int) bool {
 	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
 }
@@ -152,8 +149,7 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 	return Later
 }
 
-// runRunning gives the running requests their slots, in order. If no slots are left, it preempts requests from the
-// end of the queue.
+// If no slots are left, runRunning preempts requests from the end of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
 	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
@@ -213,7 +209,6 @@ func (s *Scheduler) preemptFor(place int32) bool {
 	return true
 }
 
-// canAppend is Manager.CanAppend for one sequence.
 func (s *Scheduler) canAppend(q *request) bool {
 	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.View.FreeGPU()
 }

@@ -52,7 +52,6 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// content is a sequence's tokens: mostly one of two prompts.
 func content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	seed := rapid.Int32Range(0, 1).Draw(t, "prompt")
@@ -89,8 +88,7 @@ func (x *traffic) allocate(t *rapid.T) {
 	x.groups = append(x.groups, g)
 }
 
-// pick draws a group that is on the CPU if swapped is true, and on the GPU otherwise. It returns nil if there is no
-// such group.
+// pick returns nil if no group is on the device.
 func (x *traffic) pick(t *rapid.T, swapped bool) *group {
 	var list []*group
 	for _, g := range x.groups {
@@ -231,7 +229,6 @@ func cloneSeq(s *Seq) *Seq {
 	return &c
 }
 
-// dump is the whole state as text.
 func (x *traffic) dump() string {
 	text := fmt.Sprint(slices.Collect(x.m.gpu.Free()), x.m.gpu.Counts(), slices.Collect(x.m.cpu.Free()), x.m.cpu.Counts(), x.m.null, x.m.View.Evictor(), x.m.View.Cached(), x.m.logical)
 	for s := range x.seqs {
@@ -291,8 +288,7 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 	}
 }
 
-// Ensure that every sequence attends to its own tokens in each iteration, and that each accepted request is
-// answered. Ensure that blocks are conserved and queues are consistent after every operation.
+// Ensure that every sequence attends to its own tokens in each iteration, and that each accepted request is answered.
 func TestTheSchedulersQueuesStaySound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, system := drawScheduler(t)

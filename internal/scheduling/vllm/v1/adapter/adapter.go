@@ -203,8 +203,7 @@ func (s *Scheduler) update() error {
 	return nil
 }
 
-// requestOf returns the request of a row of the last step. If V1 has ended the request since the step, it returns
-// nil.
+// requestOf returns nil if V1 has ended the request since the step.
 func (s *Scheduler) requestOf(row *sched.Row) *request {
 	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
 		return q
@@ -244,7 +243,6 @@ func (s *Scheduler) draft() error {
 	return s.s.SetDrafts(s.drafted, s.perID, s.drafts)
 }
 
-// gone records that V1 has ended a request.
 func (s *Scheduler) gone(q *request) {
 	s.logical -= q.blocks
 	q.blocks, q.ended = 0, true

@@ -24,7 +24,6 @@ func config(blockSize, blocks int, caching bool) sched.Config {
 	}
 }
 
-// check also adds up the tables.
 func (s *Scheduler) check() error {
 	logical := 0
 	for id, at := range s.requests.All() {

@@ -124,7 +124,6 @@ func (s *Scheduler) Step(step *Step) error {
 	return nil
 }
 
-// prefill computes as many tokens of a prompt as the budget allows. It returns their number.
 func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	r := &s.requests[id]
 	n := min(r.prompt-r.computed, budget)

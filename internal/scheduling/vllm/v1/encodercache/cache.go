@@ -91,7 +91,6 @@ func (e *entry) refer(r *Request, i int) {
 	}
 }
 
-// freeInput drops the reference of r to the output of its input i.
 func (c *Cache) freeInput(r *Request, i int) {
 	r.held = slices.DeleteFunc(r.held, func(h int) bool { return h == i })
 	e := c.entries[r.inputs[i].Hash]
@@ -147,7 +146,6 @@ func (c *Cache) EvictSince(step uint64) {
 // Evicted makes TakeEvicted return these hashes again, because the steps that listed them have failed.
 func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
 
-// forget removes e and all references to it.
 func (c *Cache) forget(e *entry) {
 	if e == nil {
 		return
@@ -164,7 +162,6 @@ func (c *Cache) forget(e *entry) {
 	c.remove(e)
 }
 
-// remove removes e, which must have no references.
 func (c *Cache) remove(e *entry) {
 	c.unlist(e)
 	c.unreferenced -= e.embeds

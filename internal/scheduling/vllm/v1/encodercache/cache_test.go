@@ -8,8 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// request returns a request with one input for each size, in this order. Each input is named by the
-// request's name and an index.
 func request(name string, sizes ...int) *Request {
 	var inputs []Input
 	at := 0
@@ -84,7 +82,6 @@ func TestARequestCanHaveAnItemTwice(t *testing.T) {
 	requireUsage(t, c, 4, 0)
 }
 
-// Ensure that a range of tokens needs exactly the items that have a token in the range.
 func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	r := request("a", 4, 3, 5) // tokens 0 to 3, 4 to 6, 7 to 11
 	for _, tc := range []struct{ start, end, lo, hi int }{

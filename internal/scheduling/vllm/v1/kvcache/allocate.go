@@ -78,8 +78,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow does the work of Allocate in the usual case, in which the new tokens of a running request fit into the
-// blocks of its tables. In other cases it changes nothing and returns false.
+// grow does the work of Allocate if the new tokens of a running request fit into its tables. In other cases it
+// changes nothing and returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
@@ -115,7 +115,6 @@ type demand struct {
 	capped   bool // a group needs at most group.cap blocks
 }
 
-// hit returns the blocks of the hit in a group.
 func (d *demand) hit(group int) []int32 {
 	if d.Hit == nil || group >= len(d.Hit.Blocks) {
 		return nil
@@ -123,7 +122,6 @@ func (d *demand) hit(group int) []int32 {
 	return d.Hit.Blocks[group]
 }
 
-// partial reports whether the hit ends inside a block of the group.
 func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }

@@ -69,7 +69,6 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// BenchmarkLookup finds a cached prompt of 4,096 tokens.
 func BenchmarkLookup(b *testing.B) {
 	c := newBenchCache(b, 4096/16+2, blockhash.LE{})
 	var hit Hit
@@ -82,7 +81,6 @@ func BenchmarkLookup(b *testing.B) {
 	require.Equal(b, 4096-16, hit.NumTokens)
 }
 
-// BenchmarkHash names all blocks of a prompt of 4,096 tokens.
 func BenchmarkHash(b *testing.B) {
 	for _, f := range []struct {
 		name string

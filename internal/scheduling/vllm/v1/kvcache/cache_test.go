@@ -87,7 +87,6 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// lookedUp returns a request of 9 tokens whose lookup hits the first 8.
 func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	t.Helper()
 	c.Release(computed(t, c, counting(9)), Drop, 0)
@@ -118,8 +117,8 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
-// Ensure that an allocation does not use the reserved blocks. Ensure that it fails if fewer blocks than the reserve
-// are free, even if it needs no block.
+// Ensure that an allocation does not use the reserved blocks, and fails if fewer blocks than the reserve are free,
+// even if it needs no block.
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
@@ -132,9 +131,7 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 2}))
 }
 
-// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit. Full attention has all
-// 8 blocks of the prompt. A window of one block lacks block 5, and a window of two blocks lacks blocks 6 and 7, so
-// the hit has 5 blocks. A second drop would make it shorter.
+// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true },
 		Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 6})

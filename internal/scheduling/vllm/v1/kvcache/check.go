@@ -44,7 +44,7 @@ func (c *Cache) Check() error {
 	return nil
 }
 
-// references yields a block once for each of its references. It leaves out the null block.
+// references leaves out the null block.
 func (c *Cache) references(yield func(int32) bool) {
 	for _, r := range c.live {
 		for i := range r.tables {

@@ -10,7 +10,6 @@ func newFull(t *testing.T, blocks int) *Cache {
 	return newHybrid(t, func(c *Config) { c.NumGPUBlocks = blocks }, Group{Kind: Full, BlockSize: 4})
 }
 
-// counting returns 0, 1, ... n-1.
 func counting(n int) []int32 {
 	tokens := make([]int32, n)
 	for i := range tokens {
@@ -25,14 +24,12 @@ func added(t *testing.T, c *Cache, tokens []int32) *Request {
 	return r
 }
 
-// found adds a request and looks it up.
 func found(t *testing.T, c *Cache, tokens []int32) (r *Request, hit Hit) {
 	r = added(t, c, tokens)
 	c.Lookup(r, &hit)
 	return r, hit
 }
 
-// computed adds a request whose prompt is computed.
 func computed(t *testing.T, c *Cache, tokens []int32) *Request {
 	r, hit := found(t, c, tokens)
 	allocate(t, c, r, Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: &hit})
@@ -40,13 +37,11 @@ func computed(t *testing.T, c *Cache, tokens []int32) *Request {
 	return r
 }
 
-// taken is what Take gives.
 func taken(c *Cache, fence uint64) (p Pending) {
 	c.Take(&p, fence)
 	return p
 }
 
-// fits makes an allocation and reports whether there were enough blocks for it.
 func fits(t *testing.T, c *Cache, r *Request, a Alloc) bool {
 	t.Helper()
 	ok, err := c.Allocate(r, &a)
@@ -60,7 +55,6 @@ func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
 	require.True(t, fits(t, c, r, a))
 }
 
-// forked is a child that shares the blocks of r.
 func forked(t *testing.T, c *Cache, r *Request) *Request {
 	child, shares := c.Fork(r, true)
 	require.True(t, shares)

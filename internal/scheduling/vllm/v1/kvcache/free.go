@@ -59,8 +59,7 @@ func (c *Cache) free(r *Request, after uint64) {
 	c.deferFree(deferred, after)
 }
 
-// These are limits of the memory that is reused after requests end: the number of requests, and the length of an
-// array.
+// Limits of the memory that is reused after requests end.
 const (
 	mostSpare     = 256
 	longestSpared = 8192

@@ -51,10 +51,8 @@ func (g *Group) skipped(computed int) int {
 	return 0
 }
 
-// aligned reports whether the group is Mamba in align mode.
 func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
 
-// fine reports whether the group can be hit inside a block.
 func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
 
 // A set has groups with the same layout. A hit of a set is a hit in all its groups.

@@ -18,8 +18,7 @@ func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 // Hashes returns the hashes of the complete blocks of r, which must not be changed.
 func Hashes(r *Request) []blockhash.Hash { return r.content.Hashes }
 
-// NewBlocks appends the blocks of a group that r got in its last allocation. These are the copy of the block in
-// which its hit ended, and the blocks at the end of its table.
+// NewBlocks appends the blocks of a group that r got in its last allocation.
 func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &r.cache.plans[group]
 	if p.copied >= 0 {

@@ -29,7 +29,6 @@ func (h *Hit) Clear() {
 	}
 }
 
-// A hitState is the last result of a set.
 type hitState struct {
 	known  bool
 	tokens int
@@ -63,8 +62,8 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile sets hit to the longest prefix that all sets have. It returns the length of the longest hit that a
-// single set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
+// reconcile returns the length of the longest hit that a single set had on the way (vllm/v1/RULES.md §10). The length
+// only decreases, so the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
@@ -121,8 +120,8 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its
-// length. If drop is true, it leaves out the last block.
+// lookupSet returns the length of the longest hit of at most limit tokens. If drop is true, it leaves out the last
+// block.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {
@@ -136,8 +135,7 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// appendHit appends the blocks of hash n in the groups of the set. If one group has no such block, it appends
-// nothing and returns false.
+// If one group has no such block, appendHit appends nothing and returns false.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false
@@ -156,7 +154,6 @@ func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	return true
 }
 
-// appendNull appends n null blocks in each group of the set.
 func appendNull(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		for range n {
@@ -165,7 +162,6 @@ func appendNull(s *set, hit *Hit, n int) {
 	}
 }
 
-// trim leaves at most n blocks in each group of the set.
 func trim(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]

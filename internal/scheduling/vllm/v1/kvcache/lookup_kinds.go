@@ -73,12 +73,10 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 	return end * size
 }
 
-// windowBlocks returns how many consecutive blocks a hit in a window needs.
 func windowBlocks(g *Group, eagle bool) int {
 	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
-// eagleBlock returns the number of blocks that a hit loses because of EAGLE: 1 or 0.
 func eagleBlock(eagle bool) int {
 	if eagle {
 		return 1
@@ -86,7 +84,6 @@ func eagleBlock(eagle bool) int {
 	return 0
 }
 
-// cached reports whether hash n has a block in every group of the set.
 func (c *Cache) cached(s *set, r *Request, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false

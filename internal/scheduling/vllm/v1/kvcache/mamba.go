@@ -38,7 +38,6 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits)
 }
 
-// justStored reports whether this step computes the state in the block.
 func (c *Cache) justStored(g *group, id int32) bool {
 	key, _, ok := c.Pool.Primary(id)
 	return ok && slices.Contains(g.justStored, key)
@@ -123,7 +122,6 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	t.partial = -1
 }
 
-// unsettle undoes what settlePartial did for the cache.
 func (c *Cache) unsettle(p Copy) {
 	if key, _, ok := c.Pool.Primary(p.Dst); ok {
 		g := &c.groups[p.Group]

@@ -59,7 +59,6 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 	}
 }
 
-// verify compares the numbers to which the next token of r attends with the expected numbers.
 func (m *memory) verify(c *Cache, r *Request) error {
 	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {

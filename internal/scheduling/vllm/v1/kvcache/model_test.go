@@ -30,7 +30,6 @@ func drawGroup(t *rapid.T) Group {
 	return g
 }
 
-// drawCache draws configurations until one is allowed.
 func drawCache(t *rapid.T) *Cache {
 	config := Config{
 		NumGPUBlocks:        rapid.IntRange(4, 40).Draw(t, "blocks"),
@@ -57,7 +56,6 @@ func drawCache(t *rapid.T) *Cache {
 	return c
 }
 
-// A world is a cache under random operations, with the contents of its blocks.
 type world struct {
 	*Cache
 	memory *memory
@@ -78,7 +76,6 @@ func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
 	return rapid.SampledFrom(some).Draw(t, "request")
 }
 
-// snapshot is everything that a refused call must not change.
 func (w *world) snapshot() []any {
 	all := []any{slices.Collect(w.Pool.Queue()), w.Pool.NumKeys(), fmt.Sprint(w.copies, w.pins, w.Stats)}
 	for id := range w.Pool.NumBlocks() {

@@ -9,8 +9,7 @@ import (
 // The numbers of the rules, at their limits.
 
 // Ensure that a waiting request leaves the watermark of blocks free if other requests are scheduled, and that
-// requests in any other state may use these blocks (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of
-// which 10 can be used.
+// requests in any other state may use these blocks (vllm/v1/RULES.md §6.2).
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -61,7 +60,7 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 }
 
 // Ensure that admission counts the largest number of blocks that a group can have, with 6 tokens in flight
-// (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
+// (vllm/v1/RULES.md §6).
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -113,7 +112,6 @@ func TestAdmissionsAreCountedOnce(t *testing.T) {
 	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.Stats)
 }
 
-// kept returns the slots of the table of r whose blocks can be hit.
 func kept(c *Cache, r *Request, group int) (slots []int) {
 	for slot, id := range r.Table(group) {
 		if _, _, ok := c.Pool.Primary(id); ok {
@@ -140,8 +138,7 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 
 // Ensure that a window group keeps the blocks that a hit needs if the hit ends at one of three places: the end of a
 // segment, the end of the prompt without its last token, or the end of a prefix that another request shares. With
-// EAGLE, these blocks are one block later, and one more block is kept (vllm/v1/RULES.md §9). The scheduler's block
-// has 16 tokens.
+// EAGLE, these blocks are one block later, and one more block is kept (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -162,8 +159,7 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// Ensure that in no group of full attention a hit has blocks after its end. If Exact is false, as in vLLM, the
-// second group keeps blocks after the end (vllm/v1/RULES.md §17).
+// Ensure that in no group of full attention a hit has blocks after its end.
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },
@@ -177,8 +173,7 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// Ensure that a block does not count as shared if a released request keeps it only for a step in flight. The other
-// request writes to the block without a copy.
+// Ensure that a block does not count as shared if a released request keeps it only for a step in flight.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -206,7 +201,7 @@ func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	}
 }
 
-// Ensure that if a hit ends inside a block, an allocation counts a block for the copy in each group.
+// Ensure that an allocation counts a block for the copy of a partly hit block in each group.
 func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
 	first := prefilled(t, c, 12)
@@ -222,8 +217,7 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 
-// Ensure that the blocks of a hit that are outside the window take no free block. The hit contains the second
-// block, which is free. The request loads 16 more tokens, and then the window begins after that block.
+// Ensure that the blocks of a hit that are outside the window take no free block.
 func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	c.Release(prefilled(t, c, 9), Drop, 0)

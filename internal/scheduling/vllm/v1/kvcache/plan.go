@@ -111,8 +111,6 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 	}
 }
 
-// extend adds the blocks of a plan to a table: first the blocks that replace shared blocks, then the blocks at the
-// end.
 func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
 	c.own(g, t)
@@ -135,7 +133,6 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	c.noteNew(i, blocks)
 }
 
-// own counts the table as one of its group, for NumCommonPrefixBlocks.
 func (c *Cache) own(g *group, t *table) {
 	if !t.owns {
 		t.owns = true
@@ -203,7 +200,6 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
 }
 
-// blocks returns how many blocks all tokens of the demand take in a group, unless the group is Mamba in align mode.
 func (d *demand) blocks(g *group) int {
 	n := ceil(d.slots, g.BlockSize)
 	if g.Kind == Mamba {

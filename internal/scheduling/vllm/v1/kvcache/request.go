@@ -102,7 +102,7 @@ func (r *Request) Reserve(tokens int) {
 
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// blank returns an empty request. If there is a request that has ended, blank reuses its memory.
+// If a request has ended, blank reuses its memory.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {

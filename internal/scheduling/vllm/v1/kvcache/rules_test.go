@@ -20,7 +20,6 @@ func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
 	return c
 }
 
-// prefilled adds a request of n tokens and computes all of them in one step.
 func prefilled(t *testing.T, c *Cache, n int) *Request {
 	r := added(t, c, counting(n))
 	allocate(t, c, r, Alloc{NumNewTokens: n})
@@ -33,9 +32,7 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	}
 }
 
-// Ensure that the length of a hit is rounded down again after EAGLE drops a block. The window group has 3 blocks of
-// 4 tokens from block 0 on, and the lengths of hits are multiples of 8 tokens. EAGLE rounds 3 blocks down to 2 and
-// drops one. The remaining block does not end at a multiple of 8 tokens (vllm/v1/RULES.md §8).
+// Ensure that the length of a hit is rounded down again after EAGLE drops a block.
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -47,8 +44,7 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 }
 
 // Ensure that with EAGLE, the blocks of a window may end one block after a boundary of the scheduler's block. The
-// reason is that EAGLE drops the last block, which is smaller than the scheduler's. The remaining blocks are as
-// long as the window needs (vllm/v1/RULES.md §8).
+// reason is that EAGLE drops the last block, which is smaller than the scheduler's.
 func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 33)

@@ -9,14 +9,11 @@ import (
 // The scenarios and their values are those of vLLM's
 // tests/v1/core/prefix_cache/test_partial_prefix_cache_hits.py.
 
-// withTail returns a cache whose Mamba blocks are twice as large as the blocks that are hashed.
 func withTail(t *testing.T) *Cache {
 	return newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.HandOffTails = 24, true },
 		Group{Kind: Full, BlockSize: 2}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 }
 
-// continued returns a request whose prompt of n tokens is computed, and allocates a slot for one more
-// token.
 func continued(t *testing.T, c *Cache, n int) *Request {
 	r := prefilled(t, c, n)
 	require.Empty(t, taken(c, 0).Tails, "the state is still the request's own")
@@ -80,7 +77,7 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 }
 
 // Ensure that a state block that was handed off is also kept until the step ends, and is then freed after the other
-// blocks of the request. Those are freed from the last to the first (vLLM's pop_blocks_for_free).
+// blocks of the request.
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)

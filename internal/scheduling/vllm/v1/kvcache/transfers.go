@@ -64,7 +64,7 @@ type Tail struct {
 	NumTokens int // before the state
 }
 
-// forgetTails removes the tails of r. It returns the blocks of the tails that were taken, for the caller to free.
+// forgetTails returns the blocks of the tails that were taken, for the caller to free.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -83,7 +83,6 @@ func (c *Cache) release(id int32) {
 	}
 }
 
-// noteNew records blocks of group i that may have to be zeroed.
 func (c *Cache) noteNew(i int, blocks []int32) {
 	if c.Config.RecordNewBlocks && c.groups[i].Kind != Mamba {
 		c.newBlocks[i] = append(c.newBlocks[i], blocks...)

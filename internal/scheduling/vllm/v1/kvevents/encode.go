@@ -22,7 +22,6 @@ type Encoder struct {
 	Arrays bool
 }
 
-// medium is the memory that has the blocks (vLLM's MEDIUM_GPU).
 const medium = "GPU"
 
 // AppendBatch appends a KVEventBatch to dst: an array of the time in seconds, the
@@ -52,7 +51,6 @@ func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byt
 	return e.begin(dst, 1, "AllBlocksCleared")
 }
 
-// begin starts an event with the given number of fields, including its type.
 func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	if e.Arrays {
 		return appendText(appendArray(dst, fields), kind)
@@ -60,7 +58,6 @@ func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	return appendText(e.name(appendMap(dst, fields), "type"), kind)
 }
 
-// name appends the name of a field, unless events are arrays.
 func (e *Encoder) name(dst []byte, field string) []byte {
 	if e.Arrays {
 		return dst
@@ -154,7 +151,6 @@ func (e *Encoder) appendHash(dst []byte, h *blockhash.Hash) []byte {
 	return appendBytes(dst, h[:])
 }
 
-// appendExtras appends one entry for each hash: the extra keys of the hash's block, or nil.
 func appendExtras(dst []byte, extras [][]blockhash.Key, n int) []byte {
 	dst = appendArray(dst, n)
 	for i := range n {

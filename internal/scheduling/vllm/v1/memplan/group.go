@@ -20,7 +20,6 @@ type grouping struct {
 // errPages is the error if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
-// group makes the groups of a model (vLLM's get_kv_cache_groups).
 func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	if err := check(layers); err != nil || len(layers) == 0 {
 		return grouping{layers: layers}, err
@@ -80,7 +79,6 @@ func alike(layers []Layer) (grouping, error) {
 	return grouping{groups: groups, layers: layers}, nil
 }
 
-// together returns one group with all layers.
 func together(layers []Layer) []Group {
 	all := Group{Group: layers[0].Group}
 	for i := range layers {

@@ -8,9 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that layers of hidden states form a group after the other groups. The group's block is the largest block
-// that fits into the page and divides the other groups' blocks (vLLM:
-// test_hidden_state_group_preserves_hybrid_prefix_cache_granularity).
+// Ensure that layers of hidden states form a group after the other groups.
 func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	attention := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 544}, KVHeads: 1, HeadSize: 512, ElementBytes: 2}
 	state := Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 544, Align: true}, StateBytes: 557056 * 2}
@@ -93,8 +91,7 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that a draft model's layer is in a group with layers of the same kind, wherever it stands among them. Only
-// this group drops the last block of hits (vLLM: is_eagle_group).
+// Ensure that a draft model's layer is in a group with layers of the same kind, wherever it stands among them.
 func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	draft, own := window(2), full(2)
 	draft.Eagle, own.Eagle = true, true

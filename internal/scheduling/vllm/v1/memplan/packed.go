@@ -61,8 +61,7 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples splits list into tuples of each layers, and makes n groups. Each group gets every n-th tuple. The
-// parameter each is a number of layers.
+// Each group gets every n-th tuple. The parameter each is a number of layers.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -75,7 +74,6 @@ func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	return groups
 }
 
-// interleave orders layers so that the page sizes alternate.
 func interleave(layers []Layer, list []int) ([]int, error) {
 	var sizes [][]int
 	for _, i := range list {

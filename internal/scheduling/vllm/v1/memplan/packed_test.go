@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// keys returns a layer that stores only keys, with pages of the given number of bytes. A window of 0 means full
-// attention.
+// A window of 0 means full attention.
 func keys(block, window, bytes int) Layer {
 	l := Layer{Group: kvcache.Group{BlockSize: block, Window: window}, KeysOnly: true, Page: bytes}
 	if window > 0 {
@@ -18,7 +17,6 @@ func keys(block, window, bytes int) Layer {
 	return l
 }
 
-// offsets is where each layer begins in a block.
 func offsets(p *Plan) map[int]int {
 	at := map[int]int{}
 	for _, t := range p.Tensors {
@@ -94,8 +92,6 @@ func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	require.Equal(t, tensors(page*32, []int{0}, []int{1}), p.Tensors, "one group is not packed")
 }
 
-// Ensure that layers that store only keys are not packed if their pages are equal (vLLM:
-// test_group_and_unify_kv_cache_specs_uniform_page_size_returns_none).
 func TestEqualPagesAreNotPacked(t *testing.T) {
 	p, err := makeOne([]Layer{keys(16, 0, 36864), keys(16, 0, 36864), keys(16, 128, 36864)}, 36864*10, Options{})
 	require.NoError(t, err)

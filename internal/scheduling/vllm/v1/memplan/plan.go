@@ -42,7 +42,6 @@ type Layer struct {
 	Hidden bool
 }
 
-// pageBytes returns the bytes of a block of the layer.
 func (l *Layer) pageBytes() int {
 	switch {
 	case l.Kind == kvcache.Mamba:

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// makeOne plans for one worker with the given bytes.
 func makeOne(layers []Layer, bytes int, options Options) (*Plan, error) {
 	all := make([]int, len(layers))
 	for i := range all {
@@ -46,7 +45,6 @@ func strided(l Layer) Layer {
 	return l
 }
 
-// tensors returns a tensor of the given number of bytes for each list of layers.
 func tensors(bytes int, layers ...[]int) (list []Tensor) {
 	for _, l := range layers {
 		list = append(list, Tensor{Bytes: bytes, Layers: l})

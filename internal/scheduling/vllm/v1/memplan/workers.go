@@ -58,7 +58,6 @@ func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	return plans, nil
 }
 
-// modelOrder returns the layers that workers hold, in the order in which they first occur.
 func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	if len(workers) == 0 {
 		return nil, fmt.Errorf("%w: there are no workers", ErrLayers)
@@ -123,8 +122,8 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// share makes a tensor for the first layers of all groups, one for their second layers, and so on. Bytes of a
-// tensor is the size of one block.
+// share makes a tensor for the first layers of all groups, one for their second layers, and so on. The Bytes of a
+// tensor are the size of one block.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {
@@ -144,7 +143,6 @@ func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	return tensors, perBlock
 }
 
-// shrink reduces a plan to n blocks.
 func (p *Plan) shrink(n int) {
 	for i := range p.Tensors {
 		if p.NumGPUBlocks > 0 {

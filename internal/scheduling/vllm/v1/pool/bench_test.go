@@ -19,7 +19,6 @@ func newBenchPool(t testing.TB, blocks int) *Pool {
 	return p
 }
 
-// sums returns n hashes.
 func sums(n int) []blockhash.Hash {
 	hashes := make([]blockhash.Hash, n)
 	f := blockhash.LE{}

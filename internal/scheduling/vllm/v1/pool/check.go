@@ -52,7 +52,6 @@ func (v View) checkQueue() error {
 	return nil
 }
 
-// checkRings walks over the map and returns the number of its nodes.
 func (p *Pool) checkRings() (nodes int, err error) {
 	used := 0
 	for i := range p.slots {
@@ -96,7 +95,6 @@ func (p *Pool) checkRings() (nodes int, err error) {
 	return nodes, nil
 }
 
-// checkKeys compares the keys of the blocks with the nodes of the map.
 func (p *Pool) checkKeys(nodes int) error {
 	n := 0
 	for id := range p.config.NumGPUBlocks {

@@ -43,7 +43,7 @@ func tagOf(h *blockhash.Hash, group uint32) uint32 {
 	return uint32(mixed>>32) &^ many
 }
 
-// find returns the slot of the key. If the map lacks the key, it returns the empty slot where the key belongs.
+// If the map lacks the key, find returns the empty slot where the key belongs.
 func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool) {
 	mask := uint32(len(p.slots) - 1)
 	for i = tag & mask; ; i = (i + 1) & mask {
@@ -81,7 +81,6 @@ func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	return p.owner(p.slots[i].head - 1), true
 }
 
-// enter puts a node at the end of the ring of its key.
 func (p *Pool) enter(node int32) {
 	e := p.entry(node)
 	tag := tagOf(&e.hash, e.group)
@@ -103,7 +102,7 @@ func (p *Pool) enter(node int32) {
 	}
 }
 
-// leave removes a node from the ring of its key. If it was the last node, leave removes the key from the map.
+// If the node was the last of its key, leave removes the key from the map.
 func (p *Pool) leave(node int32) {
 	e := p.entry(node)
 	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))

@@ -9,7 +9,6 @@ type moreKey struct {
 	next  int32 // index of the block's next additional key, or -1
 }
 
-// owner returns the block that has the key of a node.
 func (p *Pool) owner(node int32) int32 {
 	if int(node) < p.config.NumGPUBlocks {
 		return node
@@ -17,8 +16,7 @@ func (p *Pool) owner(node int32) int32 {
 	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
-// insert gives block id a key. It becomes the primary key if the block has none. insert does nothing if the block
-// already has the key.
+// The key becomes the primary key if the block has none. insert does nothing if the block already has the key.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
@@ -33,7 +31,6 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	p.enter(id)
 }
 
-// has reports whether block id has the key.
 func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
 	if p.recs[id].tokens == 0 {
 		return false
@@ -83,7 +80,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
-// forget removes all keys of id, the primary key first. If record is true, it adds an event for each key.
+// forget removes the primary key first. If record is true, it adds an event for each key.
 func (p *Pool) forget(id int32, record bool) {
 	if p.recs[id].tokens == 0 {
 		return
@@ -124,7 +121,6 @@ func (p *Pool) Move(src, dst int32) {
 	}
 }
 
-// keysOf returns the keys of id, the primary one first.
 func (p *Pool) keysOf(id int32) []Key {
 	keys := []Key{{p.recs[id].hash, p.recs[id].group}}
 	for i := p.firstMore(id); i >= 0; i = p.more[i].next {

@@ -119,7 +119,6 @@ func (m *model) inUse() (ids []int32) {
 	return ids
 }
 
-// Ensure that the pool and the model give equal results for random sequences of operations.
 func TestPoolEqualsTheModel(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")

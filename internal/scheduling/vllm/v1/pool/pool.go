@@ -42,7 +42,6 @@ type Pool struct {
 	stamp   uint32 // see SetStamp
 }
 
-// A record is the state of a block.
 type record struct {
 	entry             // the primary key
 	count      int32  // references
@@ -161,7 +160,6 @@ func (p *Pool) release(id, previous int32) int32 {
 // the block before it is taken last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
-// link puts the free block id after at.
 func (p *Pool) link(id, at int32) {
 	next := p.recs[at].next
 	p.recs[at].next, p.recs[next].prev = id, id
@@ -169,7 +167,6 @@ func (p *Pool) link(id, at int32) {
 	p.free++
 }
 
-// unlink takes id out of the queue.
 func (p *Pool) unlink(id int32) {
 	next, prev := p.recs[id].next, p.recs[id].prev
 	p.recs[prev].next, p.recs[next].prev = next, prev

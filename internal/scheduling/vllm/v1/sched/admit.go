@@ -54,7 +54,6 @@ func (s *Scheduler) ready(r *request) bool {
 		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })
 }
 
-// A verdict is the result of an attempt to admit a request.
 type verdict uint8
 
 const (
@@ -96,7 +95,6 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 	return runs
 }
 
-// run adds an admitted request to the running requests and to the batch.
 func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	s.counters.Admitted++
 	s.counters.QueueTime += time.Duration(now() - r.queued)

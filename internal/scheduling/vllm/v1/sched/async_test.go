@@ -39,8 +39,7 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// Ensure that tokens in flight are delivered when decodes preempt each other, and that a reset drops them. As in
-// vLLM's scenarios, the pool is so small that decodes are preempted while steps are in flight.
+// Ensure that tokens in flight are delivered when decodes preempt each other, and that a reset drops them.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string

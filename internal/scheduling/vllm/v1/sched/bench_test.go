@@ -16,7 +16,6 @@ const (
 	decoderOutput = 2048
 )
 
-// A decoder runs steps in which each request decodes one token.
 type decoder struct {
 	t       testing.TB
 	s       *Scheduler

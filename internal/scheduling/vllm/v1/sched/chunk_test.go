@@ -8,9 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that a prompt is admitted only if the whole prompt or, with AdmitChunks, its first chunk fits into the
-// free blocks. Without chunks, the whole prompt must also fit into the step. The first prompt that does not fit
-// ends the admission (vllm/v1/RULES.md §14.3).
+// Ensure that a prompt is admitted only if the whole prompt or, with AdmitChunks, its first chunk fits into the free
+// blocks. Without chunks, the whole prompt must also fit into the step.
 func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -55,9 +54,8 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk of a prompt ends where a Mamba state is kept. One such place is the end of a prefix that
-// another request shares and that only full attention has in the cache. Another is the last block boundary of the
-// prompt (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends where a Mamba state is kept: at the end of a prefix that only full attention
+// has in the cache, and at the last block boundary of the prompt (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64
@@ -76,8 +74,7 @@ func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk that begins inside a block of a Mamba group ends where this block ends. This holds for each
-// Mamba group, because the block gets its key at its end.
+// Ensure that a chunk that begins inside a block of a Mamba group ends where this block ends.
 func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	c := small(100)
 	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll

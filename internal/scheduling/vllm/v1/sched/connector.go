@@ -91,7 +91,6 @@ type connector struct {
 	local, external int  // tokens of its hit, and those that its row loads
 }
 
-// counts returns the fields loading and parked of a connector, which may be nil.
 func (c *connector) counts() (loading, parked int) {
 	if c == nil {
 		return 0, 0

@@ -19,7 +19,6 @@ func transferConfig(blocks int) Config {
 
 const eos = 9999
 
-// remote returns a request whose prompt has n tokens that can be loaded while other requests run.
 func remote(n int) Spec {
 	return Spec{External: Match{n, true}, Stop: []int32{eos}, MaxTokens: 16}
 }
@@ -204,8 +203,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that the connector's answer for a request stays valid until the request has used the answer. A failed step
-// does not change the answer. If a load brings no tokens, the request asks again.
+// Ensure that the connector's answer for a request stays valid until the request has used the answer, also after a
+// failed step. If a load brings no tokens, the request asks again.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -229,7 +228,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 }
 
 // Ensure that a request that is aborted during a load is kept until two reports have arrived, in either order: the
-// load has ended, and the blocks are sent. The second report is needed although there is nothing to send.
+// load has ended, and the blocks are sent.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -251,7 +250,6 @@ func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	}
 }
 
-// loadsIntoBlocks returns a configuration in which a hit can end inside a block.
 func loadsIntoBlocks() Config {
 	c := small(30)
 	c.MaxNumBatchedTokens, c.Connector.Consumer, c.Cache.HashBlockSize = 64, true, 4
@@ -260,7 +258,7 @@ func loadsIntoBlocks() Config {
 }
 
 // Ensure that if a hit ends inside a block, a load replaces this part of the block only if the load brings more
-// tokens (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
+// tokens (vllm/v1/RULES.md §19).
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
@@ -319,8 +317,7 @@ func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	require.Zero(t, h.schedule()[0].NumComputedTokens)
 }
 
-// Ensure that all Mamba states of a finished request can be sent. The number of computed tokens does
-// not limit them.
+// Ensure that all Mamba states of a finished request can be sent.
 func TestStatesAreSentWhole(t *testing.T) {
 	c := small(20)
 	c.Connector.Producer = true

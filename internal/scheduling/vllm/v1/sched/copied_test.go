@@ -75,8 +75,7 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a step without rows has no copies, although a pending copy keeps its two blocks allocated. In this
-// test the request long, for which the others are preempted, would then lack a block and be preempted itself.
+// Ensure that a step without rows has no copies, although a pending copy keeps its two blocks allocated.
 func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {

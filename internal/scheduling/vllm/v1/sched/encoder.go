@@ -150,7 +150,6 @@ func (e *encoder) clip(r *request, computed, n int) int {
 	return n
 }
 
-// scheduled puts the items that clip has planned into the batch.
 func (e *encoder) scheduled(r *request) {
 	b := e.s.batch
 	for _, i := range e.planned {
@@ -160,7 +159,6 @@ func (e *encoder) scheduled(r *request) {
 	e.budget = e.left
 }
 
-// encodeEntry is an item in a batch.
 type encodeEntry struct {
 	r    *request
 	item int
@@ -211,7 +209,6 @@ func (e *encoder) encodeForOther(r *request, item int) bool {
 	return false
 }
 
-// released ends all references of r to outputs.
 func (e *encoder) released(r *request) {
 	if r.encodes {
 		e.cache.Free(r.inputs)

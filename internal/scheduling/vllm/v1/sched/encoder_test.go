@@ -26,7 +26,6 @@ func item(hash string, offset, length int) Spec {
 	return Spec{Extras: items(picture(hash, offset, length))}
 }
 
-// requireEncodes checks which items of which requests the last step encodes.
 func requireEncodes(h *host, want ...EncoderInput) {
 	h.t.Helper()
 	for i, in := range h.step.EncoderInputs {
@@ -39,7 +38,6 @@ func requireEncodes(h *host, want ...EncoderInput) {
 // The scenarios of vLLM's scheduler tests (test_schedule_multimodal_requests,
 // test_schedule_partial_requests, test_no_mm_input_chunking).
 
-// Ensure that each of the two limits alone ends a chunk.
 func TestTheBudgetAndTheCacheAreTwoLimits(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -88,8 +86,8 @@ func TestItemsAreNotDividedIfAskedFor(t *testing.T) {
 	}
 }
 
-// Ensure that an encoder output is computed once for all requests with the same item, and is kept while any of
-// these requests reads it.
+// Ensure that an encoder output is computed once for all requests with the same item, and is kept while any of these
+// requests reads it.
 func TestRequestsShareAnOutput(t *testing.T) {
 	c := encoderConfig(64, 40, 40)
 	c.LongPrefillTokenThreshold = 32
@@ -121,8 +119,6 @@ func TestADraftModelReadsAhead(t *testing.T) {
 	requireEncodes(h, EncoderInput{ID: a})
 }
 
-// tight returns a configuration with few blocks of 4 tokens, space for 8 encoder tokens, and chunks of
-// at most 4 tokens for each request.
 func tight(blocks int, asVLLM bool) Config {
 	c := small(blocks)
 	c.Policy, c.LongPrefillTokenThreshold, c.AdmitChunks, c.AsVLLM = Priority, 4, true, asVLLM
@@ -135,9 +131,7 @@ func importance(priority int, spec Spec) Spec {
 	return spec
 }
 
-// Ensure that an encoder output is computed even if the row that was to compute it is removed from the step. It is
-// computed for the request that preempted the row's request, or for another request that reads it. vLLM assumes
-// that the output exists.
+// Ensure that an encoder output is computed even if the row that was to compute it is removed from the step.
 func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -171,7 +165,7 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 }
 
 // Ensure that requests that keep encoder outputs while they need space for more outputs do not wait for each other
-// for ever, even if no request is admitted. In vLLM they do.
+// for ever, even if no request is admitted.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -201,8 +195,8 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited
-// for the space. The last request reads the same output as the request before it, so its preemption frees nothing.
+// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited for
+// the space.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12

@@ -61,14 +61,12 @@ func (w *encoderWorker) begin(step *Step, extras map[ID]blockhash.Extras) {
 	}
 }
 
-// fail takes back what a step that failed has encoded.
 func (w *encoderWorker) fail(step *Step, extras map[ID]blockhash.Extras) {
 	for _, in := range step.EncoderInputs {
 		delete(w.outputs, extras[in.ID].Items[in.Item].Identifier)
 	}
 }
 
-// check looks for the outputs that a row reads.
 func (w *encoderWorker) check(row *Row, extras blockhash.Extras) error {
 	end := row.NumComputedTokens + row.NumScheduledTokens + w.ahead
 	for _, item := range extras.Items {

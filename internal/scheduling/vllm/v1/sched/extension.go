@@ -29,7 +29,6 @@ type extension interface {
 	check() error
 }
 
-// A noExtension does nothing. Extensions embed it.
 type noExtension struct{}
 
 func (noExtension) startPass()                     {}

@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Ensure that new requests reuse the memory of finished requests, without allocating.
 func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")
@@ -41,7 +40,6 @@ func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, cycle))
 }
 
-// Ensure that 32 goroutines can do everything at once.
 func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 	c := small(60)
 	c.MaxNumSeqs, c.NumSpeculativeTokens, c.Cache.EnableEvents = 16, 2, true

@@ -23,7 +23,6 @@ func (h *host) add(n, seed int, spec Spec) ID {
 	return add(h.t, h.Scheduler, spec)
 }
 
-// schedule returns the rows of the next step.
 func (h *host) schedule() []Row {
 	require.NoError(h.t, h.Schedule(&h.step))
 	require.NoError(h.t, h.Check())
@@ -33,7 +32,6 @@ func (h *host) schedule() []Row {
 	return slices.Clone(h.step.Rows)
 }
 
-// update ends the oldest step: each row that samples samples token.
 func (h *host) update(token int32) []Done {
 	var counts, sampled []int32
 	for _, row := range h.steps[0].Rows {
@@ -47,7 +45,6 @@ func (h *host) update(token int32) []Done {
 	return h.end(counts, sampled...)
 }
 
-// end ends the oldest step: its rows sample these numbers of tokens.
 func (h *host) end(counts []int32, sampled ...int32) []Done {
 	h.steps = h.steps[1:]
 	require.NoError(h.t, h.Update(counts, sampled, &h.out))
@@ -55,7 +52,7 @@ func (h *host) end(counts []int32, sampled ...int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
-// finish runs steps until no request is left. As many steps are in flight as the configuration allows.
+// As many steps are in flight as the configuration allows.
 func (h *host) finish(token int32) {
 	for {
 		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {
@@ -77,13 +74,11 @@ func (h *host) lose(id ID) {
 	h.preempt(r)
 }
 
-// run is a step at whose end each row samples token.
 func (h *host) run(token int32) []Done {
 	h.schedule()
 	return h.update(token)
 }
 
-// try runs steps, of which some may be empty.
 func (h *host) try(n int) {
 	for range n {
 		if len(h.schedule()) > 0 {
@@ -98,26 +93,22 @@ func (h *host) fork(parent ID, child Child) ID {
 	return id
 }
 
-// fail ends all steps in flight without a result.
 func (h *host) fail() {
 	require.NoError(h.t, h.StepFailed())
 	require.NoError(h.t, h.Check())
 	h.steps = nil
 }
 
-// reset takes all blocks from all requests.
 func (h *host) reset() {
 	ok, err := h.Reset(true)
 	require.NoError(h.t, err)
 	require.True(h.t, ok)
 }
 
-// rowOf is the number of a request's row in the last step, or -1.
 func (h *host) rowOf(id ID) int {
 	return slices.IndexFunc(h.step.Rows, func(r Row) bool { return r.ID == id })
 }
 
-// unfinished is the number of requests that run or wait.
 func (h *host) unfinished() int {
 	load := h.Monitor.Load()
 	return load.Running + load.Waiting
@@ -137,7 +128,6 @@ func (h *host) computed(id ID) int {
 	return computed
 }
 
-// hashed is how many blocks of the table can be hit.
 func (h *host) hashed(id ID) int {
 	n := 0
 	for _, block := range h.table(id) {
@@ -148,8 +138,7 @@ func (h *host) hashed(id ID) int {
 	return n
 }
 
-// loadFailed returns the requests that a failed load affects. It requires that Affected returns the
-// same requests.
+// loadFailed requires that Affected returns the same requests.
 func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
 	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))

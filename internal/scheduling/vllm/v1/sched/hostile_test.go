@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/testkit/rapidtest"
 )
 
-// anyConfig is any configuration that is allowed, however strange.
 func anyConfig(t *rapid.T) *Scheduler {
 	small := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	group := rapid.Custom(func(t *rapid.T) kvcache.Group {

@@ -121,7 +121,6 @@ func (c *connector) promote(r *request) {
 	c.loadIsOver(r)
 }
 
-// unload frees the blocks of a waiting request.
 func (c *connector) unload(r *request) {
 	c.unreserve(r)
 	c.s.cache.Release(r.kv, kvcache.UndoAdmit, 0)

@@ -65,10 +65,8 @@ type setback struct {
 	stale bool // it waits without blocks, and its rows in flight are void
 }
 
-// failed reports whether a block is missing or bad.
 func (f *failure) failed(id int32) bool { return f.missing[id] || f.bad[id] }
 
-// spoil makes blocks bad.
 func (f *failure) spoil(ids ...int32) {
 	for _, id := range ids {
 		if !f.bad[id] && id != pool.Null {
@@ -185,8 +183,7 @@ func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int
 	}
 }
 
-// take records that r will compute its failed blocks again. It returns the slot of the first of these blocks that
-// no earlier request computes again, or -1.
+// take returns the slot of the first failed block that no earlier request computes again, or -1.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
@@ -305,7 +302,6 @@ func (c *connector) cutAt(at int) int {
 // voided is the ID of a void row.
 const voided = ^ID(0)
 
-// void makes a row void.
 func (s *Scheduler) void(e *entry) {
 	s.land(e.r, e)
 	e.id = voided

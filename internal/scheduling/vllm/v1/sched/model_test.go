@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A flying step waits for its turn at the worker.
 type flying struct {
 	step    Step
 	known   map[ID][]int32 // tokens of the requests that are new to the worker
@@ -16,7 +15,6 @@ type flying struct {
 	spoiled map[ID]bool    // rows computed from what did not come
 }
 
-// An engine is a scheduler, its worker and a source of requests.
 type engine struct {
 	*Scheduler
 	worker    *worker
@@ -84,7 +82,6 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	return true
 }
 
-// process takes the oldest step in flight, makes the worker run it, and gives the results to the scheduler.
 func (e *engine) process(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
@@ -145,7 +142,6 @@ func (e *engine) jobs(t *rapid.T, f *flying) []job {
 	return jobs
 }
 
-// sample draws what becomes of each row, and tells the worker.
 func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 	w := e.worker
 	for i := range jobs {
@@ -184,7 +180,6 @@ func (e *engine) beginEmpty(f *flying) {
 	f.after = nil
 }
 
-// fail makes all steps in flight fail. The worker may have computed any of their rows.
 func (e *engine) fail(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")

@@ -21,7 +21,6 @@ type load struct {
 	end    int
 }
 
-// A delivery is a finished request whose blocks are being sent.
 type delivery struct {
 	id     ID
 	values []uint64
@@ -81,8 +80,7 @@ func (e *engine) drawMatch(t *rapid.T, most int) Match {
 	return Match{rapid.IntRange(0, most).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
 }
 
-// noteTransfers records the queries and loads of a step. At random, it completes some loads immediately, before the
-// steps in flight have run.
+// At random, noteTransfers completes some loads immediately, before the steps in flight have run.
 func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	x := &e.transfers
 	x.asking = x.asking[:0]
@@ -123,7 +121,6 @@ func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	}
 }
 
-// fill writes the loaded values into blocks, and wrong values into the blocks that failed.
 func (w *worker) fill(l *load, failed map[int32]bool) {
 	for g, group := range w.groups {
 		for p := l.start; p < l.end; p++ {
@@ -146,7 +143,6 @@ func (w *worker) fill(l *load, failed map[int32]bool) {
 	}
 }
 
-// drawFailed draws blocks of a load that fail.
 func (e *engine) drawFailed(t *rapid.T, l *load) map[int32]bool {
 	failed := map[int32]bool{}
 	if e.finishing || rapid.IntRange(0, 3).Draw(t, "load fails") > 0 {
@@ -162,7 +158,6 @@ func (e *engine) drawFailed(t *rapid.T, l *load) map[int32]bool {
 	return failed
 }
 
-// loadFailed returns the rows of the oldest step that are void.
 func (e *engine) loadFailed(t *rapid.T, failed map[int32]bool) (void []int) {
 	if len(failed) == 0 {
 		return nil
@@ -186,7 +181,6 @@ func (e *engine) loadFailed(t *rapid.T, failed map[int32]bool) (void []int) {
 	return void
 }
 
-// receive ends a load, with its blocks or without some.
 func (e *engine) receive(t *rapid.T) {
 	x := &e.transfers
 	if len(x.loads) == 0 {
@@ -202,7 +196,7 @@ func (e *engine) receive(t *rapid.T) {
 	require.NoError(t, e.Check())
 }
 
-// loadRows carries out the loads of rows before the rows are computed. A row whose load fails is void.
+// A row whose load fails is void.
 func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -217,7 +211,6 @@ func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	}
 }
 
-// spoilRows writes wrong values into all blocks that a failed step should have loaded.
 func (e *engine) spoilRows(jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])
@@ -240,7 +233,6 @@ func (e *engine) loadOf(j *job) load {
 	return l
 }
 
-// answer says to the scheduler how many tokens can be loaded for a request that asked.
 func (e *engine) answer(t *rapid.T) {
 	x := &e.transfers
 	if len(x.asking) == 0 {
@@ -261,7 +253,6 @@ func (e *engine) endTransfers(id ID) {
 	}
 }
 
-// send reads the blocks of a finished request.
 func (e *engine) send(t *rapid.T) {
 	x := &e.transfers
 	if len(x.sends) == 0 {

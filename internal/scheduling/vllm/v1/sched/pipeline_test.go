@@ -26,7 +26,6 @@ type pipeline struct {
 	stale   int // preemptions of requests with rows in flight
 }
 
-// A runnerView is what the model runner knows of a request.
 type runnerView struct{ length, computed int }
 
 func newPipeline(t *testing.T, c Config) *pipeline {
@@ -68,7 +67,6 @@ func (p *pipeline) begin(f *flying) {
 	}
 }
 
-// process runs the oldest step and updates the scheduler.
 func (p *pipeline) process() Outcome {
 	f := p.flights[0]
 	p.flights = p.flights[1:]

@@ -15,14 +15,12 @@ type queue struct {
 	free  int // number of free places
 }
 
-// all returns the requests in order.
 func (q *queue) all() []*request { return withoutFree(slices.Clone(q.list)) }
 
 func withoutFree(list []*request) []*request {
 	return slices.DeleteFunc(list, func(r *request) bool { return r == nil })
 }
 
-// head returns the first request, or nil.
 func (q *queue) head() *request {
 	if q.first == len(q.list) {
 		return nil
@@ -30,18 +28,17 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r. It puts r behind all requests that do not run after r.
+// push puts r behind all requests that do not run after r.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped. It puts r before all requests that do not run before r.
+// r was preempted or skipped. pushFront puts r before all requests that do not run before r.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
 
-// search returns the index of the first request for which f is true. If f is true for a request, it
-// must be true for all requests after it.
+// If f is true for a request, it must be true for all requests after it.
 func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }
@@ -73,7 +70,6 @@ func (q *queue) putFirst(r *request) {
 	r.in, r.place = q, q.first
 }
 
-// number sets request.place after requests have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {

@@ -79,8 +79,6 @@ func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	require.Same(t, all[999], q.head())
 }
 
-// Ensure that the order is correct after requests enter and leave at random places, even among requests of equal
-// priority.
 func TestAQueueKeepsItsOrder(t *testing.T) {
 	byPriorityOnly := order{less: func(r, o *request) bool { return r.priority < o.priority }}
 	for _, o := range append(orders[:], byPriorityOnly) {

@@ -188,7 +188,6 @@ func (s *Scheduler) blank() *request {
 	return &request{}
 }
 
-// discard keeps the memory of r for a later request.
 func (s *Scheduler) discard(r *request) {
 	*r = request{stop: kvcache.Emptied(r.stop), drafts: kvcache.Emptied(r.drafts)}
 	if len(s.spare) < mostSpare {
@@ -257,7 +256,6 @@ func (s *Scheduler) live(id ID) *request {
 	return r
 }
 
-// finish ends r, which is in no list any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)
@@ -266,7 +264,6 @@ func (s *Scheduler) finish(r *request) {
 	}
 }
 
-// drop frees the blocks and the ID of r.
 func (s *Scheduler) drop(r *request) {
 	s.release(r, kvcache.Drop)
 	s.requests.Remove(uint64(r.id))

@@ -36,8 +36,8 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules both passes. If a request has preempted itself and the batch is empty, fill tries again, because
-// blocks are free now. vLLM returns an empty step, and its engine schedules again.
+// If a request has preempted itself and the batch is empty, fill tries again, because blocks are free now. vLLM
+// returns an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
@@ -89,8 +89,7 @@ func (s *Scheduler) advance(e *entry) {
 	r.eligible = s.steps + uint64(s.config.PipelineParallelSize)
 }
 
-// scheduleRunning is the first pass, in which running requests continue. If no blocks are left, other requests are
-// preempted.
+// scheduleRunning is the first pass, in which running requests continue.
 func (s *Scheduler) scheduleRunning() {
 	b := s.batch
 	for at := 0; at < len(s.running) && b.budget > 0; at++ {
@@ -135,7 +134,6 @@ func (s *Scheduler) runningTokens(r *request) int {
 	return max(s.extensions.clip(r, computed, n), 0)
 }
 
-// An outcome is the result of allocateOrPreempt.
 type outcome uint8
 
 const (
@@ -192,7 +190,6 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 	return ok
 }
 
-// lengths adds the lengths of r's tables to batch.from, and returns the index of the first length.
 func (s *Scheduler) lengths(r *request) int {
 	from := len(s.batch.from)
 	for g := range s.groups {
@@ -201,9 +198,8 @@ func (s *Scheduler) lengths(r *request) int {
 	return from
 }
 
-// unschedule removes the row of a victim from the batch, if the victim has a row. It also removes the keys that the
-// victim's blocks got in this step, and the victim's copies. It reports whether an output of the encoder is gone,
-// too.
+// unschedule also removes the keys that the victim's blocks got in this step, and the victim's copies. It reports
+// whether an output of the encoder is gone, too.
 func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })

@@ -34,7 +34,6 @@ func newSmall(t testing.TB, c Config) *Scheduler {
 	return s
 }
 
-// tokens returns n tokens that no other seed has.
 func tokens(n, seed int) []int32 {
 	p := make([]int32, n)
 	for i := range p {
@@ -268,8 +267,8 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, h.step.Preempted)
 }
 
-// Ensure that one request can become a beam of three. The children are new rows, share the computed
-// blocks, and differ in their last token.
+// Ensure that one request can become a beam of three: the children are new rows, share the computed blocks, and
+// differ in their last token.
 func TestForkOfARunningRequest(t *testing.T) {
 	h := newHost(t, small(20))
 	parent := h.add(6, 1, Spec{})

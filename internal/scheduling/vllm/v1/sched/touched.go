@@ -15,7 +15,6 @@ type touchedRow struct{ reads, writes int }
 
 func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }
 
-// row returns the blocks that row i reads and writes.
 func (t *touched) row(i int) (reads, writes []int32) {
 	if i -= t.first; i < 0 || i >= len(t.rows) {
 		return nil, nil

@@ -166,7 +166,7 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 }
 
 // Ensure that a request whose load failed completely can load again: it does not wait for blocks that it reserved
-// itself. In vLLM it waits for ever.
+// itself.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -186,9 +186,8 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the
-// cache has one group of full attention. A window may have lost these blocks, and groups differ (vllm/v1/RULES.md
-// §19).
+// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the cache
+// has one group of full attention (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -216,7 +215,7 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 }
 
 // Ensure that a loaded request that waits loses its blocks if it would compute a block again that another request
-// shares. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
+// shares.
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hits returns how many tokens of this prompt a new request hits.
 func hits(h *host, prompt []int32) int {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt, Priority: -100})
 	return h.schedule()[h.rowOf(id)].NumComputedTokens
@@ -155,8 +154,7 @@ func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 	}
 }
 
-// Ensure that a step is empty only if nothing can run. In vLLM it is also empty if a request must
-// preempt itself.
+// Ensure that a step is empty only if nothing can run.
 func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 	c := small(7)
 	c.Policy = Priority

@@ -82,7 +82,7 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	return nil
 }
 
-// updateRow appends the sampled tokens of a row to its request. It returns how many of these tokens count.
+// updateRow returns how many of the sampled tokens count.
 func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int) {
 	r := e.r
 	if r.id != e.id {
@@ -131,8 +131,8 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// land removes a row from the counts of its request. It reports whether the row is stale, that is, whether the
-// request has lost its blocks since the row was scheduled.
+// land reports whether the row is stale, that is, whether the request has lost its blocks since the row was
+// scheduled.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
@@ -147,7 +147,6 @@ func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	return true
 }
 
-// store registers the blocks of the first tokens of r.
 func (s *Scheduler) store(r *request, tokens int) {
 	if err := s.cache.Store(r.kv, tokens); err != nil {
 		panic("sched: " + err.Error())

@@ -56,7 +56,7 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 }
 
 // Ensure that a failed load is handled when a request that is computed again has a row in flight that no longer
-// counts. The tokens of that row are not among the computed tokens.
+// counts.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string

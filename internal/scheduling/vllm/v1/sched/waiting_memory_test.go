@@ -51,7 +51,6 @@ func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Ensure the same of requests that have run for a while.
 func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
 	h := &host{Scheduler: longContext(t), t: t}
 	before := heap()

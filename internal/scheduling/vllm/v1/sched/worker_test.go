@@ -36,7 +36,6 @@ func newWorker(c *Config) *worker {
 	return w
 }
 
-// A job is a row at work.
 type job struct {
 	row     Row
 	void    bool // the row does not count, because its request is gone or has lost its blocks
@@ -137,8 +136,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// advance updates the state of a Mamba group with the tokens of a job. The state is stored in the first place of
-// its block. The separate states of drafts are not modelled.
+// The state of a Mamba group is stored in the first place of its block. The separate states of drafts are not
+// modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens
@@ -157,7 +156,6 @@ func (w *worker) advance(g int, j *job, values []uint64) error {
 	return nil
 }
 
-// place is the slot of token k of a job.
 func (w *worker) place(step *Step, j *job, g, slot, k int) int64 {
 	size, at := w.groups[g].BlockSize, j.start+k
 	table := w.tables[j.row.ID][g]

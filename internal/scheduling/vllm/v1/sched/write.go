@@ -6,7 +6,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// write fills step from the batch.
 func (s *Scheduler) write(step *Step) {
 	b := s.batch
 	step.reset(s.groups)

@@ -55,8 +55,8 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks, "it is not configured")
 }
 
-// Ensure that blocks that a load fills are not zeroed. 16 tokens are in the cache, and 40 are loaded
-// (vLLM: test_zeroing_block_ids_cover_only_loaded_attention_blocks and
+// Ensure that blocks that a load fills are not zeroed (vLLM:
+// test_zeroing_block_ids_cover_only_loaded_attention_blocks and
 // test_scheduler_filters_connector_loaded_blocks_from_zeroing).
 func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	h := newHost(t, zeroingConfig(20))
@@ -111,8 +111,7 @@ func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks)
 }
 
-// Ensure that a block is not zeroed again if the load that fills it began before the step failed. The
-// row in flight of the block's request is void, because its own load failed.
+// Ensure that a block is not zeroed again if the load that fills it began before the step failed.
 func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	c := zeroingConfig(9, kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 200})
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling, c.AdmitChunks = false, 2, true, true

@@ -16,10 +16,8 @@ func bound(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
 }
 
-// wildcards replaces the wildcards of libzmq by those of package net: all interfaces, any free port.
 var wildcards = strings.NewReplacer("//*", "//0.0.0.0", ":*", ":0")
 
-// split returns the network and the address of an endpoint, as package net needs them.
 func split(endpoint string) (network, address string, err error) {
 	switch scheme, address, _ := strings.Cut(endpoint, "://"); {
 	case scheme == "tcp" && address != "":
@@ -33,7 +31,6 @@ func split(endpoint string) (network, address string, err error) {
 // A service serves a connection until the peer or the publisher closes it.
 type service func(net.Conn)
 
-// listen listens at the endpoint and serves each connection.
 func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {
 	network, address, err := split(wildcards.Replace(endpoint))
 	if err != nil {
@@ -63,7 +60,6 @@ func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error)
 	return l, nil
 }
 
-// abandoned reports whether no process listens on the socket file path.
 func abandoned(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {
@@ -101,7 +97,6 @@ func (p *Publisher) connect(endpoint string, serve service) error {
 	return nil
 }
 
-// dial tries to connect until ctx ends.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	for {
@@ -112,7 +107,6 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 }
 
-// sleep waits for d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -122,7 +116,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// run serves one connection.
 func (p *Publisher) run(c net.Conn, serve service) {
 	defer func() {
 		c.Close()

@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// large returns events whose batch takes about 5·n bytes.
 func large(t *testing.T, n int) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 2, EnableCaching: true, HashBlockSize: n, EnableEvents: true})
 	require.NoError(t, err)
@@ -32,12 +31,10 @@ func large(t *testing.T, n int) *pool.Events {
 	return &v
 }
 
-// publish returns a function that publishes the events v each time it is called.
 func publish(t *testing.T, p *Publisher, v *pool.Events) func(int) {
 	return func(seq int) { require.NoError(t, p.Publish(time.Unix(int64(seq), 0), v)) }
 }
 
-// within fails the test if f hangs.
 func within(t *testing.T, what string, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -140,7 +137,6 @@ func TestAReplayClientThatDoesNotReadDisturbsNobody(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// ping waits until the publisher has processed what was sent before.
 func (p *peer) ping() {
 	p.write([]byte("\x04\x08\x04PING\x00\x00x"))
 	flags, body, err := p.frame()

@@ -11,10 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds what a test waits for when something is wrong.
 const patience = 2 * time.Minute
 
-// The bits of a frame's flags.
 const (
 	more    = 1
 	long    = 2
@@ -42,7 +40,6 @@ func ready(socketType string) []byte {
 	return append([]byte{command, byte(len(body))}, body...)
 }
 
-// connect connects without a greeting.
 func connect(t *testing.T, address string) *peer {
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -51,7 +48,6 @@ func connect(t *testing.T, address string) *peer {
 	return &peer{t: t, conn: c, r: bufio.NewReader(c)}
 }
 
-// join connects and shakes hands.
 func join(t *testing.T, address, socketType string) *peer {
 	p := connect(t, address)
 	p.write(append(greeting(), ready(socketType)...))
@@ -100,18 +96,16 @@ func (p *peer) receive() (frames [][]byte, err error) {
 	}
 }
 
-// next receives a message.
 func (p *peer) next() [][]byte {
 	m, err := p.receive()
 	require.NoError(p.t, err)
 	return m
 }
 
-// batch receives a batch and returns its number.
 func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.next()[1]) }
 
-// subscribed returns a peer that will receive every further batch. It publishes batches until the peer receives
-// one. The parameter seq is the number of the first batch, and next is the number after that of the last batch.
+// subscribed publishes batches, from number seq on, until the peer receives one. next is the number after that of the
+// last batch.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
 	pub, _ := p.Addr()
 	s = join(t, pub, "SUB")
@@ -138,7 +132,6 @@ func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *
 	}
 }
 
-// ask sends a replay client's request.
 func (p *peer) ask(from uint64) {
 	p.write(append([]byte{more, 0, 0, 8}, binary.BigEndian.AppendUint64(nil, from)...))
 }

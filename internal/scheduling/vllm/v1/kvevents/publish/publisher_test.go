@@ -26,7 +26,6 @@ func cleared(t *testing.T) *pool.Events {
 	return &v
 }
 
-// atOnce is how long Close waits for peers that do not close their connections: almost no time.
 const atOnce = time.Millisecond
 
 func opened(t *testing.T, keep int, linger time.Duration) *Publisher {
@@ -42,7 +41,6 @@ func batch(seconds float64, t *testing.T) []byte {
 	return (&kvevents.Encoder{DataParallelRank: 1}).AppendBatch(nil, seconds, cleared(t))
 }
 
-// check wants batch number seq, which says so by its time.
 func check(t *testing.T, frames [][]byte, seq uint64) {
 	require.Len(t, frames, 3)
 	require.Equal(t, "kv-events", string(frames[0]))

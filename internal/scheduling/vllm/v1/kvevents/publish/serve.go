@@ -131,7 +131,6 @@ func (p *Publisher) serveReplays(conn net.Conn) {
 	}
 }
 
-// sendAgain sends the batches from number seq on that have been published so far.
 func (p *Publisher) sendAgain(c *zmtp.Conn, seq uint64) error {
 	p.mu.Lock()
 	end := p.next

@@ -88,7 +88,6 @@ func (c *Conn) write(b net.Buffers) error {
 	return err
 }
 
-// header returns the header of a frame of the given size.
 func header(flags byte, size int) []byte {
 	if size < 1<<8 {
 		return []byte{flags, byte(size)}
@@ -149,7 +148,6 @@ func (c *Conn) pong(data []byte) error {
 	return c.sendCommand("PONG", data[:min(len(data), maxContext)])
 }
 
-// readFrame reads a frame's flags and body.
 func (c *Conn) readFrame() (flags byte, body []byte, err error) {
 	if c.ttl > 0 {
 		if err := c.net.SetReadDeadline(time.Now().Add(c.ttl)); err != nil {
@@ -180,7 +178,6 @@ func (c *Conn) readFrame() (flags byte, body []byte, err error) {
 	return flags, body, err
 }
 
-// splitCommand divides a command's body into its name and its data.
 func splitCommand(body []byte) (name string, data []byte, err error) {
 	if len(body) == 0 || len(body) < 1+int(body[0]) {
 		return "", nil, fmt.Errorf("%w: a command of %d bytes", ErrProtocol, len(body))

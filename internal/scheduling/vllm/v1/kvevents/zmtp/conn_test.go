@@ -32,7 +32,6 @@ var (
 	sub   = ready("Socket-Type", "SUB")
 )
 
-// with is the greeting with other bytes from one on.
 func with(at int, b string) string { return hello[:at] + b + hello[at+len(b):] }
 
 // script is a connection whose peer sends fixed bytes and then closes its side.
@@ -159,7 +158,6 @@ func TestPingsAreAnswered(t *testing.T) {
 	}
 }
 
-// open returns both ends of a connection after the handshake.
 func open(t *testing.T) (c *Conn, theirs net.Conn) {
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })

@@ -13,7 +13,6 @@ import (
 // security mechanism, whether the peer is a server, and a filler.
 const greetingSize = 64
 
-// greeting returns the greeting of ZMTP 3.1 with the security mechanism NULL.
 func greeting() []byte {
 	g := make([]byte, greetingSize)
 	g[0], g[9] = 0xff, 0x7f
@@ -22,7 +21,6 @@ func greeting() []byte {
 	return g
 }
 
-// handshake exchanges greetings and READY commands.
 func (c *Conn) handshake(socketType string, peers []string) error {
 	if _, err := c.net.Write(greeting()); err != nil {
 		return err
@@ -79,13 +77,11 @@ func (c *Conn) readGreeting() error {
 	return nil
 }
 
-// property encodes a metadata property of READY.
 func property(name, value string) []byte {
 	b := append([]byte{byte(len(name))}, name...)
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
 
-// socketTypeOf returns the socket type in READY's metadata.
 func socketTypeOf(data []byte) (socketType string, err error) {
 	for len(data) > 0 {
 		n := 1 + int(data[0])
