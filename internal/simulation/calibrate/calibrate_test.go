@@ -20,7 +20,6 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// fitOf fits the measurements of a file.
 func fitOf(t *testing.T, text string) *Calibration {
 	points, err := Read(file(t, text), Lengths{})
 	require.NoError(t, err)
@@ -29,7 +28,6 @@ func fitOf(t *testing.T, text string) *Calibration {
 	return c
 }
 
-// saved writes a cost file and reads it again.
 func (c *Calibration) saved(t *testing.T) cost.Measured {
 	path := filepath.Join(t.TempDir(), "cost.json")
 	require.NoError(t, c.Save(path, "mine", "a test"))
@@ -38,7 +36,7 @@ func (c *Calibration) saved(t *testing.T) cost.Measured {
 	return m
 }
 
-// table returns a CSV of iterations. The times are those that the line predicts, multiplied by random noise.
+// The times in the table are those that the line predicts, multiplied by random noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -54,8 +52,8 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that the fit finds the line exactly if there is no noise, and nearly if there is. Ensure that the stated
-// errors are as large as the noise.
+// Ensure that the fit finds the line exactly if there is no noise, and nearly if there is, and that the stated errors
+// are as large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -152,7 +150,6 @@ func TestBadMeasurementsAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that package cost reads a cost file and uses its times.
 func TestACostFileTimesASetup(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -231,8 +228,6 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	}
 }
 
-// Ensure that iterations count even if they were slow because of other programs: the fitted times have the same sum
-// as the measured times.
 func TestLongStepsAreNotForgotten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var points []Point

@@ -58,7 +58,6 @@ func parseCSV(text []byte) (points []Point, err error) {
 	}
 }
 
-// separator returns the separator of the columns in the first line.
 func separator(text []byte) rune {
 	head, _, _ := bytes.Cut(text, []byte("\n"))
 	for _, c := range []rune{';', '\t'} {
@@ -69,7 +68,6 @@ func separator(text []byte) rune {
 	return ','
 }
 
-// number returns a number of at least 0.
 func number(text string, separator rune) (float64, error) {
 	text = strings.TrimSpace(text)
 	plain := text
@@ -90,9 +88,8 @@ func number(text string, separator rune) (float64, error) {
 // leastTrace is the smallest number of iterations in a trace of a server. A file with fewer iterations is a table.
 const leastTrace = 200
 
-// merge combines iterations of a trace with about the same work into one point. Such iterations have the same
-// number of sequences, and their numbers of context tokens and of prompt tokens differ by at most a factor of √2.
-// Without merging, the thousands of small batches in a trace would determine the line.
+// merge combines iterations of a trace with about the same work into one point. Without merging, the thousands of
+// small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

@@ -84,8 +84,7 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns an error if no cost file can be fitted to the points. Otherwise it returns the model of the points, in
-// a list that is empty if the points name no model.
+// check returns the model of the points, in a list that is empty if the points name no model.
 func check(points []Point) (models []string, err error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -105,7 +104,6 @@ func check(points []Point) (models []string, err error) {
 	return models, nil
 }
 
-// names returns the models of the points, each once.
 func names(points []Point) (all []string) {
 	for _, p := range points {
 		if p.Model != "" && !slices.Contains(all, p.Model) {
@@ -115,7 +113,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// extent returns the range of the measurements. Outside it, the line is a guess.
+// Outside the extent, the line is a guess.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {

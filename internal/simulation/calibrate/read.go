@@ -54,7 +54,6 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 // mostUnpacked limits the decompressed size of a file.
 const mostUnpacked = 1 << 30
 
-// unpack decompresses a gzip file, and returns other text unchanged.
 func unpack(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		return text, nil

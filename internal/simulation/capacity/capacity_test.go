@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Ensure that objectives are read as written, and that String returns a text that can be read again.
 func TestParseSLO(t *testing.T) {
 	for text, want := range map[string]SLO{
 		"0.5s/token":                   {{Normalized, 0, 0.5}},
@@ -57,7 +56,6 @@ func line(t *testing.T) string {
 	return path
 }
 
-// trace returns a file of n requests, one each second.
 func trace(t *testing.T, n int, row string) string {
 	path := filepath.Join(t.TempDir(), "trace.csv")
 	f, err := os.Create(path)
@@ -78,10 +76,9 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for
-// each request. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens
-// holds up to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second. The number of
-// concurrent runs does not change the result.
+// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for each
+// request. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens holds up
+// to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -130,7 +127,6 @@ func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	}
 }
 
-// searched finds a capacity with the shortest runs.
 func searched(t *testing.T, s scenario.Scenario, text string) (*Load, Capacity, error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -144,13 +140,11 @@ func searched(t *testing.T, s scenario.Scenario, text string) (*Load, Capacity, 
 
 var compare = Options{Precision: 0.02, Horizon: CompareHorizon}
 
-// one returns a search for the capacity of a scenario under one seed.
 func one(t *testing.T, s scenario.Scenario, text string) *search {
 	p, l := load(t, s, 1)
 	return l.searches(p, slo(t, text), compare)[0]
 }
 
-// load opens a scenario and draws its requests.
 func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -231,8 +225,7 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that a run that was cut short is repeated up to the horizon before its rate becomes the answer. If the
-// rate then fails, the search must continue below it.
+// Ensure that a run that was cut short is repeated up to the horizon before its rate becomes the answer.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate
@@ -276,7 +269,6 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 }
 
 // Ensure that at any rate, a trace keeps the relative distances of its arrivals and its requests keep their hashes.
-// Ensure that the trace's own rate is computed from the requests that are used.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"

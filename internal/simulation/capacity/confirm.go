@@ -158,7 +158,7 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// most reports whether more than half of the seeds hold at a rate. It runs no more seeds than necessary.
+// most runs no more seeds than necessary.
 func (k *confirmation) most(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
@@ -214,7 +214,6 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	return held, failed, open
 }
 
-// run runs a rate under the seeds with the given indexes.
 func (k *confirmation) run(rate float64, which []int) error {
 	return each(len(which), func(n int) error {
 		i := which[n]

@@ -120,7 +120,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// each calls do for n indexes concurrently. If several calls fail, it returns the error of the lowest index.
+// If several calls fail, each returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup

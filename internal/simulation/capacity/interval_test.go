@@ -159,9 +159,7 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, math.IsInf(e.High, 1))
 }
 
-// Ensure that a correlation between consecutive batches increases the variance of the mean. If the first ten means
-// are high and the others low, the variance is multiplied by (1 + 0.8)/(1 - 0.8), where 0.8 is the largest
-// correlation that is used. If the means alternate, the variance does not change.
+// Ensure that a correlation between consecutive batches increases the variance of the mean.
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
 	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)

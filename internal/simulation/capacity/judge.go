@@ -100,7 +100,6 @@ func (w *run) overloaded() bool {
 	return float64(w.waiting) > 64+6*math.Sqrt(n/min(1, w.set.shape))+0.03*n
 }
 
-// judge writes the verdict on a run that has ended.
 func (w *run) judge(p *Point) {
 	if w.next == 0 {
 		p.Reason = "no request"
@@ -182,7 +181,6 @@ func (d *requestSet) fit(p *scenario.Plan) int {
 	return max(1, min(v.MaxNumSeqs, int(float64(v.NumGPUBlocks)*float64(v.BlockSize)/max(1, tokens))))
 }
 
-// A sample is the number of waiting requests at a time.
 type sample struct {
 	Now     float64 // s
 	Waiting int

@@ -52,7 +52,7 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 	return c, nil
 }
 
-// before returns the requests that arrive before end, at least one.
+// before returns at least one request.
 func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	requests, err := d.first(1)
 	for err == nil && requests[len(requests)-1].Arrival < end {
@@ -85,7 +85,6 @@ func (w *run) missed(now float64) bool {
 	return false
 }
 
-// judgeFixed writes the verdict on a run without a horizon.
 func (w *run) judgeFixed(p *Point) {
 	p.Grows = w.growsInQuarters()
 	p.Holds = !p.Grows
@@ -97,9 +96,8 @@ func (w *run) judgeFixed(p *Point) {
 }
 
 // growsInQuarters reports whether the server serves less than 95 % of the arriving requests. It compares the mean
-// time to the first token in the second and in the last quarter of the requests. The server is too slow if this
-// mean has grown by more than 5 % of the time between the two quarters. This matters in short runs, where any rate
-// can hold a limit of seconds for a while.
+// time to the first token in the second and in the last quarter of the requests. The server is too slow if this mean
+// has grown by more than 5 % of the time between the two quarters.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

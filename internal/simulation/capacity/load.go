@@ -48,7 +48,6 @@ func (d *requestSet) steady() bool { return d.shape > 0 }
 // Keep makes searches read results from a store, and add new results to the store.
 func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
-// firstDrawn is how many requests are drawn at first.
 const firstDrawn = 2000
 
 // MostSeeds limits the seeds of a search, because each keeps its requests in memory.
@@ -165,7 +164,6 @@ func (l *Load) Requests() int {
 	return len(l.sets[0].requests)
 }
 
-// confirming returns n sets for Confirm, or none for a trace.
 func (l *Load) confirming(n int) ([]*requestSet, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -76,7 +76,6 @@ var (
 	CompareHorizon = Horizon{Seconds: 240, Answers: 16}
 )
 
-// An effort says when a run ends.
 type effort int
 
 const (
@@ -91,7 +90,6 @@ const (
 	margin      = 1.25      // allows for mean answers that become longer during the run
 )
 
-// A runner runs the requests of one seed at any rate.
 type runner struct {
 	plan    *scenario.Plan
 	set     *requestSet
@@ -103,7 +101,6 @@ type runner struct {
 
 func (r *runner) fixed() bool { return r.horizon == Horizon{} }
 
-// runners returns a runner for each set of requests.
 func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*requestSet) []runner {
 	all := make([]runner, len(sets))
 	for i, set := range sets {
@@ -136,7 +133,6 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
-// A run is the simulation of one rate. It provides the requests and decides when the simulation ends.
 type run struct {
 	*runner
 	rate   float64
@@ -172,7 +168,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// simulate simulates the rate. If ample is true and memory is short, the error is sim.ErrAmple.
+// If ample is true and memory is short, the error of simulate is sim.ErrAmple.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -295,7 +291,6 @@ func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
 
-// known returns the index of the first request that is still in the system.
 func (w *run) known() int {
 	for i := range w.done {
 		if math.IsInf(w.done[i], 1) && !w.refused[i] {
@@ -350,7 +345,6 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns the error for a point that fails only because there are too few requests.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

@@ -14,7 +14,6 @@ import (
 // ErrUnbounded is wrapped when all rates hold the objective, because there are too few requests to fill the server.
 var ErrUnbounded = errors.New("no rate is too high")
 
-// A search finds the capacity under one seed.
 type search struct {
 	runner
 	precision float64
@@ -22,7 +21,6 @@ type search struct {
 	points    []Point // by rate
 }
 
-// searches returns a search for each seed.
 func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	estimate := l.estimate(p)
 	var all []*search

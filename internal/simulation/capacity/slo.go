@@ -120,7 +120,6 @@ func (o Objective) Of() string {
 	return o.Metric.String() + " p" + number(o.percent())
 }
 
-// above returns the reason for a missed objective.
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
 // percent returns the level in percent. It rounds, because Level is a percentage divided by 100, which is not
@@ -150,7 +149,6 @@ func (s SLO) String() string {
 	return strings.Join(all, ", ")
 }
 
-// has reports whether an objective limits the metric.
 func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }

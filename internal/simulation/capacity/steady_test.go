@@ -19,7 +19,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// promised finds a capacity as llmsim plan does.
 func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -64,12 +63,9 @@ var (
 // plannedMemory is the memory utilization of the planned servers.
 const plannedMemory = 0.95
 
-// Ensure that a planned rate lasts. With seeds that the plan has not used, runs of an hour (half an hour in
-// make test) hold the objective, except at most one of five. At 1.1 times the rate that most seeds of the plan
-// sustain, most runs fail; at the answer / 0.85, at least one of five fails (only in make test-long).
-//
-// Runs at 1.1 times the answer are only logged. The answer holds under all seeds of the plan, and if an objective
-// hardly depends on the rate, seeds differ by more than the factor 1.1.
+// Ensure that a planned rate lasts: with seeds that the plan has not used, runs of an hour (half an hour in make
+// test) hold the objective, except at most one of five. At 1.1 times the rate that most seeds of the plan sustain,
+// most runs fail; at the answer / 0.85, at least one of five fails (only in make test-long).
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -191,7 +187,6 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	return true, err
 }
 
-// latencyOf returns a latency of an answer in s.
 func latencyOf(d sim.Departure, m Metric) float64 {
 	switch m {
 	case Normalized:
@@ -204,8 +199,6 @@ func latencyOf(d sim.Departure, m Metric) float64 {
 	return d.Done - d.Arrival
 }
 
-// Ensure that a trace that is too short is refused, and that the error states the number of rows that the trace
-// needs.
 func TestAShortTraceIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "four.csv")
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"),
@@ -218,8 +211,7 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace with the number of rows that a refusal asks for has enough requests after the warm-up. Ensure
-// that the next refusal says what else the rate needs.
+// Ensure that a trace with the number of rows that a refusal asks for has enough requests after the warm-up.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		text := "arrival,prompt,output\n"
@@ -249,7 +241,6 @@ func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Ensure that an objective without a value does not hold.
 func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 600, ",100,1\n")},
 		Machine: scenario.Machine{Setup: line(t)}}
@@ -273,7 +264,6 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	require.ErrorContains(t, err, "have answers of more than one token; it takes 368 of these")
 }
 
-// Ensure that all rows of a trace are used, not only the first 2,000.
 func TestAllOfATraceIsTaken(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 3000, ",16,20\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 2}}
@@ -376,7 +366,7 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 }
 
 // Ensure that a run slightly above the sustained rate ends early. Without this rule, it would be extended to 20
-// hours, because answers take longer as the queue grows.
+// hours.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
 		"tpot<1s")

@@ -19,7 +19,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// small returns figures that together have each kind of data and each way to limit an axis.
 func small() []Figure {
 	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }
 	lines := Lines{
@@ -88,7 +87,6 @@ func TestAPictureSaysWhatItShows(t *testing.T) {
 	}
 }
 
-// texts returns the visible texts of an SVG in order.
 func texts(t *testing.T, svg string) string {
 	t.Helper()
 	var all []string
@@ -112,7 +110,6 @@ func texts(t *testing.T, svg string) string {
 	}
 }
 
-// Ensure that nothing is written if one of the figures cannot be drawn.
 func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 	value := func(v Value) func(*Figure) {
 		return func(f *Figure) { f.Panels[0].Data.(Bars).Series[0].Values[0] = v }
@@ -145,7 +142,6 @@ func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that characters that XML cannot have are replaced.
 func TestUnprintableTextsAreReplaced(t *testing.T) {
 	f := small()[1]
 	f.Title = "a\x00b\xffc"
@@ -275,7 +271,6 @@ func TestAPageExplainsTheKindsItHas(t *testing.T) {
 		explained(comparison()...))
 }
 
-// ends returns the least and the greatest mean.
 func ends(rows []row) (least, most float64) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for _, r := range rows {
@@ -284,7 +279,6 @@ func ends(rows []row) (least, most float64) {
 	return least, most
 }
 
-// Ensure that every valid figure can be drawn.
 func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := rapid.Bool().Draw(t, "log")

@@ -18,7 +18,6 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Sizes of a picture, in points.
 const (
 	pictureWidth = 800
 	panelHeight  = 300
@@ -82,7 +81,6 @@ func decades(low, high float64) (least, most float64) {
 	return math.Pow(10, power), math.Pow(10, max(power+1, math.Ceil(math.Log10(high))))
 }
 
-// drawOn draws the picture from the top down.
 func (p *picture) drawOn(to vg.CanvasSizer) {
 	c := draw.New(to)
 	c.SetColor(color.White)
@@ -136,7 +134,6 @@ func (f Figure) words() string {
 	return b.String() + f.Note
 }
 
-// A frame is a panel that is drawn into a plot.
 type frame struct {
 	*plot.Plot
 	*picture
@@ -144,7 +141,6 @@ type frame struct {
 	least float64 // least number of the panel, for a logarithmic axis
 }
 
-// least returns the least number of a panel.
 func (p Panel) least() float64 {
 	least := math.Inf(1)
 	for _, r := range p.Data.rows() {
@@ -232,7 +228,7 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 // barShare is the fraction of a group's width that bars fill.
 const barShare = 0.8
 
-// draw adds the bars of each group, with the paper's bars beside them. A group takes a width of 1 on the x axis.
+// A group of bars takes a width of 1 on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0
@@ -275,8 +271,7 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// setGroups labels the groups of bars or columns, which are at 0, 1, ... on the x axis. It makes the labels vertical
-// if they are too long.
+// setGroups puts the groups at 0, 1, ... on the x axis. It makes their labels vertical if they are too long.
 func (f *frame) setGroups(names []string) {
 	f.NominalX(names...)
 	f.Y.Padding = 5 // NominalX leaves space for half of a name

@@ -80,7 +80,6 @@ type Data interface {
 	rows() []row
 	// series returns the names that the legend explains.
 	series() []string
-	// draw adds the data to a plot and its names to the legend.
 	draw(*frame)
 }
 

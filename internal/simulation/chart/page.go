@@ -34,7 +34,6 @@ type Page struct {
 // A Fact is a named text.
 type Fact struct{ Name, Text string }
 
-// A shownFigure is a figure with its picture.
 type shownFigure struct {
 	Figure
 	Picture template.HTML
@@ -43,7 +42,6 @@ type shownFigure struct {
 // Words describes the picture for readers who cannot see it.
 func (f shownFigure) Words() string { return f.words() }
 
-// kinds returns the kinds that a page has to explain.
 func kinds(figures []shownFigure, checks []Check) []Kind {
 	has := map[Kind]bool{}
 	for _, f := range figures {
@@ -55,7 +53,6 @@ func kinds(figures []shownFigure, checks []Check) []Kind {
 	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !has[k] })
 }
 
-// index returns the text of the page.
 func index(p Page, figures []shownFigure) ([]byte, error) {
 	if p.Title == "" {
 		p.Title = "Figures of the simulator"

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// A row is one number that is drawn.
 type row struct {
 	panel, series, x string
 	Value
@@ -43,7 +42,6 @@ func (s Stacks) rows() []row {
 	return all
 }
 
-// rows returns the rows of all panels.
 func (f Figure) rows() []row {
 	var all []row
 	for _, p := range f.Panels {
@@ -55,7 +53,6 @@ func (f Figure) rows() []row {
 	return all
 }
 
-// series returns the names of all panels, each once.
 func (f Figure) series() []string {
 	var names []string
 	for _, p := range f.Panels {
@@ -86,8 +83,7 @@ func (b Bars) series() []string {
 
 func (s Stacks) series() []string { return s.Parts }
 
-// table returns the CSV of a figure, one line for each number drawn. If a value of the paper is a range, its end is
-// in paper_high; otherwise paper_high is empty.
+// If a value of the paper is a range, its end is in paper_high; otherwise paper_high is empty.
 func (f Figure) table() string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
@@ -106,5 +102,4 @@ func (f Figure) table() string {
 	return b.String()
 }
 
-// exact formats a number with all its digits.
 func exact(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

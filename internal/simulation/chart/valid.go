@@ -49,7 +49,6 @@ func (p Panel) valid() error {
 	return nil
 }
 
-// complete returns an error if a bar or a part of a column has no value.
 func complete(d Data) error {
 	switch d := d.(type) {
 	case Bars:

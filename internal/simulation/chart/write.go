@@ -41,7 +41,6 @@ type file struct {
 	data []byte
 }
 
-// render returns all files, the page last.
 func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure

@@ -109,7 +109,6 @@ func (f Fitted) String() string {
 		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, f.worst(), f.Worst, f.Worst.measured())
 }
 
-// worst returns the size and the direction of the largest error.
 func (f Fitted) worst() string {
 	direction := "too fast"
 	if f.Worst.Error() > 0 {

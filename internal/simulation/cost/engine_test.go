@@ -16,9 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the stored constants are the result of fitting one half of the points, and that the other half was
-// not used. Ensure that the errors on the other half are at most 15 % in the median and at most 35 % for each
-// point.
+// Ensure that the stored constants are the result of fitting one half of the points, and that the errors on the other
+// half are at most 15 % in the median and at most 35 % for each point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
 		fitEngine(t)
@@ -124,7 +123,6 @@ func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	require.True(t, string(want) == text.String(), "the constants or the points have changed: run this test with -update")
 }
 
-// heldOutOn returns the entry of a GPU in held-out.json.
 func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	fitted, heldOut := halves(gpu)
 	all := gpuPoints{GPU: gpu, Points: len(fitted) + len(heldOut)}

@@ -25,8 +25,6 @@ type engineFit struct {
 // worstWeight makes large errors count more: the square of the logarithm r is multiplied by 1 + worstWeight·r².
 const worstWeight = 10
 
-// start returns the constants with which the fit begins. FlashAttention-2 computes prompts at half of an A100's peak
-// rate or more (Dao, 2023, Fig. 4).
 func start() Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
@@ -35,7 +33,6 @@ func start() Engine {
 	return e
 }
 
-// fitPoints finds the constants of each GPU.
 func fitPoints(t *testing.T, points []measurement) *engineFit {
 	f := &engineFit{points: points, start: start()}
 	for _, p := range points {
@@ -57,7 +54,6 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 // GPU's own.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
-// on returns the engine on a GPU.
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
 
 // common returns the engine with the constants that all GPUs share.
@@ -159,7 +155,6 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 	return squares, slopes
 }
 
-// add adds the products of the slopes of a point.
 func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
 	n := len(slope)
 	var at []int // of x, with a slope

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeConfig writes a config.json into a folder of that name.
 func writeConfig(t *testing.T, name, text string) string {
 	path := filepath.Join(t.TempDir(), name, "config.json")
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))

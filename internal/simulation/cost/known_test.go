@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has straight lines of iteration times in ms, for decodes and for prompts. They come from others'
-// measurements or from a calibration. The test bounds the ratio of the roofline's times to these lines.
+// A decodes has straight lines of iteration times in ms, for decodes and for prompts. The test that uses them bounds
+// the ratio of the roofline's times to these lines.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -22,8 +22,7 @@ type prompts struct {
 }
 
 // known has the measurements with which the roofline is compared. The bounds are the computed ratios, rounded
-// outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has values of
-// vLLM for OPT-13B on several GPUs. They are left out, because these times grow with the number of GPUs.
+// outwards to the next 0.05.
 var known = []struct {
 	name       string
 	model, gpu string

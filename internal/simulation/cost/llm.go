@@ -78,7 +78,7 @@ func (l LLM) layerMatrices(workers int) float64 {
 }
 
 // sharedMatrices returns the number of parameters that one worker has in those matrices of the layers that multiply
-// every token. It leaves out the matrices of experts.
+// every token.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -95,7 +95,6 @@ func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
 
-// feedForward returns the number of matrices of a feed-forward part.
 func (l LLM) feedForward() float64 {
 	if l.Gated {
 		return 3
@@ -103,7 +102,6 @@ func (l LLM) feedForward() float64 {
 	return 2
 }
 
-// headMatrix returns one worker's parameters in the matrix that computes logits.
 func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
@@ -125,7 +123,6 @@ func (l LLM) activations(workers int) float64 {
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
 }
 
-// allReduces returns the number of all-reduces of a layer.
 func (l LLM) allReduces() float64 {
 	if l.Parallel {
 		return 1
@@ -140,7 +137,6 @@ func (l LLM) weightBytes(workers int) float64 {
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
 }
 
-// outerBytes returns the bytes of one parameter outside the matrices of layers.
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
 // activationElements returns how many elements the given number of tokens needs at the same time, by the artifact's
@@ -167,7 +163,6 @@ func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	return activationBytes*float64(tokens)*(wide+3*float64(l.Hidden)) + l.logitsBytes(seqs)
 }
 
-// logitsBytes returns the bytes of the logits of sequences in fp32.
 func (l LLM) logitsBytes(seqs int) float64 { return 4 * float64(seqs) * float64(l.Vocabulary) }
 
 func (l LLM) check() error {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A publishedPool is a number of tokens for whose keys and values vLLM V1 reported to have memory.
 type publishedPool struct {
 	Publisher   string  `json:"publisher"`
 	Version     string  `json:"version"`
@@ -30,7 +29,6 @@ type publishedPool struct {
 	GiB         float64 `json:"gib"` // of a GPU, where tokens are not published
 }
 
-// setup returns the server of the point.
 func (p publishedPool) setup(t *testing.T) Setup {
 	s, err := roofline(t, p.Model, p.GPU, p.Workers).Quantised(p.DType, "")
 	require.NoError(t, err)
@@ -118,7 +116,6 @@ func TestPoolsOfVLLMV1(t *testing.T) {
 	require.Equal(t, string(want), table, "run this test with -update")
 }
 
-// median returns the middle number, or the lower of the two middle numbers.
 func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	return all[(len(all)-1)/2]

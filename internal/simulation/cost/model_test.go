@@ -127,7 +127,7 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 }
 
 // Ensure that swapped blocks move over the host's link, with a copy for the keys and a copy for the values of each
-// layer. Ensure that a copy on the GPU reads and writes memory, and that the times depend on the block size.
+// layer, and that the times depend on the block size.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10

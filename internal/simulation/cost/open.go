@@ -128,8 +128,7 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// suggestion returns a question that names the known names that begin with name. If there are none, it names the
-// most similar name.
+// If no known name begins with name, suggestion names the most similar one.
 func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string
@@ -144,7 +143,6 @@ func suggestion(name string, known []string) string {
 	return ""
 }
 
-// isFile reports whether name is a file's, not a built-in name.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that every built-in file opens under its own name and has a source, and that each setup has a model and a
-// pool.
 func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	for _, name := range LLMs() {
 		l := llm(t, name)
@@ -34,8 +32,6 @@ func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	}
 }
 
-// Ensure that the examples of README.md can be read, that the setup takes its model and GPU from files in its folder,
-// and that other fields have their defaults.
 func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	s := setup(t, filepath.Join("examples", "setup.json"))
 	l := llm(t, filepath.Join("examples", "model.json"))
@@ -124,7 +120,6 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-// Ensure that each part of each file is checked, and that unknown fields are refused.
 func TestEachPartOfAFileIsChecked(t *testing.T) {
 	open := func(path string) error { _, err := Open(path); return err }
 	openLLM := func(path string) error { _, err := OpenLLM(path); return err }

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// stages returns the number of stages, at least 1.
 func (s Setup) stages() int { return max(1, s.Stages) }
 
 // GPUs returns the number of GPUs: Workers in each stage.
@@ -28,7 +27,6 @@ func (s Setup) checkParallel() error {
 	return checkRange("swap_gb_s", s.SwapGigabytes, "0", "1e9")
 }
 
-// unmeasured names the properties of the setup that no built-in measurement covers.
 func (s Setup) unmeasured() string {
 	var all []string
 	if s.stages() > 1 {
@@ -102,7 +100,6 @@ func (s Setup) pipeline(m *Model) {
 	m.prompt += hop
 }
 
-// experts has the costs of a mixture of experts on one worker.
 type experts struct {
 	all     float64 // seconds to read all experts
 	unused  float64 // the probability that a token does not use a given expert
@@ -144,7 +141,6 @@ func (x experts) seconds(n float64) (read, compute float64) {
 	return read, x.token * n * fullest / mean
 }
 
-// swapLink returns the GB/s at which blocks are swapped.
 func (s Setup) swapLink() float64 {
 	link := s.GPU.HostLink * s.Engine.HostLink
 	if s.SwapGigabytes > 0 {

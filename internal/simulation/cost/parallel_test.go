@@ -26,7 +26,6 @@ func timed(t testing.TB, s Setup) *Model {
 	return m
 }
 
-// pool returns the blocks of a GPU.
 func pool(t testing.TB, s Setup) int {
 	n, _, err := s.Pool(16)
 	require.NoError(t, err)
@@ -133,8 +132,8 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "a model that does not fit on one GPU")
 }
 
-// Ensure that a single token reads only its own experts, that many tokens read all experts, and that all experts
-// are in memory.
+// Ensure that a single token reads only its own experts, that many tokens read all experts, and that all experts are
+// in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -187,7 +186,6 @@ func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	require.ErrorContains(t, err, "no mixture of experts")
 }
 
-// Ensure that a slow disk limits the rate of swaps.
 func TestASlowDiskSlowsSwaps(t *testing.T) {
 	s := roofline(t, "opt-13b", "a100-40gb", 1)
 	toCPU := timed(t, s)

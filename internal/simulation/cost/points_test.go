@@ -60,9 +60,8 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points of a GPU into two halves without looking at the measured values. It sorts the points by
-// the SHA-256 of their descriptions; the fit uses the first, the third and so on. The description contains the GPU,
-// so the fit uses a load on some GPUs and not on others.
+// halves sorts the points by the SHA-256 of their descriptions; the fit uses the first, the third and so on. The
+// description contains the GPU, so the fit uses a load on some GPUs and not on others.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -90,7 +89,6 @@ func (p measurement) digest() [sha256.Size]byte {
 		p.Prompt, p.Output, p.Batch))
 }
 
-// fittedHalves returns the points that constants are fitted to.
 func fittedHalves() (all []measurement) {
 	for _, gpu := range MeasuredGPUs() {
 		fitted, _ := halves(gpu)
@@ -109,14 +107,12 @@ func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
 	return errorsOf(all)
 }
 
-// predict returns the value of the measurement that an engine predicts.
 func (p measurement) predict(t *testing.T, e Engine) float64 {
 	s, err := p.setup(e)
 	require.NoError(t, err)
 	return p.on(timed(t, s))
 }
 
-// setup returns the model and GPUs of the point, with the given engine.
 func (p measurement) setup(e Engine) (Setup, error) {
 	s, err := New(p.Model, p.GPU, p.Workers)
 	if err != nil {
@@ -141,14 +137,11 @@ func (p measurement) on(m *Model) float64 {
 	return p.cycle(m)
 }
 
-// decodes returns the work of an iteration in which n sequences are in the middle of their answers.
 func (p measurement) decodes(n float64) Work {
 	context := float64(p.Median) + float64(p.Output+p.Longest+2)/4
 	return Work{Seqs: int(math.Round(n)), Context: int(n * context)}
 }
 
-// computed returns how many tokens of a prompt are computed, and the sum of the numbers of tokens to which they
-// attend.
 func (p measurement) computed() (tokens, pairs float64) {
 	prompt := float64(p.Median)
 	tokens = prompt
@@ -158,7 +151,6 @@ func (p measurement) computed() (tokens, pairs float64) {
 	return tokens, tokens*(prompt-tokens) + tokens*(tokens+1)/2
 }
 
-// with adds a number of prompts to an iteration.
 func (p measurement) with(w Work, prompts float64) Work {
 	tokens, pairs := p.computed()
 	w.Prompt, w.PromptContext = int(prompts*tokens), int64(prompts*pairs)

@@ -53,7 +53,6 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	return gpu, cpu, nil
 }
 
-// paperBlocks returns how many blocks of 16 tokens fit on each GPU and in the CPU's memory.
 func (s Setup) paperBlocks() (gpu, cpu int) {
 	bytes := s.blockBytes(paperBlock)
 	free := float64(s.GPU.MemoryBytes)*s.Memory.Utilization - float64(s.used())

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a token's keys and values have the right number of bytes (simulation/PAPER.md §1, §5). Llama-3-8B has
-// 128 KiB and not 512, because its query heads share KV heads.
+// Ensure that a token's keys and values have the right number of bytes (simulation/PAPER.md §1, §5).
 func TestKVBytesPerToken(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"opt-13b": 819_200, "opt-66b": 2_359_296, "opt-175b": 4_718_592, "llama-13b": 819_200, "llama-3-8b": 131_072,

@@ -54,7 +54,6 @@ var heldOut = sync.OnceValue(func() []gpuPoints {
 // HeldOut returns the points of vLLM V1 on a GPU that were not used in the fit.
 func HeldOut(gpu string) []Published { return slices.Clone(pointsOn(gpu).HeldOut) }
 
-// pointsOn returns the points on a GPU, or no points if nothing is published on the GPU.
 func pointsOn(gpu string) gpuPoints {
 	for _, p := range heldOut() {
 		if p.GPU == gpu {
@@ -85,7 +84,6 @@ func (p Published) String() string {
 	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
 }
 
-// measured returns the name of the measured quantity.
 func (p Published) measured() string {
 	switch p.Metric {
 	case "first_token_ms":
@@ -98,7 +96,6 @@ func (p Published) measured() string {
 	return "one batch"
 }
 
-// errorsOf returns the median and the largest error of the predictions, and the point with the largest error.
 func errorsOf(points []Published) (f Fit, worst Published) {
 	var all []float64
 	for _, p := range points {

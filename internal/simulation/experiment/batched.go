@@ -5,7 +5,6 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// batched is Fig. 13: the number of requests in a batch.
 func (b *bench) batched() error {
 	seeds, seconds, from := b.averageSeeds(), 3600.0, 600.0
 	if b.Quick {

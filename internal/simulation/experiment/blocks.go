@@ -36,7 +36,6 @@ func bySizePanel(title, y string, series ...chart.Series) chart.Panel {
 	return bars(title, "block size (tokens)", chart.YAxis{Title: y, Log: true}, names, series...)
 }
 
-// blockSize is Fig. 18b.
 func (b *bench) blockSize() error {
 	const seconds = 1000.0
 	share, s, err := b.bySize("sharegpt", 2.01, seconds, false)

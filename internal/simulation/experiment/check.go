@@ -21,7 +21,6 @@ func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value
 		fmt.Sprintf("within %g points", points), math.Abs(off) <= points)
 }
 
-// checkWithinRange checks that a value is between low and high.
 func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart.Value, low, high float64) {
 	b.check(kind, item, paper, meanAndSD(ours), "", fmt.Sprintf("%g to %g", low, high), ours.Mean >= low && ours.Mean <= high)
 }
@@ -49,7 +48,6 @@ func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high f
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkOrder records whether values have the same order as in the paper. ours is a text that lists the values.
 func (b *bench) checkOrder(item, paper, ours string, ok bool) {
 	b.check(chart.OrderOnly, item, paper, ours, "", "order", ok)
 }
@@ -60,7 +58,6 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
-// compareWith records that the last check compares with reference and not with the paper.
 func (b *bench) compareWith(reference string) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = reference
 }

@@ -51,7 +51,6 @@ func (b *bench) costs() error {
 	return nil
 }
 
-// published compares the prediction of a point with the published value.
 func (b *bench) published(p cost.Published) {
 	item := fmt.Sprintf("%s %s, %s, %s", cost.VLLM, p.Version, p.GPU, p)
 	off := p.Error()

@@ -44,7 +44,6 @@ func (r *Report) Misses() (n int) {
 	return n
 }
 
-// A bench is a call of Run.
 type bench struct {
 	*lab
 	Options
@@ -110,7 +109,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return &b.report, nil
 }
 
-// averageSeeds returns the seeds of averages: 1 to 8.
 func (b *bench) averageSeeds() []uint64 {
 	switch {
 	case b.Seeds > 0:
@@ -121,7 +119,6 @@ func (b *bench) averageSeeds() []uint64 {
 	return seedsFrom1(8)
 }
 
-// curveSeeds returns the seeds of latency curves, which take many runs.
 func (b *bench) curveSeeds() []uint64 {
 	if b.Quick {
 		return seedsFrom1(1)
@@ -137,7 +134,6 @@ func seedsFrom1(n int) []uint64 {
 	return seeds
 }
 
-// seedsLabel describes the runs of a figure.
 func seedsLabel(seeds []uint64, seconds float64) string {
 	length := fmt.Sprintf("%.0f s", seconds)
 	if len(seeds) == 1 {
@@ -146,7 +142,6 @@ func seedsLabel(seeds []uint64, seconds float64) string {
 	return fmt.Sprintf("seeds 1 to %d, %s", len(seeds), length)
 }
 
-// label returns the name of a system in figures.
 func label(system string) string {
 	kind, err := sim.Lookup(system)
 	if err != nil {
@@ -157,12 +152,11 @@ func label(system string) string {
 
 func server(system string) sim.Server { return sim.Server{System: system} }
 
-// bars returns a panel of bars.
 func bars(title, x string, y chart.YAxis, groups []string, series ...chart.Series) chart.Panel {
 	return chart.Panel{Title: title, X: x, Y: y, Data: chart.Bars{Groups: groups, Series: series}}
 }
 
-// add adds a figure to the report. A system has the same colour and marker in all figures.
+// A system has the same colour and marker in all figures.
 func (b *bench) add(f chart.Figure) {
 	for _, name := range sim.Systems() {
 		f.Fixed = append(f.Fixed, label(name))
@@ -182,7 +176,6 @@ func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*si
 	return v, nil
 }
 
-// average returns the mean and the standard deviation of f over results, one for each seed.
 func average(results []*sim.Result, f func(*sim.Result) float64) chart.Value {
 	var values []float64
 	for _, r := range results {

@@ -33,7 +33,6 @@ func TestPicturesOfTheREADMEs(t *testing.T) {
 	require.NotEqual(t, waste.Panels[0].Data, r.Figures[0].Panels[0].Data)
 }
 
-// requirePicture draws a figure and compares it with its file.
 func requirePicture(t *testing.T, figure, name string, checks int) chart.Figure {
 	report, err := Run(context.Background(), Options{Only: []string{figure}})
 	require.NoError(t, err)

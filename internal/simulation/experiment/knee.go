@@ -25,8 +25,8 @@ type curve struct {
 // curveParts are the fractions of the capacity at which a curve has points.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves returns the curve of each system around the rate at which the curve crosses the threshold. All systems and
-// rates use the same requests of a seed, because at high rates these requests take tens of megabytes.
+// All systems and rates of curves use the same requests of a seed, because at high rates these requests take tens of
+// megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
@@ -82,7 +82,6 @@ func latencyPanel(title string, all []curve) chart.Panel {
 		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines}
 }
 
-// ratio returns the rate that system a sustains divided by that of system b, averaged over the seeds.
 func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	var values []float64
 	for i := range a.each {

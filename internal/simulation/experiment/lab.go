@@ -61,14 +61,12 @@ func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 	return l.runs[string(key)], nil
 }
 
-// ran reports that a run or a search is done.
 func (l *lab) ran() {
 	l.tally.Lock()
 	defer l.tally.Unlock()
 	l.progress()
 }
 
-// run returns the results of scenarios, in their order.
 func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
 	waits, results := make([]func() (*sim.Result, error), len(scenarios)), make([]*sim.Result, len(scenarios))
 	var err error
@@ -85,7 +83,6 @@ func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
 	return results, nil
 }
 
-// seeds runs a scenario with each seed.
 func (l *lab) seeds(s scenario.Scenario, seeds []uint64) ([]*sim.Result, error) {
 	var all []scenario.Scenario
 	for _, seed := range seeds {

@@ -11,8 +11,6 @@ import (
 //go:embed attention.json
 var attentionJSON []byte
 
-// measured has the results of kvstore's benchmarks Paged and BlockSize on one machine. testdata/bench/tables writes
-// the file.
 var measured = func() (m struct {
 	Machine string `json:"machine"`
 	Date    string `json:"date"`
@@ -34,7 +32,6 @@ var measured = func() (m struct {
 	return m
 }()
 
-// measuredOn returns the note of a figure.
 func measuredOn() string {
 	threads := fmt.Sprintf("%d threads", measured.Threads)
 	if measured.Threads == 1 {

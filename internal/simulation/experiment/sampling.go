@@ -18,7 +18,6 @@ func decoding(n int, beam bool) sim.Decoding {
 	return d
 }
 
-// beams is a note on the beams of figures.
 const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another at " +
 	"7.5 % of the tokens, which is fitted to the saving of width 2 (Fig. 15b)."
 
@@ -124,7 +123,6 @@ func (b *bench) saving() error {
 	return nil
 }
 
-// A savingSeries is a workload of Fig. 15, with its tolerance in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind

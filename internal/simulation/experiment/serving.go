@@ -115,7 +115,7 @@ func (b *bench) served() error {
 	return nil
 }
 
-// simulate simulates each run with its scenario. The scenarios read the requests and the times from files.
+// The scenarios of simulate read the requests and the times from files.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

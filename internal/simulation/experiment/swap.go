@@ -68,5 +68,4 @@ func (b *bench) swapping() error {
 	return nil
 }
 
-// withinFactorTwo reports whether two values differ by less than a factor of two.
 func withinFactorTwo(a, b float64) bool { return a < 2*b && b < 2*a }

@@ -29,7 +29,6 @@ type Config struct {
 	Goodput        sim.Goodput
 }
 
-// A fleet is a run in progress.
 type fleet struct {
 	Config
 	replicas  []*replica
@@ -96,8 +95,7 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances to the next event. The event is the arrival of a request or, if requests depend on answers, the end
-// of an iteration.
+// The next event is the arrival of a request or, if requests depend on answers, the end of an iteration.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {
@@ -137,7 +135,6 @@ func (f *fleet) step() (more bool, err error) {
 	return true, nil
 }
 
-// advance runs all replicas up to a time.
 func (f *fleet) advance(to float64) error {
 	for _, p := range f.replicas {
 		if err := p.Advance(to); err != nil {
@@ -150,7 +147,6 @@ func (f *fleet) advance(to float64) error {
 	return nil
 }
 
-// send gives a request to the replica that the router chooses.
 func (f *fleet) send(q *workload.Request) error {
 	f.router.index.arrive(f.now)
 	p := f.replicas[f.router.choose(f.replicas, q)]
@@ -161,7 +157,6 @@ func (f *fleet) send(q *workload.Request) error {
 	return p.Add(q, f.now)
 }
 
-// left records that a request has left a replica.
 func (f *fleet) left(d sim.Departure) {
 	f.live--
 	session := d.Session
@@ -186,7 +181,6 @@ type replica struct {
 	blocks  map[int]int // prompt blocks of each unanswered request
 }
 
-// addReplica adds a replica of a kind.
 func (f *fleet) addReplica(k *Kind) (err error) {
 	server := k.Server
 	server.Events = f.Router == PrefixAware

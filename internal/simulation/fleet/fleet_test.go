@@ -22,14 +22,12 @@ func model(t testing.TB, gpu string) (*cost.Model, sim.Server) {
 	return m, sim.Server{System: "vllm-v1", NumGPUBlocks: 2000, MaxModelLen: 4096}.Complete()
 }
 
-// replicas returns a kind of n replicas on a GPU.
 func replicas(t testing.TB, n int, gpu string) Kind {
 	t.Helper()
 	m, server := model(t, gpu)
 	return Kind{Name: gpu, Count: n, Server: server, Cost: m}
 }
 
-// talks returns conversations with pauses.
 func talks(t testing.TB, rate float64, sessions int) workload.Source {
 	t.Helper()
 	lengths, _, err := workload.Named("sharegpt")

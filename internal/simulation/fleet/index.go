@@ -32,7 +32,6 @@ func newIndex(delay float64, replicas int) index {
 	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas)}
 }
 
-// note queues the events that a replica has recorded.
 func (x *index) note(replica int, now float64) {
 	q := &x.queues[replica]
 	for i := range x.events.List {
@@ -48,7 +47,6 @@ func (x *index) note(replica int, now float64) {
 	}
 }
 
-// arrive applies the events that arrive by the given time.
 func (x *index) arrive(now float64) {
 	for replica, q := range x.queues {
 		for len(q) > 0 && q[0].at+x.delay <= now {

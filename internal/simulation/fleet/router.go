@@ -39,7 +39,6 @@ func ParseRouter(name string) (Router, error) {
 	return "", fmt.Errorf("%w: there is no router %q: want %s", sim.ErrConfig, name, strings.Join(names, ", "))
 }
 
-// A router chooses among replicas.
 type router struct {
 	kind   Router
 	rng    *rand.Rand
@@ -50,7 +49,6 @@ type router struct {
 	hashes []uint64
 }
 
-// choose returns the number of the replica for a request.
 func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	n := len(replicas)
 	switch r.kind {
@@ -101,8 +99,7 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash computes the hashes of the whole blocks of a request that other requests may share. It uses the hash
-// function of the prefix caches.
+// hash computes the hashes of the whole blocks of a request that other requests may share.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

@@ -30,7 +30,6 @@ const (
 	System    Kind = "system"
 )
 
-// A trial is a change to try.
 type trial struct {
 	Change
 	setup  cost.Setup
@@ -43,13 +42,11 @@ type trial struct {
 	iterations, first float64
 }
 
-// trial returns a trial without changes.
 func (s *sizer) trial(name string, kind Kind) trial {
 	return trial{Change: Change{Name: name, Is: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
 		times: 1}
 }
 
-// limits returns trials that make one thing twice as good.
 func (s *sizer) limits() (all []trial) {
 	add := func(name string, kind Kind, change func(*trial)) {
 		t := s.trial(name, kind)
@@ -107,7 +104,6 @@ func (s *sizer) limits() (all []trial) {
 	return all
 }
 
-// ranked sorts changes from the greatest gain to the least.
 func ranked(all []Change) []Change {
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(b.Gain, a.Gain) })
 	return all
@@ -136,8 +132,7 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// change finds the capacity of one trial. If the trial is impossible, change says why in Trouble and returns no
-// error.
+// If the trial is impossible, change says why in Trouble and returns no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.near
@@ -172,12 +167,10 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	return c, nil
 }
 
-// doesNotFit reports whether the GPUs cannot run the model.
 func doesNotFit(err error) bool {
 	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
 }
 
-// unanswered reports whether a search found no rate only because there are too few requests.
 func unanswered(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }

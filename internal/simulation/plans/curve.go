@@ -9,9 +9,8 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// median returns the median of a value over the points of a step. A point whose queue grew without end has no
-// result and counts as +Inf. If such points were left out, a rate that most seeds do not hold could look better
-// than a lower rate.
+// A point whose queue grew without end has no result and counts as +Inf. If such points were left out, a rate that
+// most seeds do not hold could look better than a lower rate.
 func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {
@@ -24,7 +23,6 @@ func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	return capacity.Median(all)
 }
 
-// columns returns the metrics of the curve, starting with the paper's.
 func (r *Report) columns() []column {
 	all := []column{{"normalized mean", 0, func(p capacity.Point) float64 { return p.Result.Normalized.Mean }}}
 	for i, o := range r.slo {

@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// Ensure that the report names settings that raise the capacity, even if the limit itself needs a faster GPU.
 func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
 	gpu := Change{Name: "twice the GPU's memory bandwidth", Is: Time, Gain: 1, GainLow: 1, GainHigh: 1}
 	memory := Change{Name: "twice the KV memory", Is: KVMemory}

@@ -17,7 +17,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// small returns a question that takes about a second.
 func small(t *testing.T) Question {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})

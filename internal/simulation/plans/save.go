@@ -27,7 +27,6 @@ func (r *Report) Save(dir string) error {
 	return nil
 }
 
-// pageFacts returns the facts below the answer of the page.
 func (r *Report) pageFacts() []chart.Fact {
 	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost},
 		{Name: "Memory", Text: r.Memory.String()}}
@@ -47,7 +46,6 @@ func (r *Report) pageFacts() []chart.Fact {
 	return all
 }
 
-// figures returns the report's figures, or none if the capacity is 0.
 func (r *Report) figures() []chart.Figure {
 	if r.Capacity.Rate == 0 {
 		return nil
@@ -66,7 +64,6 @@ func (r *Report) figures() []chart.Figure {
 	return []chart.Figure{latency, limits, sizes, systems}
 }
 
-// runs describes the runs from which a figure is made.
 func (r *Report) runs() string {
 	if r.Load.Requests == 0 {
 		return r.Load.seeds()
@@ -82,7 +79,6 @@ func (r *Report) over(average string) string {
 	return average + " of the seeds"
 }
 
-// latency returns the figure of latency against rate, with a panel for each metric.
 func (r *Report) latency() chart.Figure {
 	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated,
 		Seeds: r.runs()}

@@ -115,7 +115,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns the options of a search. If near has rates, the search begins at these rates.
+// If near has rates, the search begins at these rates.
 func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }

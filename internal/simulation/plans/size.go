@@ -153,7 +153,6 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	return report, errors.Join(err, store.Close())
 }
 
-// newSizer checks a question and sets its defaults.
 func newSizer(q Question) (*sizer, error) {
 	if len(q.SLO) == 0 {
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)

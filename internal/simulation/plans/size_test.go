@@ -48,8 +48,7 @@ func words(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// Ensure that the report names the tightest limit. In make test, TestTheReportIsTheSameHoweverManyRunsGoOn covers
-// the limit of memory.
+// Ensure that the report names the tightest limit.
 func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {
@@ -91,7 +90,6 @@ func TestMoreMemoryHelpsSystemsThatReserveIt(t *testing.T) {
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
 }
 
-// based returns the state of Size after the search for the capacity.
 func based(t *testing.T, q Question) *sizer {
 	s := &sizer{Question: q, pool: capacity.NewPool(1)}
 	var err error
@@ -105,7 +103,6 @@ func based(t *testing.T, q Question) *sizer {
 	return s
 }
 
-// limitOf returns a report with the limits only.
 func limitOf(t *testing.T, q Question) *Report {
 	t.Helper()
 	q.Precision = 0.1

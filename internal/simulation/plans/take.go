@@ -63,7 +63,6 @@ func (s *sizer) served(name string, kind Kind, p policy, block int) trial {
 	return t
 }
 
-// blockSizes returns trials of other block sizes for the scenario's system.
 func (s *sizer) blockSizes() []trial {
 	base := s.plan.Scenario.Server
 	var all []trial
@@ -73,7 +72,6 @@ func (s *sizer) blockSizes() []trial {
 	return all
 }
 
-// insert adds a size to a sorted list if the list does not have it.
 func insert(sizes []int, size int) []int {
 	i, found := slices.BinarySearch(sizes, size)
 	if found {
@@ -82,7 +80,6 @@ func insert(sizes []int, size int) []int {
 	return slices.Insert(slices.Clone(sizes), i, size)
 }
 
-// systems returns trials of the default system, with and without prefix caching, and of the scenario's system.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
@@ -96,7 +93,6 @@ func (s *sizer) systems() []trial {
 	return all
 }
 
-// take chooses a block size and a system, and finds the capacity with both.
 func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
 	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
 	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
@@ -116,7 +112,6 @@ const (
 	fewSeedsWorth = 0.07
 )
 
-// worth returns the gain that a change needs under every seed to be recommended.
 func (s *sizer) worth(seeds int) float64 {
 	if seeds < enoughSeeds {
 		return max(s.Precision, fewSeedsWorth)

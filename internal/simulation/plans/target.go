@@ -51,7 +51,6 @@ func (s Server) String() string {
 		rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
 }
 
-// number formats a number of things.
 func number(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

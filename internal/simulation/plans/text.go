@@ -21,7 +21,6 @@ var sentences = template.Must(template.New("").Funcs(template.FuncMap{
 	"gigabytes": func(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e9) },
 }).Parse(sentencesFile))
 
-// text returns a sentence of sentences.tmpl about the report.
 func (r *Report) text(name string) string {
 	var b strings.Builder
 	if err := sentences.ExecuteTemplate(&b, name, facts{r}); err != nil {
@@ -30,7 +29,6 @@ func (r *Report) text(name string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// facts has the values in the sentences about a report.
 type facts struct{ *Report }
 
 func (f facts) Holds() bool   { return f.Capacity.Rate > 0 }
@@ -92,7 +90,6 @@ func (f facts) Settings() (all []Change) {
 	return all
 }
 
-// A value is the value of an objective at the capacity, with its confidence interval, in s.
 type value struct {
 	Name             string
 	Value, Low, High float64
@@ -139,13 +136,11 @@ func (f facts) AboveFailed() (n int) {
 // TimesMemory returns the greatest number of blocks that was tried, as a multiple of the server's blocks.
 func (f facts) TimesMemory() int { return f.Target.MostBlocks / max(1, f.Memory.Blocks) }
 
-// change returns the change with the greatest gain of its kind.
 func (r *Report) change(kind Kind) Change {
 	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Is == kind })
 	return r.Limits[i]
 }
 
-// atCapacity returns the run at the capacity under the first seed that has a result.
 func (r *Report) atCapacity() capacity.Point {
 	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
 	return r.Capacity.Confirmed[max(0, i)]
@@ -156,7 +151,6 @@ func percent(gain float64) string {
 	return fmt.Sprintf("%+.0f %%", math.Round(100*gain)+0) // +0: no minus before a zero
 }
 
-// rate formats requests/s with three significant digits.
 func rate(v float64) string {
 	if v <= 0 {
 		return "0"

@@ -29,7 +29,6 @@ func (r *Report) Write(out io.Writer, verbose bool) error {
 	return w.Flush()
 }
 
-// fact writes a name and a text, wrapped for a terminal.
 func fact(w io.Writer, name, text string) {
 	for _, line := range terminal.Wrap(text, len("iterations  ")) {
 		fmt.Fprintf(w, "%s\t%s\n", name, line)
@@ -37,7 +36,6 @@ func fact(w io.Writer, name, text string) {
 	}
 }
 
-// writeParts splits a text at semicolons and writes each part in its own lines.
 func writeParts(w io.Writer, name, text string) {
 	for part := range strings.SplitSeq(text, "; ") {
 		if part != "" {
@@ -47,7 +45,6 @@ func writeParts(w io.Writer, name, text string) {
 	}
 }
 
-// writeAnswer writes the rate, its latency, its limit, and the source of the times.
 func (r *Report) writeAnswer(w io.Writer) {
 	answer, limits, _ := strings.Cut(r.Verdict, "; ")
 	fmt.Fprintf(w, "%s\n", strings.Join(terminal.Wrap(answer, 2), "\n  "))
@@ -62,7 +59,6 @@ func (r *Report) writeAnswer(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// hasRun reports whether there is a run at the capacity, and the run has a result.
 func (r *Report) hasRun() bool { return r.Capacity.Rate > 0 && r.atCapacity().Result != nil }
 
 // rooflines states the errors of computed times, from cost/README.md.
@@ -107,7 +103,7 @@ func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	fact(w, "search", r.text("search"))
 }
 
-// writeChanges writes a table of changes. The title heads its first column.
+// The title heads the first column.
 func (r *Report) writeChanges(w io.Writer, title string, all []Change) {
 	fmt.Fprintf(w, "\n%s\trequests/s\tgain", title)
 	if len(r.Load.Seeds) > 1 {

@@ -42,7 +42,6 @@ type Store struct {
 	added int
 }
 
-// line is a line of the file.
 type line struct {
 	Key    string          `json:"key"`
 	Result json.RawMessage `json:"result"`
@@ -76,7 +75,7 @@ func Open(dir, trace string) (*Store, error) {
 	return s, nil
 }
 
-// read locks the file and reads it. If a killed process has left the last line incomplete, read removes this line.
+// If a killed process has left the last line incomplete, read locks the file and removes this line.
 func (s *Store) read() error {
 	err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -136,7 +135,6 @@ func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	return result, s.add(name, result)
 }
 
-// take returns the stored result for a key, or nil.
 func (s *Store) take(name string) json.RawMessage {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -144,7 +142,7 @@ func (s *Store) take(name string) json.RawMessage {
 	return s.known[name]
 }
 
-// add appends a line to the file. If it fails, it leaves the file as it was.
+// If add fails, it leaves the file as it was.
 func (s *Store) add(name string, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {

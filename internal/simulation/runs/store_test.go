@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// open opens a store that the test closes.
 func open(t *testing.T, dir, trace string) *Store {
 	t.Helper()
 	s, err := Open(dir, trace)
@@ -22,7 +21,6 @@ func open(t *testing.T, dir, trace string) *Store {
 	return s
 }
 
-// square returns a square, and whether it was computed.
 func square(t *testing.T, s *Store, n int) (got int, ran bool) {
 	t.Helper()
 	got, err := Do(s, n, func() (int, error) {

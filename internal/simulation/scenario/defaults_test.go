@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Ensure that a model on a GPU has the limits of an iteration that the logs of vllm serve show.
 func TestLimitsAreThoseOfVLLMServe(t *testing.T) {
 	for _, c := range []struct {
 		name         string

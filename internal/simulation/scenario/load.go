@@ -62,7 +62,6 @@ func (l *Load) check() error {
 	return nil
 }
 
-// random reports whether the load gives the lengths of its requests.
 func (l *Load) random() bool { return l.InputLen != 0 || l.OutputLen != 0 || l.RangeRatio != 0 }
 
 // Lengths returns the lengths of requests and their description, for a load without a trace.

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that margins.json has the numbers that the program margins computes. Ensure that the README states how
-// many quantities that were not used for the fit are within the margins.
+// Ensure that margins.json has the numbers that the program margins computes, and that the README states how many
+// quantities that were not used for the fit are within the margins.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -84,7 +84,6 @@ func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	return &q, nil
 }
 
-// openSetup finds the model, its GPUs and the times of iterations.
 func (p *Plan) openSetup() error {
 	s := &p.Scenario
 	if err := s.Machine.check(); err != nil {
@@ -126,7 +125,6 @@ func (p *Plan) openModel() (err error) {
 	return p.chooseEngine()
 }
 
-// openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
 	s := &p.Scenario
 	if err := cmp.Or(s.Load.check(), s.Clients.check(), s.Window.check(s.Duration)); err != nil {
@@ -174,7 +172,6 @@ func (p *Plan) openRequests() (err error) {
 	return err
 }
 
-// openServer computes the number of blocks and the model of iteration times.
 func (p *Plan) openServer() (err error) {
 	v := &p.Scenario.Server
 	asked := *v

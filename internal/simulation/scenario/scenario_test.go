@@ -19,7 +19,6 @@ func open(t *testing.T, s Scenario) *Plan {
 	return p
 }
 
-// Ensure that an empty scenario is the paper's setup with all defaults.
 func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	p := open(t, Scenario{})
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
@@ -55,8 +54,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that a model on a GPU uses vLLM's default memory utilization, and that the paper's setups use their own.
-// Ensure that the scenario can set another utilization, and that a higher one gives more blocks.
+// Ensure that a model on a GPU uses vLLM's default memory utilization, that the paper's setups use their own, and
+// that the scenario can set another.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -259,8 +258,7 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that the pool is smaller with a sampler that sorts all logits. Ensure that no such pool is reported if the
-// scenario gives the number of blocks or only few logits are sorted.
+// Ensure that the pool is smaller with a sampler that sorts all logits.
 func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
 	open := func(s Scenario) *Plan {
 		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb",

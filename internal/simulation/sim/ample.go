@@ -12,8 +12,7 @@ import (
 // ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory creates the scheduler that a run with Config.Ample uses. It returns an error if the run's settings
-// rule out this scheduler.
+// countOnMemory returns an error if the run's settings rule out the scheduler for Config.Ample.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
@@ -31,7 +30,6 @@ func (r *run) addAmple(i int32) error {
 	return r.ample.Add(i, r.incoming.Prompt, r.incoming.Output)
 }
 
-// iterateAmple runs one iteration of the scheduler for Config.Ample.
 func (r *run) iterateAmple() error {
 	s := &r.step
 	if err := r.ample.Step(s); err != nil {
@@ -69,7 +67,6 @@ func (r *run) iterateAmple() error {
 	return nil
 }
 
-// usage returns how full the memory is.
 func (r *run) usage() serve.Usage {
 	if r.ample == nil {
 		return r.scheduler.Usage()

@@ -1,6 +1,5 @@
 package sim
 
-// refork replaces beams by copies of surviving beams, chosen at random (see Decoding.Beam).
 func (r *run) refork() error {
 	r.reforks.Copies = r.reforks.Copies[:0]
 	for i := range r.it.Prefills {

@@ -90,7 +90,6 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	require.Zero(t, run(Goodput{TTFT: 1e-9}).Good)
 }
 
-// talks is a source in which each request has one further turn, which is due a second after the answer.
 type talks struct{ requests []workload.Request }
 
 func (s *talks) Next(r *workload.Request) error {
@@ -106,8 +105,8 @@ func (*talks) Follow(session int64, answered float64, r *workload.Request) bool 
 	return session > 0
 }
 
-// Ensure that a request is sent as soon as it is due and the number of unanswered requests is below the limit.
-// Ensure that the next turn of a conversation is sent before a new request that is due at the same time.
+// Ensure that a request is sent as soon as it is due and the number of unanswered requests is below the limit, and
+// that the next turn of a conversation is sent before a new request that is due at the same time.
 func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
 	require.NoError(t, err)
@@ -126,7 +125,6 @@ func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	require.Equal(t, 3.0, r.Arrival)
 }
 
-// Ensure that turns are sent in the order of their arrival.
 func TestTurnsComeInOrder(t *testing.T) {
 	var c Clients
 	c.ended = true

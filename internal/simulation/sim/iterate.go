@@ -7,7 +7,6 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// iterate runs one iteration.
 func (r *run) iterate() error {
 	seconds, err := r.begin()
 	if err != nil {
@@ -17,7 +16,6 @@ func (r *run) iterate() error {
 	return r.end()
 }
 
-// begin schedules an iteration and returns how long it takes.
 func (r *run) begin() (seconds float64, err error) {
 	if err := r.scheduler.Step(&r.it); err != nil {
 		return 0, fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
@@ -42,7 +40,6 @@ func (r *run) begin() (seconds float64, err error) {
 	return seconds, nil
 }
 
-// end generates the tokens of the iteration and ends the requests that are complete.
 func (r *run) end() error {
 	if err := r.generate(); err != nil {
 		return err
@@ -104,7 +101,6 @@ func (r *run) work() cost.Work {
 // pairs returns the sum of the numbers of tokens to which the first n tokens of a sequence attend.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
-// measure adds the iteration to the window.
 func (r *run) measure(seconds float64) {
 	w, l := &r.window, &r.requests
 	if !w.within(r.now) {
@@ -135,7 +131,7 @@ func (r *run) measure(seconds float64) {
 	}
 }
 
-// generate adds the tokens of the iteration, and collects the complete requests in r.done.
+// generate collects the complete requests in r.done.
 func (r *run) generate() error {
 	r.done = r.done[:0]
 	before := r.r.Generated
@@ -170,7 +166,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted returns how many drafts of a decode are right. It counts at most as many as the answer still needs.
+// accepted counts at most as many drafts as the answer still needs.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0
@@ -219,8 +215,7 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer removes the request at index i, which has left the scheduler. If no request of its group remains, answer
-// records the latency.
+// If no request of the group of the request at index i remains, answer records the latency.
 func (r *run) answer(i int32) {
 	q := r.requests.all[i]
 	dropped := r.requests.all[q.group].dropped
@@ -236,14 +231,13 @@ func (r *run) answer(i int32) {
 	r.latencies.Add(r.depart(&q, true))
 }
 
-// dropped counts a request that the scheduler has dropped.
 func (r *run) dropped(q *request) {
 	r.notify(0)
 	r.r.Dropped++
 	r.depart(q, false)
 }
 
-// notify reports to the clients that a request has left. It does nothing if there are no clients.
+// Without clients, notify does nothing.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)
@@ -254,7 +248,6 @@ func (r *run) notify(session int64) {
 // needs some time outside iterations; this delays all tokens of an answer by the same amount.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
-// drop removes the request at index i, because the scheduler will never run it.
 func (r *run) drop(i int32) {
 	r.requests.all[r.requests.all[i].group].dropped = true
 	q := r.requests.all[i]
@@ -263,7 +256,6 @@ func (r *run) drop(i int32) {
 	}
 }
 
-// depart reports that a request has left.
 func (r *run) depart(q *request, answered bool) Departure {
 	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival,
 		First: q.first + r.config.Cost.FirstToken(), Done: r.delivered(), Output: q.output, Answered: answered}

@@ -43,7 +43,7 @@ type requestTable struct {
 	emptySlots          int // in last blocks
 }
 
-// insert adds a request to a group, or to a new group if group is None. It returns the index of the request.
+// insert adds a request to a group, or to a new group if group is None.
 func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 {
 	var i int32
 	if n := len(l.free); n > 0 {
@@ -63,8 +63,7 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// remove removes a request, and reports whether no request of its group remains. The group's first request stays in
-// the table until the last request of the group is removed.
+// The group's first request stays in the table until the last request of the group is removed.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)
@@ -80,7 +79,6 @@ func (l *requestTable) remove(i int32) bool {
 	return true
 }
 
-// setResident records that a request has got or lost its memory.
 func (l *requestTable) setResident(q *request, resident bool) {
 	if q.resident == resident {
 		return
@@ -102,7 +100,6 @@ func (l *requestTable) setResident(q *request, resident bool) {
 	}
 }
 
-// setLength records how many tokens each sequence of a request has in memory.
 func (l *requestTable) setLength(q *request, length int) {
 	more := q.seqs * (length - q.length)
 	l.tokens += more

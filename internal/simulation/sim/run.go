@@ -90,7 +90,6 @@ const maxWaiting = 1 << 22
 // maxBlocks is more than any GPU has.
 const maxBlocks = 1 << 25
 
-// A run is a simulation in progress.
 type run struct {
 	config      Config
 	kind        *System
@@ -162,7 +161,6 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	return r, err
 }
 
-// schedule creates the scheduler.
 func (r *run) schedule() (err error) {
 	c := &r.config
 	if r.scheduler, err = r.kind.new(c.Server, c.Decoding.Drafts); err != nil {
@@ -182,7 +180,6 @@ func (r *run) schedule() (err error) {
 	return err
 }
 
-// serve runs until all requests are answered, or until Config.Until.
 func (r *run) serve(ctx context.Context) error {
 	for turn := 1; ; turn++ {
 		if r.config.Stop && r.now >= r.config.Until {
@@ -216,7 +213,6 @@ func (r *run) serve(ctx context.Context) error {
 	}
 }
 
-// arrive adds the requests that have been sent by now.
 func (r *run) arrive() error {
 	c := r.clients
 	for !c.Done() && c.Arrival() <= r.now && !c.Full(r.requests.live) {

@@ -19,7 +19,6 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// list is a source of given requests.
 type list []workload.Request
 
 func (l *list) Next(r *workload.Request) error {
@@ -186,7 +185,6 @@ func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
 }
 
-// Ensure that a run can be stopped at a time or by its context.
 func TestARunCanBeStopped(t *testing.T) {
 	config := Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), From: 50, Until: 100, Stop: true}
 	r := ran(t, config, poisson(t, "sharegpt", 2, 0, 0, 1))
@@ -349,7 +347,6 @@ func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	require.Greater(t, often.Window.Saving, seldom.Window.Saving)
 }
 
-// Ensure that averages are taken over the window only, whether the run ends with the window or later.
 func TestAveragesAreOfTheWindow(t *testing.T) {
 	run := func(from, until float64) int {
 		r := ran(t, Config{Server: Server{System: "sosp"}, From: from,

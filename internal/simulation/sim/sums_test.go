@@ -34,7 +34,6 @@ func TestAResultDoesNotKeepItsRun(t *testing.T) {
 	require.Equal(t, 1, r.Answered)
 }
 
-// A witness checks the scheduler after each step.
 type witness struct {
 	t       *rapid.T
 	r       *run
@@ -52,7 +51,6 @@ func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	return nil
 }
 
-// checkSums compares the totals of the run with sums over its requests.
 func checkSums(t *rapid.T, r *run) {
 	l := &r.requests
 	again := requestTable{server: l.server, kind: l.kind, all: l.all}
@@ -158,8 +156,6 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	})
 }
 
-// Ensure that Little's law holds: the number of requests in the system is their rate multiplied by the time
-// that they spend in it.
 func TestLittlesLawHolds(t *testing.T) {
 	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.Equal(t, r.Arrived, r.Answered)

@@ -62,7 +62,7 @@ func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	return sum / float64(len(seeds))
 }
 
-// withRange formats the mean of a quantity. If the quantity has a range, the text includes it.
+// If the quantity has a range, the text of withRange includes it.
 func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
 	text := fmt.Sprintf(format, mean(seeds, quantity))
 	least, most := 0.0, 0.0

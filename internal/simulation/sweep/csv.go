@@ -56,7 +56,6 @@ func (st *State) writeCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// ranged has the quantities whose ranges are in sweep.csv.
 var ranged = []struct {
 	name string
 	of   func(r *sim.Result) float64
@@ -70,7 +69,7 @@ func tokenRate(r *sim.Result) float64   { return perSecond(r.Generated, r) }
 func firstToken(r *sim.Result) float64  { return r.TTFT.P50 }
 func perToken(r *sim.Result) float64    { return r.TPOT.P50 }
 
-// within returns the ends of the range of a quantity. The job must have a range.
+// The job must have a range.
 func (o *Outcome) within(quantity func(r *sim.Result) float64) (least, most float64) {
 	a, b := quantity(o.Range[0]), quantity(o.Range[1])
 	return min(a, b), max(a, b)
@@ -100,7 +99,6 @@ func columns(prefix string, t reflect.Type) []string {
 	return all
 }
 
-// snake converts swapBlocks to swap_blocks.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {

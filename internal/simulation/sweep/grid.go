@@ -84,7 +84,7 @@ func (g Grid) ordered() (Grid, error) {
 	return g, nil
 }
 
-// sorted returns a sorted copy of a list. It returns an error if the list is empty or has duplicates.
+// sorted returns an error if the list is empty or has duplicates.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
@@ -115,7 +115,6 @@ func (g Grid) jobs() []Job {
 	return all
 }
 
-// scenario returns the scenario of a job.
 func (g Grid) scenario(j Job) scenario.Scenario {
 	s := g.Base
 	s.Server.System, s.Server.BlockSize, s.Rate, s.Seed = j.System, j.BlockSize, j.Rate, j.Seed
@@ -133,10 +132,8 @@ func (j Job) load() string {
 	return fmt.Sprintf("%v requests/s", j.Rate)
 }
 
-// closed reports whether the loads are concurrencies.
 func (g Grid) closed() bool { return g.Concurrencies != nil }
 
-// loads returns a job for each rate or concurrency, without the other fields.
 func (g Grid) loads() []Job {
 	var all []Job
 	for _, n := range g.Concurrencies {

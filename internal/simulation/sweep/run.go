@@ -84,7 +84,6 @@ func (s *Sweep) costly() []int {
 	return all
 }
 
-// A key has everything that the result of a job depends on.
 type key struct {
 	Scenario scenario.Scenario
 	Cost     string
@@ -92,8 +91,7 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job, or reads its result from the store. If the job fails, its error is in the Outcome; outcome
-// returns other errors.
+// If the job fails, its error is in the Outcome; outcome returns errors of other kinds.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

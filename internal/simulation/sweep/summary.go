@@ -19,7 +19,6 @@ type cell struct {
 	part    bool        // not all requests were answered
 }
 
-// A row has the results of a system with one block size at all rates.
 type row struct {
 	system string
 	size   int
@@ -107,7 +106,6 @@ func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	return err
 }
 
-// highest describes where the n lowest rates end.
 func (st *State) highest(n int) string {
 	rates := st.Grid.Rates
 	switch n {
@@ -133,7 +131,6 @@ func (c cell) String() string {
 	return text
 }
 
-// seeds describes the seeds of the grid.
 func (g Grid) seeds() string {
 	n := len(g.Seeds)
 	first, last := g.Seeds[0], g.Seeds[n-1]

@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// run runs a sweep. It returns the outcomes, and the jobs that were not in the store.
 func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
 	t.Helper()
 	store, err := runs.Open(dir, s.Grid.Base.Trace)
@@ -31,7 +30,6 @@ func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
 	return st, ran
 }
 
-// table returns the sweep.csv of a sweep.
 func table(t *testing.T, st *State) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +86,6 @@ func TestWhatFailedIsRunAgain(t *testing.T) {
 	require.Empty(t, st.Failed())
 }
 
-// Ensure that a stored result is used only if everything that it depends on is equal.
 func TestAResultIsTakenOnlyForTheSameRun(t *testing.T) {
 	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
 	dir, files := t.TempDir(), t.TempDir()

@@ -13,8 +13,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that the gaps between arrivals have the rate and variance that the parameter shape requires. With
-// shape 1 (Poisson arrivals) they are exponentially distributed.
+// Ensure that the gaps between arrivals have the rate and variance that the parameter shape requires.
 func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 	for _, shape := range []float64{0.25, 1, 4} {
 		s, err := Gamma(fixed{1, 1}, 4, shape, 1, 0, draws)
@@ -56,7 +55,6 @@ func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	refuse(1, 1, 0, -1)
 }
 
-// Ensure that arrivals end at the given time or after the given count, whichever comes first.
 func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	l := fixed{1, 1}
 	s, err := Gamma(l, 2, 1, 1, 1000, 0)
@@ -93,7 +91,6 @@ func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	}
 }
 
-// Ensure that a source can be limited, sped up, and restricted to requests that fit a model.
 func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	source := func() Source {
 		s, err := Gamma(shareGPT(), 1, 1, 1, 0, 1000)

@@ -20,7 +20,6 @@ type format struct {
 	log     bool // rows come from a real server; a row with 0 tokens is no error and is skipped
 }
 
-// The clock of a trace.
 type clock int
 
 const (
@@ -41,7 +40,6 @@ var formats = []format{
 	{"JSONL", true, [3]string{"arrival", "prompt", "output"}, secondsClock, false},
 }
 
-// wanted describes the formats of traces in errors.
 var wanted = func() string {
 	var known []string
 	for _, f := range formats {
@@ -54,13 +52,11 @@ var wanted = func() string {
 	return "one of\n  " + strings.Join(known, "\n  ")
 }()
 
-// fields has the values of a row as text.
 type fields struct {
 	values [3][]byte // time, prompt, output
 	hashes []byte    // JSON; nil if there are none
 }
 
-// A parser splits the rows of a trace.
 type parser struct {
 	format
 	count int    // fields of a CSV row
@@ -97,7 +93,6 @@ func detect(line []byte) (parser, error) {
 	return p, p.header(names)
 }
 
-// header finds the columns of a CSV file.
 func (p *parser) header(names []string) error {
 	for i, column := range p.columns {
 		p.index[i] = slices.IndexFunc(names, equalFold(column))
@@ -111,7 +106,6 @@ func (p *parser) header(names []string) error {
 	return nil
 }
 
-// split returns the fields of a row.
 func (p *parser) split(line []byte) (f fields, err error) {
 	if p.json {
 		return p.splitJSON(line)
@@ -168,7 +162,6 @@ func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
 
-// semicolons returns advice for a spreadsheet's CSV.
 func semicolons(line []byte) string {
 	if bytes.ContainsAny(line, ";\t") && !bytes.ContainsAny(line, ",{") {
 		return " columns are separated by commas;"
@@ -191,7 +184,6 @@ func columns(line []byte) (names []string, isJSON bool, err error) {
 	return names, false, nil
 }
 
-// excerpt returns the start of a line, for an error.
 func excerpt(line []byte) string {
 	const longest = 60
 	if len(line) > longest {

@@ -33,7 +33,6 @@ func (m *marginal) between(i int, t float64) float64 {
 	return low * math.Pow(high/low, t)
 }
 
-// level returns the share of values below x.
 func (m *marginal) level(x float64) float64 {
 	last := len(m.values) - 1
 	if x <= m.values[0] {
@@ -55,5 +54,4 @@ func (m *marginal) level(x float64) float64 {
 func normal(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
 func score(u float64) float64  { return -math.Sqrt2 * math.Erfcinv(2*u) }
 
-// whole rounds a length to tokens.
 func whole(x float64) int { return max(1, int(math.Floor(x+0.5))) }

@@ -11,7 +11,6 @@ import (
 // before a scheduler can refuse the request.
 const mostTokens = 1 << 24
 
-// seconds returns a row's time in seconds on the trace's clock.
 func (f *format) seconds(text []byte) (float64, error) {
 	column, want := f.columns[0], "seconds, at least 0"
 	switch f.clock {

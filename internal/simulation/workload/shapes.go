@@ -32,7 +32,6 @@ func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
 	return max(3, whole(13+float64(3*r.NormFloat64()))), output
 }
 
-// logNormal returns the value of a log-normal variable at the normal score z.
 func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }
@@ -97,7 +96,6 @@ func (l random) draw(r *rand.Rand, mean int) int {
 	return low + r.IntN(int(math.Ceil(float64(mean)*(1+l.ratio)))-low+1)
 }
 
-// prefixed has lengths with a prefix that all prompts share.
 type prefixed struct {
 	Lengths
 	tokens int // in front of every prompt; Request.Shared counts them

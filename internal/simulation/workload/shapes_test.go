@@ -59,7 +59,6 @@ func drain(t testing.TB, s Source) []Request {
 	}
 }
 
-// sample returns n draws.
 func sample(l Lengths, n int) (prompts, outputs, sums []float64) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range n {
@@ -218,7 +217,6 @@ func TestTranslationsHaveTheirPrefixInFront(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown name lists the known names.
 func TestAnUnknownWorkloadIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, _, err := Named("shareGPT")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inCommon returns the length of the longest common prefix.
 func inCommon(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -42,7 +42,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// read reads a trace from r. Errors call the trace by the given name.
+// Errors call the trace by the given name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
@@ -95,7 +95,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row sets r to the request of a row. It returns false if the row was skipped.
+// row returns false if the row was skipped.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	f, err := t.parser.split(line)
 	if err != nil {
@@ -131,7 +131,6 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	return true, nil
 }
 
-// hashes reads the hash_ids of a row, if it has any.
 func (t *Trace) hashes(text []byte, prompt int) ([]int64, error) {
 	if len(text) == 0 {
 		return nil, nil

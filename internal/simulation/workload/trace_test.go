@@ -198,7 +198,6 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	}
 }
 
-// readAll reads a whole trace and returns its error.
 func readAll(r io.Reader) error {
 	t, err := read(r, "my.csv")
 	if err != nil {
@@ -220,7 +219,6 @@ func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	}
 }
 
-// Ensure that rows before an error are read, and that the error is returned again and again.
 func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	trace, err := read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
 	require.NoError(t, err)

@@ -25,7 +25,6 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A point is a server, its load, and the published times; 0 means that a time was not published.
 type point struct {
 	Publisher string `json:"publisher"`
 	GPU       string `json:"gpu"`
@@ -48,7 +47,6 @@ type point struct {
 	TPOT      float64 `json:"tpot_mean_ms"`
 }
 
-// margins is the format of margins.json.
 type margins struct {
 	Elsewhere cost.Margin            `json:"elsewhere"`
 	First     cost.FirstToken        `json:"first_token"`
@@ -119,7 +117,6 @@ func read(file string) (used, heldOut []point, err error) {
 	return used, heldOut, nil
 }
 
-// load describes the server and its load.
 func (p point) load() string {
 	how := fmt.Sprintf("%d at once", p.Requests)
 	if p.Clients > 0 {
@@ -183,7 +180,6 @@ func (p point) light() bool {
 // leastRatios is the number of ratios that a GPU needs to have its own range.
 const leastRatios = 4
 
-// ratios are published times divided by simulated ones.
 type ratios struct {
 	all        []float64
 	publishers []string
