@@ -19,13 +19,11 @@ import (
 
 const phone, desktop = 390, 1280
 
-// moment is the interval between two checks.
 const moment = 10 * time.Millisecond
 
 // patience limits the wait for a page. It does not measure speed.
 const patience = 10 * time.Minute
 
-// open shows a recording in a new tab.
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
 	return browsertest.Open(t, in, pageOf(t, view.Alone(r)), l)
@@ -67,7 +65,6 @@ func copyStep(t *testing.T, r *view.Recording) int {
 // made keeps the recordings of runs, so that each recording is made once for all tests.
 var made = map[string]*view.Recording{}
 
-// recording returns the recording of a run.
 func recording(t *testing.T, name string) *view.Recording {
 	t.Helper()
 	if made[name] == nil {
@@ -89,8 +86,7 @@ func goTo(t *testing.T, x context.Context, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x))
 }
 
-// Ensure that a user can read, point at, play and print a story. All four are tested on one page, because loading
-// it takes long.
+// Ensure that a user can read, point at, play and print a story.
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")

@@ -60,7 +60,6 @@ type call struct {
 	said []string
 }
 
-// script parses a trace into calls with their comments.
 func script(text string) (calls []call, title string, err error) {
 	ops, err := trace.Parse(text)
 	if err != nil {
@@ -180,7 +179,6 @@ func records(pool []byte, blocks int) []int32 {
 	return all
 }
 
-// share reuses the memory of tables that have not changed.
 func share(before, after *Frame) {
 	for i := range after.Sequences {
 		q := &after.Sequences[i]
@@ -190,7 +188,6 @@ func share(before, after *Frame) {
 	}
 }
 
-// copies returns the block copies that a call made.
 func copies(op trace.Op, before, after *Frame) []device.Pair {
 	if op.Kind != trace.Append {
 		return nil
@@ -208,7 +205,6 @@ func copies(op trace.Op, before, after *Frame) []device.Pair {
 	return pairs
 }
 
-// statement returns the call in C.
 func statement(op trace.Op) string {
 	e := fmt.Sprintf("e%d", op.Engine)
 	if op.Engine == trace.None {
@@ -231,7 +227,6 @@ func statement(op trace.Op) string {
 	}
 }
 
-// outcome describes in a sentence what a call did.
 func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 	if out.Err != nil {
 		reason := out.Err.Error()

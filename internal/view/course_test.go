@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// Ensure that a trace with an error is refused with the number of the line.
 func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                               "line 1: it has no calls",

@@ -88,7 +88,6 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	return text, nil
 }
 
-// pack encodes each frame as its difference from the one before.
 func pack(r *Recording) *packed {
 	p := &packer{packed: packed{System: r.System, Note: r.Note, Held: r.Held, Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course,
 		Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
@@ -98,7 +97,6 @@ func pack(r *Recording) *packed {
 	return &p.packed
 }
 
-// A packer encodes frames one after the other.
 type packer struct {
 	packed
 	names  map[[2]int]int    // indexes in Names
@@ -106,7 +104,6 @@ type packer struct {
 	before Frame             // the last frame
 }
 
-// name returns the index of a sequence's name.
 func (p *packer) name(s *Sequence) int {
 	k := [2]int{s.Request, s.Number}
 	n, known := p.names[k]
@@ -118,7 +115,6 @@ func (p *packer) name(s *Sequence) int {
 	return n
 }
 
-// add encodes the next frame.
 func (p *packer) add(after *Frame) {
 	d := delta{Now: after.Now, Call: after.Call, Said: after.Said, Engine: after.Engine}
 	if after.Refused {
@@ -191,7 +187,6 @@ func written(before, after []int32) []int {
 	return list
 }
 
-// deviceIndex is 0 for the GPU and 1 for the CPU.
 func deviceIndex(cpu bool) int {
 	if cpu {
 		return 1
@@ -199,7 +194,6 @@ func deviceIndex(cpu bool) int {
 	return 0
 }
 
-// splice returns nil if nothing has changed.
 func splice[T int | int32](before, after []T) []int {
 	if slices.Equal(before, after) {
 		return nil

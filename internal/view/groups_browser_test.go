@@ -50,7 +50,6 @@ func indexes(free []bool) []int32 {
 	return ids
 }
 
-// byAge returns the groups of a step.
 func byAge(r *view.Recording, step int) []grouped {
 	f := &r.Frames[step]
 	since, used := make([]int, f.Blocks), make([]bool, f.Blocks)
@@ -96,8 +95,8 @@ func byAge(r *view.Recording, step int) []grouped {
 	return append(all, grouped{"free", indexes(used)})
 }
 
-// Ensure that a user can group the blocks of a large pool by request (in logical order) and by age, in every step
-// and on a phone. Ensure that the arrow keys follow the visible order.
+// Ensure that a user can group the blocks of a large pool by request (in logical order) and by age, in every step and
+// on a phone, and that the arrow keys follow the visible order.
 func TestALargePoolGroupsByRequestAndByAge(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "preemption")
 	r := x.scenes["paged"].Recordings[0]

@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// asked is what a live page gets.
 type asked struct {
 	Live   struct{ First int }
 	Frames []struct {

@@ -30,7 +30,7 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 // file that needs no server. If a recording cannot be shown, Write writes nothing, and the error wraps ErrRecording.
 func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
-// write writes the page. If live is not nil, the page requests further frames from its server.
+// If live is not nil, the page requests further frames from its server.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	if len(scenes) == 0 {
 		return fmt.Errorf("%w: there is nothing to show", ErrRecording)
@@ -67,7 +67,6 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
-// program returns the script, wrapped in a function so that its names are local.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")
@@ -86,7 +85,6 @@ func file(name string) string {
 	return string(text)
 }
 
-// sum returns the hash of a style or script for the page's Content-Security-Policy.
 func sum(text string) string {
 	s := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(s[:])

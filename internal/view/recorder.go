@@ -158,8 +158,7 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again 
 	r.recording.Frames = append(r.recording.Frames, f)
 }
 
-// sequences returns the sequences with blocks, sorted by request and number. If a table has not changed, the
-// sequence shares it with the previous frame.
+// If a table has not changed, the sequence shares it with the previous frame.
 func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
@@ -177,8 +176,7 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request with the numbers of their sequences. If each unfinished sequence has a
-// table, it sets q.numbers.
+// If each unfinished sequence has a table, tables sets q.numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0

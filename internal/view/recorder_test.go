@@ -19,7 +19,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A watched is a scheduler with a Recorder. It compares each frame with the scheduler's state.
 type watched struct {
 	serve.Scheduler
 	t         *rapid.T
@@ -83,7 +82,6 @@ func (w *watched) Finish(answered []int, ids ...int) ([]int, error) {
 	return answered, err
 }
 
-// check compares the last frame with the scheduler.
 func (w *watched) check() *view.Frame {
 	f := &w.recording.Frames[len(w.recording.Frames)-1]
 	require.Equal(w.t, w.now, f.Now)

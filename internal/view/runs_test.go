@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A load is a closed set of requests.
 type load struct {
 	requests       int // at any time
 	prompt, output int // tokens, the means
@@ -22,7 +21,6 @@ type load struct {
 	same           int // tokens that the prompts of every third request share
 }
 
-// drive runs a scheduler until the recording is full.
 func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limits, l load) *view.Recording {
 	t.Helper()
 	rec, err := view.NewRecorder(r, s, limits)

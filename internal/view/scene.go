@@ -69,7 +69,6 @@ func beside(all ...clocked) []*Recording {
 	return list
 }
 
-// still returns a frame in which nothing happens, with the state of f.
 func still(f Frame) Frame {
 	f.Call, f.Said, f.Refused = "", nil, false
 	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil

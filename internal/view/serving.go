@@ -58,10 +58,8 @@ func storyOrca() (serve.Scheduler, error) {
 	return paper.NewOrca(paper.OrcaConfig{BlockSize: storyBlock, NumGPUBlocks: storyBlocks, MaxModelLen: 16, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 64, MaxNumSeqs: 8})
 }
 
-// storySchedulers makes the schedulers of the stories, by their names.
 var storySchedulers = map[string]func() (serve.Scheduler, error){"vLLM V1": storyV1, "vLLM (SOSP '23)": storySOSP, "Orca (Max)": storyOrca}
 
-// servingStories reads the stories.
 var servingStories = sync.OnceValue(func() (all []servingStory) {
 	text, err := stories.ReadFile("stories/serving.json")
 	if err == nil {
@@ -73,7 +71,6 @@ var servingStories = sync.OnceValue(func() (all []servingStory) {
 	return all
 })
 
-// play runs the story under the rules of each system.
 func (s *servingStory) play() (*Scene, error) {
 	var all []clocked
 	for i := range s.Systems {
@@ -109,7 +106,6 @@ func (s *servingStory) calls() (clocked, error) {
 	return clocked{r, s.Homework}, nil
 }
 
-// under runs the story's requests on a system.
 func (s *servingStory) under(system *storySystem) (clocked, error) {
 	scheduler, err := storySchedulers[system.Name]()
 	if err != nil {
@@ -132,7 +128,6 @@ func (s *servingStory) under(system *storySystem) (clocked, error) {
 	return clocked{r, p.times}, nil
 }
 
-// A storyteller plays a servingStory on one system.
 type storyteller struct {
 	story           *servingStory
 	scheduler       serve.Scheduler

@@ -31,8 +31,6 @@ const lit = `(() => {
   return [board.querySelectorAll('.cell.lit').length, paths.length, paths.filter(p => any(at(p, 0), '.table.lit .entry') && any(at(p, p.getTotalLength()), '.cell.lit')).length]
 })()`
 
-// litOf returns what must be highlighted for a request: the request's blocks, and an arrow from each entry of its
-// tables.
 func litOf(f *view.Frame, request int) []int {
 	ids, entries := map[int32]bool{}, 0
 	for _, s := range f.Sequences {
@@ -46,9 +44,8 @@ func litOf(f *view.Frame, request int) []int {
 	return []int{len(ids), entries, entries}
 }
 
-// Ensure that a user can follow each story on a desktop and on a phone. Both boards must be at the same step.
-// Pointing at a request must highlight the request's blocks on both boards, with an arrow from each entry of its
-// table. On a phone, the first map must be above the header.
+// Ensure that a user can follow each story on a desktop and on a phone. Both boards must be at the same step, and
+// pointing at a request must highlight its blocks on both boards. On a phone, the first map must be above the header.
 func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, paired...)
 	for _, width := range []int64{desktop, phone} {
@@ -131,8 +128,7 @@ func isEvent(r *view.Recording, i int) bool {
 	})
 }
 
-// Ensure that the button and the keys move from event to event. Ensure that the list shows these events, and that
-// choosing an event in the list moves to it.
+// Ensure that the button and the keys move from event to event, and that the list shows these events.
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	all := level.Pick([]string{"paged", "orca-beside-paged"}, []string{"paged", "swapped", "orca-beside-paged"})
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)

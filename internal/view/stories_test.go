@@ -14,8 +14,6 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/stories.golden anew")
 
-// Ensure that the stories are those of the golden file: the sentences, queues, tables, copies, hits and cached
-// blocks of each step.
 func TestTheStoriesAreRecorded(t *testing.T) {
 	var b strings.Builder
 	for _, name := range view.Stories() {

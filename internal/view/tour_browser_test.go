@@ -23,7 +23,6 @@ type tour struct {
 	scenes map[string]*view.Scene
 }
 
-// newTour opens a page with some scenes.
 func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 	t.Helper()
 	in := browsertest.Start(t)
@@ -38,7 +37,6 @@ func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 	return x
 }
 
-// scene returns a run or a story by its name.
 func scene(t *testing.T, name string) *view.Scene {
 	t.Helper()
 	if runs[name] != nil {
@@ -50,7 +48,6 @@ func scene(t *testing.T, name string) *view.Scene {
 	return s
 }
 
-// pageOf writes a page and returns its file.
 func pageOf(t *testing.T, scenes ...*view.Scene) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.html")
@@ -88,7 +85,6 @@ const shown = `[...document.querySelectorAll('.board')].map(board => {
   }
 })`
 
-// A shownStep is the step that a page is at.
 type shownStep struct {
 	At     string
 	Boards []shownFrame
@@ -104,8 +100,7 @@ const walk = `(() => {
   return steps
 })()`
 
-// names returns the names of the sequences on the page. A name has a letter if the request has several
-// sequences.
+// A name has a letter if the request has several sequences.
 func names(r *view.Recording) map[[2]int]string {
 	several, all := map[int]bool{}, map[[2]int]string{}
 	for _, f := range r.Frames {
@@ -125,7 +120,6 @@ func names(r *view.Recording) map[[2]int]string {
 	return all
 }
 
-// want computes from the recording alone what the page must show.
 func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame {
 	w := shownFrame{Said: append([]string{}, f.Said[:min(6, len(f.Said))]...), Tables: []string{}, Queues: []string{}}
 	for device, n := range []int{f.Blocks, r.NumCPUBlocks} {

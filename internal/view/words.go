@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// of returns the sequences of a request.
 func (f *Frame) of(request int) (all []*Sequence) {
 	for i := range f.Sequences {
 		if s := &f.Sequences[i]; s.Request == request {
@@ -21,7 +20,6 @@ func (f *Frame) of(request int) (all []*Sequence) {
 	return all
 }
 
-// sequence returns one sequence of a request, or nil.
 func (f *Frame) sequence(request, number int) *Sequence {
 	for i := range f.Sequences {
 		if s := &f.Sequences[i]; s.Request == request && s.Number == number {
@@ -31,7 +29,7 @@ func (f *Frame) sequence(request, number int) *Sequence {
 	return nil
 }
 
-// blocksOf returns the blocks of a request. Each block comes once, by sequence and in logical order.
+// Each block comes once, by sequence and in logical order.
 func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{block.None: true}
@@ -46,7 +44,6 @@ func (f *Frame) blocksOf(request int) []int32 {
 	return all
 }
 
-// used counts the references to each block of a device.
 func (f *Frame) used(cpu bool) map[int32]int {
 	counts := map[int32]int{}
 	for _, q := range f.Sequences {
@@ -85,7 +82,7 @@ func (w *words) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// iteration describes what a scheduler did. Rare events come first.
+// Rare events come first.
 func (w *words) iteration(it *serve.Iteration) {
 	if w.first {
 		w.say("The recording begins here.")
@@ -140,7 +137,6 @@ func (w *words) lost(request int) string {
 	return text
 }
 
-// swappedIn describes which requests came back from the CPU.
 func (w *words) swappedIn(it *serve.Iteration) {
 	if len(it.SwapIn) == 0 {
 		return
@@ -176,7 +172,6 @@ func (w *words) copied(p device.Pair) {
 	w.say("Copies block %d → %d.", p.Src, p.Dst)
 }
 
-// name returns the name of a sequence.
 func (w *words) name(q *Sequence) string {
 	if len(w.after.of(q.Request)) == 1 && q.Number == 0 {
 		return fmt.Sprintf("request %d", q.Request)
@@ -253,7 +248,6 @@ func (w *words) decodes(it *serve.Iteration) {
 	w.said = append(w.said, text+".")
 }
 
-// arrivals names the requests that have arrived and wait.
 func (w *words) arrivals() {
 	var who []string
 	for _, id := range w.after.Waiting {
@@ -281,7 +275,6 @@ func (w *words) evictions() {
 	}
 }
 
-// finished names the requests that have left.
 func (w *words) finished(ids []int) {
 	for _, id := range ids {
 		was := w.before.of(id)

@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A tape records a scheduler step by step.
 type tape struct {
 	*testing.T
 	scheduler serve.Scheduler
@@ -38,7 +37,6 @@ func (x *tape) step() *view.Frame {
 	return x.last()
 }
 
-// leave finishes requests.
 func (x *tape) leave(ids ...int) *view.Frame {
 	answered, err := x.scheduler.Finish(nil, ids...)
 	require.NoError(x, err)
@@ -46,7 +44,6 @@ func (x *tape) leave(ids ...int) *view.Frame {
 	return x.last()
 }
 
-// small records the paper's system in a small pool.
 func small(t *testing.T, swap bool) *tape {
 	t.Helper()
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, swap)
