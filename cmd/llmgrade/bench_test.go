@@ -87,7 +87,6 @@ func BenchmarkClass(b *testing.B) {
 	b.ReportMetric(float64(most)/1024, "MB")
 }
 
-// mutant writes one of mutants.txt, or the correct one.
 func mutant(b *testing.B, dir, id string) string {
 	text := corpus.Correct(b)
 	if id != "" {

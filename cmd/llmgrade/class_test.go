@@ -77,7 +77,6 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 	require.Equal(t, []string{"eve", "0.00", "no file"}, []string{lines[5][0], lines[5][2], lines[5][9]})
 }
 
-// cell returns a student's value in a column of grades.csv.
 func cell(t *testing.T, dir, student, column string) string {
 	t.Helper()
 	lines := grades(t, dir)
@@ -155,7 +154,6 @@ func TestWhatStaffDecideStaysWhenTheClassIsGradedAgain(t *testing.T) {
 	}
 }
 
-// enterable returns a temporary folder that another user can enter.
 func enterable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "llmgrade-test-")
@@ -199,7 +197,7 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
-// Ensure that the pages and rows are complete at any time, even if the run is killed. Ensure that the same command
+// Ensure that the pages and rows are complete at any time, even if the run is killed, and that the same command
 // continues an interrupted run.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()

@@ -123,7 +123,6 @@ func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submis
 	return failed
 }
 
-// grader returns the grader and what to do with each submission.
 func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*grade.Report, error), error) {
 	points, err := parsed(o.points, grade.DefaultPoints, grade.ParsePoints)
 	if err != nil {
@@ -183,7 +182,6 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 	}
 }
 
-// write prints a report: in one line if there are pages.
 func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(said, r); err != nil {
@@ -246,7 +244,6 @@ type line struct {
 	Trouble  string        `json:"trouble,omitempty"` // why it could not be graded
 }
 
-// A findingLine is a finding of a line.
 type findingLine struct {
 	Name     string   `json:"name"`
 	Task     int      `json:"task"`
@@ -274,8 +271,7 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 	return writeLine(w, l)
 }
 
-// writeLine writes a line of JSON. It escapes control characters that JSON allows, because the output may be a
-// terminal.
+// writeLine escapes control characters that JSON allows, because the output may be a terminal.
 func writeLine(w io.Writer, l line) error {
 	text, err := json.Marshal(l)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Exit statuses.
 const (
 	fullMarks = iota
 	less

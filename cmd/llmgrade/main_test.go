@@ -44,14 +44,12 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
-// put writes the correct submission with one text replaced. It returns the path of the file.
 func put(t *testing.T, dir, name, before, after string) string {
 	t.Helper()
 	level.SkipQuick(t)
 	return write(t, filepath.Join(dir, name), corpus.Changed(t, before, after))
 }
 
-// write writes a file, creates its folder if necessary, and returns its path.
 func write(t testing.TB, path, text string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -141,8 +139,8 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that an incomplete command line ends with status 2 and a text that says what is missing. Ensure that a
-// removed command or flag names its replacement.
+// Ensure that an incomplete command line ends with status 2 and a text that says what is missing, and that a removed
+// command or flag names its replacement.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

@@ -93,7 +93,6 @@ func (p *pages) table() error {
 	return p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, p.rows) })
 }
 
-// page writes the page of a submission that was graded.
 func (p *pages) page(row *class.Result) error {
 	e := report.Entry{Result: row, File: class.Page(row.Name)}
 	e.Before, e.Graded = p.Before(e.Name)
@@ -101,7 +100,6 @@ func (p *pages) page(row *class.Result) error {
 	return p.put(e.File, e.Write)
 }
 
-// class writes index.html, with links to the pages that are written.
 func (p *pages) class(c report.Class) error {
 	for i := range p.rows {
 		e := p.pages[p.rows[i].Name]
@@ -171,8 +169,7 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
-// identical lists the submissions that have the same text. Each entry is for a text that several students have
-// handed in.
+// identical returns an entry for each text that several students have handed in.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {
@@ -184,7 +181,6 @@ func identical(all []class.Result) (names []string) {
 	return names
 }
 
-// report writes everything and says where.
 func (p *pages) report(w io.Writer) error {
 	warnings, err := p.write()
 	if err != nil {
@@ -197,7 +193,6 @@ func (p *pages) report(w io.Writer) error {
 	return nil
 }
 
-// put replaces one file of the folder as a whole.
 func (p *pages) put(name string, write func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {

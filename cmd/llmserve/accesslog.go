@@ -48,7 +48,6 @@ func (l *accessLog) note(r openai.Record) {
 	}
 }
 
-// flush writes how many lines were left out.
 func (l *accessLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +57,6 @@ func (l *accessLog) flush() {
 	l.omitted = 0
 }
 
-// accessLine returns a line without control characters and of at most a few hundred bytes.
 func accessLine(r *openai.Record) string {
 	line := fmt.Sprintf("%s %s %s %s %d in=%d out=%d %.3fs", stamp(r.Begin), r.Client, shortened(r.Method, 16),
 		shortened(r.Path, 100), r.Status, r.PromptTokens, r.GenerationTokens, r.Elapsed.Seconds())

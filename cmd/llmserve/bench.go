@@ -94,7 +94,6 @@ func (b *benchOptions) check() error {
 	return nil
 }
 
-// fits checks that a model can answer the requests.
 func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	if n := b.prefixLen + b.inputLen + b.outputLen; n > longest {
 		return fmt.Errorf("--prefix-len, --input-len and --output-len are %d tokens together; the longest sequence has %d",
@@ -107,7 +106,7 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	return nil
 }
 
-// writable checks that a file can be written, so that no measurement is lost. It does not change the file.
+// writable checks that a file can be written, without changing it, so that no measurement is lost.
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {
@@ -150,7 +149,6 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 	return errors.Join(r.print(out), b.write(r, &steps, timings, begin))
 }
 
-// load sends all requests and waits for their answers.
 func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []timing {
 	rnd := rand.New(rand.NewPCG(b.seed, 0))
 	draw := func(n int) []int32 {

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// peak returns the largest amount of memory, in bytes, that the process has used since the last call.
 func (s *server) peak(t *testing.T) int {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/", s.cmd.Process.Pid)
@@ -29,7 +28,6 @@ func (s *server) peak(t *testing.T) int {
 	return kb << 10
 }
 
-// processorTime returns the processor time of the process, in ticks of the kernel.
 func (s *server) processorTime(t *testing.T) int {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
@@ -66,9 +64,8 @@ func (s *server) streams() {
 	}
 }
 
-// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory. Ensure that a
-// stream that runs beside them gets its share of the processor time. The share is computed from the number of tokens:
-// each token takes as much processor time as when the stream runs alone.
+// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory, and that a stream
+// that runs beside them gets its share of the processor time: each token takes as much as when the stream runs alone.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, most, share = 16, 160 << 20, 0.15

@@ -26,7 +26,6 @@ func emulated(t *testing.T, memory int) *cudatest.Driver {
 	return d
 }
 
-// runHere runs the command in this process, and returns its output and what it writes to standard error.
 func runHere(t *testing.T, args ...string) (out, notes string) {
 	t.Helper()
 	c := command()

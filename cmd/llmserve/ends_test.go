@@ -71,7 +71,7 @@ func tinySafetensors(vocab int, more ...string) []byte {
 }
 
 // Ensure that an answer also stops at the token that ends a turn, as in llama.cpp and vLLM, even if the model's
-// configuration names another token. Ensure that the server prints these tokens when it starts.
+// configuration names another token.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

@@ -56,7 +56,6 @@ func (o *eventOptions) open(noCaching bool) (err error) {
 	return nil
 }
 
-// publishTo makes an engine publish its events.
 func (o *eventOptions) publishTo(c *engine.Config) {
 	if o.publisher != nil {
 		c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)

@@ -288,7 +288,6 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	return l.checkMemory(o, g.Tensors)
 }
 
-// engine starts an engine over a model.
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
 	c, err := o.engine()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that a process never uses more than 100 MB in addition to the packed weights, neither while it loads a
-// file nor after an answer. The keys and values of one answer take a few MB.
+// Ensure that a process never uses more than 100 MB in addition to the packed weights, neither while it loads a file
+// nor after an answer.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 	level.SkipQuick(t)
 	const mostMB = 100
@@ -61,8 +61,7 @@ func number(t *testing.T, text, pattern string) int {
 	return n
 }
 
-// Ensure that the server says at its start if it does not use a GGUF file's sliding window. It must say nothing if
-// it uses the window or no sequence can be longer than the window.
+// Ensure that the server says at its start if it does not use a GGUF file's sliding window.
 func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 	for _, test := range []struct {
 		tiny   string
@@ -84,7 +83,6 @@ func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 	}
 }
 
-// runSays is what llmserve run writes to standard error.
 func runSays(t *testing.T, path string) string {
 	c := llmserve("run", path, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1")
 	var said bytes.Buffer

@@ -56,7 +56,6 @@ func serveDemoTo(t *testing.T, stderr io.Writer, args ...string) *server {
 	return s
 }
 
-// serveModelFile serves a file and returns the lines before the address.
 func serveModelFile(t *testing.T, path string, args ...string) (*server, string) {
 	return serveTo(t, os.Stderr, path, args...)
 }
@@ -115,8 +114,7 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
 }
 
-// Ensure that after a signal the running requests are answered completely and new requests are refused. A beam
-// search is one request for the user, although each of its steps is several requests for the engine.
+// Ensure that after a signal the running requests are answered completely and new requests are refused.
 func TestASignalLetsRequestsEnd(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	beams := make(chan *http.Response, 1)
@@ -143,8 +141,8 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Ensure that the server continues when the program that reads its output ends, as a log program does when it is
-// restarted. Ensure that it still answers its running requests before it ends.
+// Ensure that the server continues when the program that reads its output ends, and still answers its running
+// requests before it ends.
 func TestAServerWhoseOutputNobodyReadsDrains(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions",
@@ -181,8 +179,7 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 	}
 }
 
-// Ensure that the exit status of bench shows that it was interrupted. Without this status, a script could take a
-// partial result for a complete result.
+// Ensure that the exit status of bench shows that it was interrupted.
 func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	level.SkipQuick(t)
 	c := llmserve("bench", "demo", "--num-prompts", "20000")
@@ -224,7 +221,6 @@ func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	require.NoError(t, s.cmd.Wait())
 }
 
-// waitForRequests returns when n requests run.
 func waitForRequests(t *testing.T, s *server, n int) {
 	s.waitForMetric(t, fmt.Sprintf(`vllm:num_requests_running\{.*\} %d\n`, n))
 }

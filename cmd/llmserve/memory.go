@@ -56,7 +56,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look records that a user is looking at a page. It reports whether a page was already open.
+// look reports whether a page was already open.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +106,6 @@ func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	return true
 }
 
-// frame returns the page's form of a state.
 func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
 	f := view.Frame{
 		Now: time.Since(m.began).Seconds(), Blocks: m.head.NumGPUBlocks, Waiting: s.Waiting, Running: s.Running,

@@ -39,16 +39,14 @@ func (s *server) keepAsking(n int, body string) (stop func()) {
 	return func() { cancel(); users.Wait() }
 }
 
-// waitFor waits until a page says so.
 func waitFor(t *testing.T, tab context.Context, script string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return browsertest.Evaluate[bool](t, tab, script) }, patience,
 		50*time.Millisecond, script)
 }
 
-// Ensure that while 16 requests run, the memory page shows that they share the blocks of their prompt. The page
-// starts with blocks grouped by request, because there are thousands of blocks. It updates itself, stays at a step
-// that the user has chosen, and shows at the end that all blocks are free.
+// Ensure that while 16 requests run, the memory page shows that they share the blocks of their prompt, stays at a
+// step that the user has chosen, and shows at the end that all blocks are free.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

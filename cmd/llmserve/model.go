@@ -16,7 +16,6 @@ import (
 // maxThreads is far above any useful number of threads. Go's runtime ends a process with more than 10,000 threads.
 const maxThreads = 1024
 
-// modelOptions are the flags for running a model.
 type modelOptions struct {
 	threads     int
 	cpus        string
@@ -74,7 +73,6 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
-// check checks the flags that need no model.
 func (o *modelOptions) check() error {
 	for _, f := range []struct {
 		name  string

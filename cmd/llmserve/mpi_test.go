@@ -62,14 +62,13 @@ func answers(t *testing.T, url string) (all []string) {
 	return all
 }
 
-// A job is a command under mpirun that serves.
 type job struct {
 	*exec.Cmd
 	errors bytes.Buffer
 	url    string
 }
 
-// startJob starts n ranks. If n is 0, it starts one process without mpirun.
+// If n is 0, startJob starts one process without mpirun.
 func startJob(t *testing.T, n int, args ...string) *job {
 	args = append(args, "--port", "0", "--kv-cache-gb", "0.1", "--threads", "1", "--served-model-name", "m")
 	j := &job{Cmd: llmserve(args...)}
@@ -152,7 +151,7 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks store the same bytes as the same number of workers of one process. Ensure that they find the
+// Ensure that ranks store the same bytes as the same number of workers of one process, and that they find the
 // workers' blocks, and their own blocks after a rank was killed.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
@@ -182,7 +181,6 @@ func TestRanksKeepBlocksOutside(t *testing.T) {
 
 func (j *job) server() *server { return &server{url: j.url} }
 
-// files are the contents of a tier's files, by name.
 func files(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "??", "*"))
@@ -197,7 +195,6 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// heads is a model with some key heads.
 func heads(t *testing.T, n int) string {
 	path := filepath.Join(t.TempDir(), "heads.gguf")
 	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{

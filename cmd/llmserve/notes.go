@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// computes names the GPU or the kernels that compute the model, and the type of the activations.
 func (l *loaded) computes(o *modelOptions) string {
 	if l.device != nil {
 		return fmt.Sprintf("device: %v; activations: %s", o.device.gpu, l.device.Type())
@@ -43,7 +42,6 @@ func (l *loaded) notes(to io.Writer, o *modelOptions) {
 	}
 }
 
-// ends returns a sentence about the tokens that end an answer.
 func (l *loaded) ends(ids []int32) string {
 	if len(ids) == 0 {
 		return "no token of the model ends an answer; max_tokens and stop do"

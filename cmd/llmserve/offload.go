@@ -46,7 +46,6 @@ func (o *offloadOptions) flags(f *pflag.FlagSet) {
 
 func (o *offloadOptions) used() bool { return o.dir != "" || o.url != "" }
 
-// check checks the flags before a model is loaded.
 func (o *offloadOptions) check(noCaching bool) error {
 	if !o.used() {
 		for _, name := range []string{"kv-offload-gb", "kv-offload-password-file", "kv-offload-ca", "kv-offload-ttl", "kv-role"} {
@@ -104,7 +103,6 @@ func (o *offloadOptions) redis() (kvoffload.RedisConfig, error) {
 // openTimeout is the longest time that a Redis server may take to answer when llmserve starts.
 const openTimeout = 5 * time.Second
 
-// open opens the tiers.
 func (o *offloadOptions) open(space kvoffload.Space) error {
 	var all kvoffload.Chain
 	if o.dir != "" {
@@ -144,7 +142,6 @@ func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	return o.offload.open(space)
 }
 
-// space returns the space of the model's blocks.
 func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -179,7 +176,6 @@ func (l *loaded) identity() (content, shape string, err error) {
 	return content, string(text), err
 }
 
-// offloadTo makes an engine keep its blocks in the tiers.
 func (o *offloadOptions) offloadTo(c *engine.Config) {
 	if o.tier == nil {
 		return

@@ -46,7 +46,6 @@ func (s *server) ask(t *testing.T, body string) completion {
 	return a
 }
 
-// storesAll waits until nothing waits to be stored.
 func (s *server) storesAll(t *testing.T) {
 	s.waitForMetric(t, `vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\} [1-9]`)
 	s.waitForMetric(t, `llmserve:kv_offload_queued_blocks\{.*\} 0\n`)
@@ -74,8 +73,8 @@ func TestKeysAndValuesOutliveAServerThatIsKilled(t *testing.T) {
 	second.waitForMetric(t, fmt.Sprintf(`vllm:prompt_tokens_by_source_total\{.*external_kv_transfer.*\} %d\n`, again.Usage.Details.Cached))
 }
 
-// Ensure that a model finds its stored blocks after its file was moved. Ensure that it does not find blocks of
-// other weights, or of another type of keys and values.
+// Ensure that a model finds its stored blocks after its file was moved, and does not find blocks of other weights or
+// of another type of keys and values.
 func TestOnlyTheSameWeightsFindTheirBlocks(t *testing.T) {
 	level.SkipQuick(t)
 	dir, folder := t.TempDir(), t.TempDir()

@@ -47,7 +47,6 @@ func (o *parserOptions) format(t *chat.Template) (f toolparser.Format, err error
 	return f, f.Check()
 }
 
-// describe returns a sentence about a format.
 func (o *parserOptions) describe(f toolparser.Format, t *chat.Template) string {
 	how := func(flag string) string {
 		if flag == "auto" {

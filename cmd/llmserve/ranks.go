@@ -163,7 +163,6 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	return nil
 }
 
-// reach waits until all processes have reached a stage.
 func (p *processes) reach(s stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

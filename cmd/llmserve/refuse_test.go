@@ -32,7 +32,6 @@ func refused(t *testing.T, args ...string) (line string) {
 	return stderr.String()
 }
 
-// refusedHere runs the command in this process and returns its error.
 func refusedHere(t *testing.T, args ...string) string {
 	c := command()
 	terminal.RefuseUnknownNames(c)

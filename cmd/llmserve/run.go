@@ -96,7 +96,6 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 	return l.tokenizer.EncodeMarked(context.Background(), prompt.String(), marked, false, math.MaxInt)
 }
 
-// run prints an answer while it is generated.
 func (l *loaded) run(c *cobra.Command, o *modelOptions, r engine.Request) (err error) {
 	e, err := l.engine(o, nil)
 	if err != nil {

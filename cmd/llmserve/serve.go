@@ -267,7 +267,6 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	return errors.Join(err, <-stopped, shutdown)
 }
 
-// announce prints what is served, and where.
 func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, at net.Addr) {
 	load := e.Load()
 	address := reachable(at)

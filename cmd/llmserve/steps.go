@@ -57,7 +57,6 @@ func (s *stepTimes) csv() string {
 	return b.String()
 }
 
-// write writes the files that the flags name.
 func (b *benchOptions) write(r result, steps *stepTimes, timings []timing, begin time.Time) error {
 	if b.steps != "" {
 		if err := os.WriteFile(b.steps, []byte(steps.csv()), 0o644); err != nil {

@@ -39,7 +39,7 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	}
 }
 
-// Ensure that a model whose own template cannot be used is served without chat. Ensure that a --chat-template that
+// Ensure that a model whose own template cannot be used is served without chat, and that a --chat-template that
 // cannot be used is an error.
 func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}

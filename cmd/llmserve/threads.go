@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// pool starts a worker's share of the threads.
 func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 	threads := o.threads
 	var cpus []int
@@ -40,7 +39,6 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 	return parallel.New(threads, cpus...)
 }
 
-// parseCPUs reads a list of processors in Linux's form, such as 0-3,8.
 func parseCPUs(list string) (cpus []int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -62,7 +60,6 @@ func parseCPUs(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// present returns an error if this process cannot run on one of the processors.
 func present(cpus []int) error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/simulation/calibrate"
 )
 
-// calibrateOptions are the flags of llmsim calibrate.
 type calibrateOptions struct {
 	out, name string
 	lengths   calibrate.Lengths
@@ -52,7 +51,6 @@ func calibrateCommand() *cobra.Command {
 	return c
 }
 
-// sameFile reports whether two names are of one file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

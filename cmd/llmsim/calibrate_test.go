@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that calibrate writes a cost file that run accepts, and that both commands refuse a bad file.
 func TestCalibrateMakesACostFile(t *testing.T) {
 	dir := t.TempDir()
 	bench := filepath.Join(dir, "bench.jsonl")

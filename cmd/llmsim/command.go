@@ -30,7 +30,6 @@ func (w *checkedWriter) Write(text []byte) (int, error) {
 	return n, w.err
 }
 
-// writeJSON writes a value with indents.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "\t")
@@ -81,7 +80,6 @@ func completeNames(c *cobra.Command) {
 	}
 }
 
-// removed has the replacements of commands and flags that llmsim no longer has.
 var removed = terminal.Removed{
 	"calibrate --figures": "the table that calibrate prints has the same numbers",
 	"cheapest":            "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",

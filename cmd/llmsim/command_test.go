@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a trace can be read from a pipe, although llmsim reads the trace twice. Ensure that the error about a
-// bad row names the row.
+// Ensure that a trace can be read from a pipe, although llmsim reads the trace twice.
 func TestATraceFromAPipe(t *testing.T) {
 	for rows, want := range map[string]string{
 		"0,10,5\n0.25,10,5\n": "2 of 2 requests in 0.363 s, ",
@@ -23,7 +22,6 @@ func TestATraceFromAPipe(t *testing.T) {
 	}
 }
 
-// Ensure that every command fails if its output cannot be written.
 func TestAFullDiskIsNoticed(t *testing.T) {
 	for _, args := range []string{"list", "list --json", "run --requests 5", "fleet --duration 5",
 		"plan --slo tpot<20ms --seeds 1", "--help", "--version"} {

@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// addRun adds the flags of a run.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "system to simulate: "+
 		strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
@@ -134,7 +133,6 @@ func (p positive[T]) Set(text string) error {
 
 var errNotPositive = errors.New("want more than 0, or leave the flag out for its default")
 
-// addRequests adds the flags of the load.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
@@ -162,7 +160,6 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 			"Poisson)")
 }
 
-// addModel adds the flags of scenario.Machine.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Setup, "setup", s.Setup,
 		"model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
@@ -188,7 +185,6 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 		"with --swap: greatest GB/s of swapping, such as a disk's (default: the link to the CPU)")
 }
 
-// addMemory adds the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.NumGPUBlocks}, "blocks", "blocks of the GPU (default: as many as fit)")
 	f.Var(positive[int]{&v.NumCPUBlocks}, "cpu-blocks", "blocks of the swap space (default: 20 GiB for each worker)")
@@ -215,7 +211,6 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 		"requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
-// addDecoding adds the flags that say how answers are generated.
 func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	d.Samples = 1
 	f.Var(positive[int]{&d.Samples}, "samples", "answers to each prompt, or the width of its beam")
@@ -227,7 +222,6 @@ func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")
 }
 
-// addWindow adds the flags of the window of averages.
 func addWindow(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.From, "from", s.From, "seconds at which the window of averages begins")
 	f.Float64Var(&s.Until, "until", s.Until, "seconds at which it ends (default: with the arrivals)")

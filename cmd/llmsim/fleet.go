@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// fleetOptions are the flags of llmsim fleet, except the flags of a scenario.
 type fleetOptions struct {
 	s        scenario.Scenario
 	replicas int
@@ -66,7 +65,6 @@ func fleetCommand() *cobra.Command {
 	return c
 }
 
-// A routed is a router with its result.
 type routed struct {
 	Router fleet.Router  `json:"router"`
 	Result *fleet.Result `json:"result"`
@@ -184,7 +182,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return nil
 }
 
-// lastAnswers returns the time of the last answer in s. If the routers differ, it returns a range.
+// If the routers differ, lastAnswers returns a range.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds
@@ -194,7 +192,6 @@ func lastAnswers(all []routed) string {
 	return digits(first) + " to " + digits(last)
 }
 
-// writeNotes writes the notes below the table.
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) {
 	for _, x := range all {
 		r := x.Result

@@ -23,7 +23,6 @@ func main() {
 	os.Exit(status)
 }
 
-// run runs a command line and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &checkedWriter{to: stdout}
 	c := command()
@@ -45,7 +44,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// firstCommands is the output of llmsim without arguments.
 const firstCommands = `What do you want to know?
 
 How many requests a second does a GPU serve?

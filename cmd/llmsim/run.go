@@ -70,7 +70,6 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// nothingServed returns why no request was answered.
 func nothingServed(r *sim.Result) error {
 	switch {
 	case r.Arrived == 0:
@@ -81,7 +80,7 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
-// runWithProgress runs the plan. On a terminal, it shows how many requests are answered.
+// On a terminal, runWithProgress shows how many requests are answered.
 func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	if !terminal.StderrIsTerminal() {
 		return plan.Run(ctx, nil, nil)
@@ -173,7 +172,6 @@ func writeLatencies(w io.Writer, r *sim.Result) {
 	row("between tokens", 1000, "ms", r.TPOT)
 }
 
-// rangeOf describes the results of the fastest and the slowest server.
 func rangeOf(ends []*sim.Result) string {
 	between := func(of func(r *sim.Result) float64) string {
 		a, b := of(ends[0]), of(ends[1])

@@ -130,7 +130,6 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	require.Less(t, result("--blocks", "300").Result.Hits, 24*512*6, "a small pool evicts")
 }
 
-// Ensure that figures are written and compared.
 func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "figures")
@@ -153,7 +152,6 @@ func TestListNamesAllThatCanBeChosen(t *testing.T) {
 	narrow(t, stdout)
 }
 
-// narrow checks that a text fits a terminal.
 func narrow(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {

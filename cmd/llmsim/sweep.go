@@ -20,7 +20,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// sweepOptions are the flags of llmsim sweep, except the flags of a scenario.
 type sweepOptions struct {
 	base                         scenario.Scenario
 	systems, rates, sizes, seeds string
@@ -93,7 +92,6 @@ func (l *latency) Set(text string) error {
 	return nil
 }
 
-// run checks all settings, runs the jobs and writes the results.
 func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
@@ -186,7 +184,7 @@ func (o *sweepOptions) needFolder() error {
 	return nil
 }
 
-// runJobs runs the jobs. On a terminal it shows the progress; elsewhere it prints a line for each job.
+// On a terminal runJobs shows the progress; elsewhere it prints a line for each job.
 func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
 	done, total := 0, len(s.Jobs)
 	w, show := c.ErrOrStderr(), func(int, int) {}
@@ -212,7 +210,7 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 	return st, err
 }
 
-// failures returns the errors of failed jobs. Running the same command again repeats these jobs.
+// Running the same command again repeats failed jobs.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

@@ -29,7 +29,6 @@ func with(args []string, more ...string) []string {
 	return append(append([]string{}, args...), more...)
 }
 
-// tables returns the output files with their text.
 func tables(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -42,7 +41,6 @@ func tables(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// finished returns how many jobs are kept in a folder.
 func finished(dir string) int {
 	text, _ := os.ReadFile(filepath.Join(dir, "runs.jsonl"))
 	return bytes.Count(text, []byte("\n"))
@@ -110,8 +108,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a sweep over concurrencies prints a table and needs no folder. Ensure that more clients get more
-// answers per second.
+// Ensure that a sweep over concurrencies prints a table and needs no folder, and that more clients get more answers
+// per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -185,7 +183,6 @@ func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	require.Equal(t, "max_concurrency", head[len(head)-1])
 }
 
-// sweepCSV returns the rows of a folder's sweep.csv.
 func sweepCSV(t *testing.T, dir string) [][]string {
 	t.Helper()
 	file, err := os.Open(filepath.Join(dir, "sweep.csv"))

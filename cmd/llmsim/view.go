@@ -20,7 +20,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// viewOptions are the flags of llmsim view.
 type viewOptions struct {
 	s                  scenario.Scenario
 	out, story, course string
@@ -61,7 +60,6 @@ func viewCommand() *cobra.Command {
 	return c
 }
 
-// run records the scenes and writes the page.
 func (o *viewOptions) run(c *cobra.Command) error {
 	given := 0
 	for _, name := range []string{"story", "course", "system"} {
