@@ -2,7 +2,6 @@ package benchtest
 
 import "runtime"
 
-// readPortable reads a byte of every cache line.
 func readPortable(p []byte) {
 	sum := byte(0)
 	for i := 0; i < len(p); i += 64 {

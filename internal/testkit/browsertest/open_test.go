@@ -21,7 +21,6 @@ type ward struct {
 func (w *ward) Cleanup(f func())                  { w.end = append(w.end, f) }
 func (w *ward) Errorf(format string, args ...any) { w.failures += fmt.Sprintf(format, args...) }
 
-// Ensure that a page that requests other files or reports errors fails its test.
 func TestAPageThatComplainsFailsItsTest(t *testing.T) {
 	in := Start(t)
 	for _, s := range []struct{ name, body, failure string }{

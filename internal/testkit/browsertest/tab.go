@@ -51,7 +51,6 @@ func Keep(t testing.TB, name string, bytes []byte) {
 	}
 }
 
-// command sends a command of the DevTools protocol.
 func command[P any](t testing.TB, tab context.Context, c cdp.Command[P, cdp.Empty], params P) {
 	t.Helper()
 	_, err := chromedp.Call(tab, c, params)

@@ -31,7 +31,6 @@ const (
 
 type hunk struct{ before, after string }
 
-// parse reads a table.
 func parse(text string) ([]Mutant, error) {
 	var all []Mutant
 	for n, line := range strings.Split(text, "\n") {

@@ -163,7 +163,6 @@ func (b builder) run(output, input string, arguments ...string) error {
 	return os.Rename(made, output)
 }
 
-// library returns the path of the library.
 func (b builder) library() (string, error) {
 	all, err := units()
 	if err != nil {

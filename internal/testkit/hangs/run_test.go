@@ -15,7 +15,6 @@ func TestAProgramThatEndsIsWaitedFor(t *testing.T) {
 	require.NoError(t, run(exec.Command("sh", "-c", "sleep 0.3"), time.Minute, time.Minute))
 }
 
-// Ensure that programs that wait and programs that loop are ended, with their children.
 func TestAProgramThatHangsIsEnded(t *testing.T) {
 	for _, c := range []struct{ name, script string }{
 		{"waits", "sleep 1000"},

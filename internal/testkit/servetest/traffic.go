@@ -100,8 +100,7 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// content returns the tokens of a request and its answer. Each token is unique, except that the tokens begin with
-// one of two beginnings, so that there are prefix hits.
+// Each token is unique, except that the tokens begin with one of two beginnings, so that there are prefix hits.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0
@@ -120,7 +119,6 @@ func (x *traffic) content(t *rapid.T, n int) []int32 {
 	return tokens
 }
 
-// begin sets the first tokens to those of the prefix.
 func (x *traffic) begin(tokens []int32) {
 	for i := range min(len(tokens), len(x.Prefix)*x.BlockSize) {
 		tokens[i] = math.MinInt32
@@ -249,7 +247,6 @@ func (x *traffic) abort(t *rapid.T) {
 	}
 }
 
-// pick draws a request.
 func (x *traffic) pick(t *rapid.T) (int, *answer) {
 	var ids []int
 	for id := range x.live {
@@ -282,7 +279,6 @@ func (x *traffic) refork(t *rapid.T) {
 	child.Sequence, child.length = newSequence(tokens), parent.length
 }
 
-// drain runs until nothing is left.
 func (x *traffic) drain(t *rapid.T) {
 	steps := 0
 	for ; len(x.live) > 0 && steps < 3000; steps++ {
