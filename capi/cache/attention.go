@@ -209,7 +209,6 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 	return t, s.apart()
 }
 
-// avoidBlocks calls avoid for the memory of a cache.
 func (s *spans) avoidBlocks(c *attention.Cache) {
 	for _, part := range [...]struct {
 		name string

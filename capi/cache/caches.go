@@ -62,7 +62,6 @@ func (o *objects[T]) unknown(h C.uint64_t) error {
 	return fail(C.LLM_CACHE_E_HANDLE, "no open %s has the handle %#x", o.what, uint64(h))
 }
 
-// add returns a new handle for an object.
 func (o *objects[T]) add(value *T) C.uint64_t {
 	o.Lock()
 	defer o.Unlock()
@@ -158,8 +157,7 @@ const tagShift = 20
 // public returns the id by which C knows a request.
 func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
 
-// private returns the scheduler's id for a request of C. It returns an error if the request has the tag of another
-// cache.
+// private returns an error if the request has the tag of another cache.
 func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	if sched.ID(uint32(id)>>tagShift) != c.tag {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the id %#x is not of this cache", uint64(id))

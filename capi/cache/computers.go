@@ -48,7 +48,6 @@ func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	return status(c.run(n, f))
 }
 
-// run runs f. c must be locked.
 func (c *computer) run(threads int, f func(c *computer) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -68,7 +67,6 @@ func (c *computer) close(threads int) {
 	c.pool.Close()
 }
 
-// guarded turns a panic into an error.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

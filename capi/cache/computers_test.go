@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a panic fails only its own call. Later calls, and calls that waited for the computer,
-// succeed with a new computer.
+// Ensure that a panic fails only its own call.
 func TestAComputerThatPanickedIsReplaced(t *testing.T) {
 	for _, inWorker := range []bool{false, true} {
 		var first, second *computer
@@ -42,7 +41,6 @@ func TestAComputerThatPanickedIsReplaced(t *testing.T) {
 	}
 }
 
-// panics is a task that fails in a worker.
 type panics struct{}
 
 func (panics) Do(int, int) { panic("on purpose") }

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// configuration translates a config of C. It returns an error for numbers that a process cannot handle.
+// configuration returns an error for numbers that a process cannot handle.
 func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	var none sched.Config
 	groups, err := groupsOf(in, s)

@@ -77,5 +77,4 @@ func codeOf(err error) C.int {
 	return C.LLM_CACHE_E_INTERNAL
 }
 
-// internal returns the error for a panic.
 func internal(p any) error { return fail(C.LLM_CACHE_E_INTERNAL, "a mistake in the library: %v", p) }

@@ -36,13 +36,12 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 	return c.drained(o.fill(put))
 }
 
-// drained returns err. If err is not nil, it keeps the events for the next call.
+// If err is not nil, drained keeps the events for the next call.
 func (c *cache) drained(err error) error {
 	c.keptEvents = err != nil
 	return err
 }
 
-// takeEvents fetches events, unless those of the last call were kept.
 func (c *cache) takeEvents() {
 	if !c.keptEvents {
 		c.s.Monitor.TakeEvents(&c.events)

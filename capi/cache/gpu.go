@@ -142,7 +142,6 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 	})
 }
 
-// cudaTypes returns the types of dtype and cache_dtype.
 func cudaTypes(dtype, cached C.int32_t) (kernels.Type, kernels.CacheType, error) {
 	kinds := map[C.int32_t]kernels.Type{C.LLM_F16: kernels.F16, C.LLM_BF16: kernels.BF16}
 	caches := map[C.int32_t]kernels.CacheType{0: kernels.CacheAuto, dtype: kernels.CacheAuto, C.LLM_E4M3: kernels.CacheE4M3, C.LLM_E5M2: kernels.CacheE5M2}
@@ -157,7 +156,6 @@ func cudaTypes(dtype, cached C.int32_t) (kernels.Type, kernels.CacheType, error)
 	return kind, cache, nil
 }
 
-// blocksOf returns the blocks and the pairs of a call that copies blocks.
 func blocksOf(p *C.llm_cuda_blocks, pairs C.uint64_t, n C.int64_t) (b kernels.Blocks, mapping cuda.Pointer, count int, err error) {
 	var s spans
 	var in C.llm_cuda_blocks

@@ -94,8 +94,7 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf stores the rows of a step in k.rows. It returns an error if the sum of their tokens is not the given
-// number.
+// rowsOf returns an error if the sum of the rows' tokens is not the given number.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens
@@ -114,7 +113,6 @@ func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	return nil
 }
 
-// slotsOf returns the slots of the step's tokens in a layer.
 func (k *store) slotsOf(layer C.int32_t) ([]int64, error) {
 	if !k.begun {
 		return nil, fail(C.LLM_CACHE_E_ORDER, "no step has begun")

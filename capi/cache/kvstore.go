@@ -80,7 +80,6 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	return nil
 }
 
-// storeConfig translates the configuration of a store.
 func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
 		return c, err
@@ -102,7 +101,7 @@ func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	return c, nil
 }
 
-// layerScales returns the scales of all layers. If at is NULL, all scales are 0.
+// If at is NULL, all scales are 0.
 func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
 	scales := make([]float32, layers)
 	if at != nil {
@@ -203,7 +202,6 @@ func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair)
 	return do(k.pairs)
 }
 
-// pairsOf appends the pairs of an array of C to list.
 func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {
 	pairs := slice(s, "pairs", p, n)
 	if err := s.apart(); err != nil {

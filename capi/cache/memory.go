@@ -259,7 +259,6 @@ func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	return nil
 }
 
-// give lists an array that gets the entries of list.
 func give[T, E any](o *outputs, name string, at **E, list []T) {
 	copy(reserve[T](o, name, at, len(list)), list)
 }

@@ -92,7 +92,6 @@ type plan struct {
 	requestBytes, longest int // of the longest request
 }
 
-// note checks the memory of the plans and the layers.
 func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 	if n < 1 || n > C.LLM_CACHE_MAX_LAYERS {
 		return fail(C.LLM_CACHE_E_RANGE, "%d layers: want 1 to %d", n, C.LLM_CACHE_MAX_LAYERS)
@@ -226,7 +225,6 @@ func (t *plan) list(made *memplan.Plan, n int) {
 	}
 }
 
-// put lists the arrays of all plans.
 func (p *planner) put() {
 	for i := range p.plans {
 		t := &p.plans[i]

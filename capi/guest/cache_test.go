@@ -39,7 +39,6 @@ func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 // example is the program that the documentation shows.
 var example = filepath.Join("..", "examples", "serve")
 
-// compileCache is compile for programs of libllm_cache.
 func (w way) compileCache(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	return w.link(t, name, options, map[way][]string{
@@ -187,7 +186,6 @@ func TestTheInstalledPythonModulesServeTheirExamples(t *testing.T) {
 	}
 }
 
-// runPython runs a program of testdata/guest with the modules.
 func runPython(t *testing.T, python, program string) {
 	t.Helper()
 	succeed(t, t.TempDir(), []string{

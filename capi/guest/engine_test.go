@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that engines over real block memory read the values that each request would have if it ran alone. The
-// comment at the head of cache_engine.c describes the check. A failure prints the seed that repeats it.
+// Ensure that engines over real block memory read the values that each request would have if it ran alone.
 func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
 	t.Parallel()
 	prog := shared.compileCache(t, "cache_engine")

@@ -26,7 +26,6 @@ func files(t *testing.T, dir string) []string {
 	return found
 }
 
-// buildWith compiles the scenario with what pkg-config says, and runs it.
 func buildWith(t *testing.T, libdir string, env ...string) {
 	t.Helper()
 	need(t, "pkg-config")

@@ -83,7 +83,6 @@ func someWays() []way { return level.Pick(linked, everyWay) }
 // runs.golden lists it for each program.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
-// source is the path of a program in testdata/guest.
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
 
 func library(name string) string { return filepath.Join(root, "build", name) }
@@ -249,7 +248,6 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, os.WriteFile(to, content, 0o644))
 }
 
-// each runs a test once per way, side by side.
 func each(t *testing.T, ways []way, test func(t *testing.T, w way)) {
 	for _, w := range ways {
 		t.Run(string(w), func(t *testing.T) {

@@ -71,7 +71,6 @@ func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	})
 }
 
-// Ensure that the example checks the numbers that it has loaded.
 func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	t.Parallel()
 	prog, folder := shared.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -119,7 +118,6 @@ func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]b
 	return after
 }
 
-// firstBlocks returns the names of the files with the block of a prefix that has only one block.
 func firstBlocks(files map[string][]byte) (names []string) {
 	for name, content := range files {
 		if binary.NativeEndian.Uint32(content[offloadTokens:]) == 16 {
@@ -130,7 +128,6 @@ func firstBlocks(files map[string][]byte) (names []string) {
 	return names
 }
 
-// withSum makes the checksum of a file right.
 func withSum(content []byte) []byte {
 	h := fnv.New64a()
 	_, _ = h.Write(content[offloadFormat:])

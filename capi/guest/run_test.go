@@ -43,7 +43,6 @@ func run(t *testing.T, dir string, env []string, command ...string) result {
 	return result{status, stdout.String(), stderr.String()}
 }
 
-// succeed runs a command that must exit with status 0.
 func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	r := run(t, dir, env, command...)

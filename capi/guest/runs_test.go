@@ -19,14 +19,12 @@ import (
 
 var update = flag.Bool("update", false, "write down anew what is run")
 
-// runs counts how often each guest has run, for each program, way and tool.
 var runs struct {
 	sync.Mutex
 	count   map[string]int
 	skipped bool // a tool is not installed
 }
 
-// note counts a command that runs a guest.
 func note(command []string) {
 	for i, word := range command {
 		known, ok := programs.guests.Load(word)
