@@ -36,7 +36,6 @@ var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-
 // without heap.o.
 var objects, objectsWithoutHeap []string
 
-// scratch is a folder that TestMain removes.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -85,7 +84,6 @@ func link(t *testing.T, source string, objects []string, options ...string) (pro
 	return program, diagnostics, err
 }
 
-// build is link for a submission that compiles.
 func build(t *testing.T, source string, objects []string, options ...string) string {
 	t.Helper()
 	program, diagnostics, err := link(t, source, objects, options...)
@@ -336,8 +334,7 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 	}
 }
 
-// Ensure that a submission that exits before main does not pass. The suite cannot notice that from inside, but
-// its last line of output is missing.
+// Ensure that a submission that exits before main does not pass.
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	source := corpus.Correct(t) +
 		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"

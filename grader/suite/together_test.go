@@ -24,7 +24,6 @@ var together struct {
 	dir string
 }
 
-// typical are the mutants of make test.
 func typical(all []corpus.Mutant) []corpus.Mutant {
 	some := corpus.Typical(all)
 	for _, m := range all {
@@ -81,7 +80,6 @@ func matches(r *regexp.Regexp, text string) (names []string) {
 	return names
 }
 
-// markChanged marks the parts of a mutant that are changed.
 func markChanged(mutant []*part, correct string) {
 	for _, p := range mutant {
 		p.changed = !strings.Contains(correct, p.text)
