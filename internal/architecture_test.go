@@ -146,7 +146,6 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	require.ElementsMatch(t, slices.Compact(rows), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
 }
 
-// within reports whether a package is the row itself or below its folder.
 func within(pkg, row string) bool {
 	return pkg == module+row || strings.HasPrefix(pkg, module+row+"/")
 }

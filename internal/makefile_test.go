@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that each part of a -run or -bench pattern in the Makefile matches a test. Without this check, a pattern
-// that matches nothing, for example after a test was renamed, would go unnoticed.
+// Ensure that each part of a -run or -bench pattern in the Makefile matches a test.
 func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	text, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
@@ -29,8 +28,7 @@ func TestWhatTheMakefileRunsIsThere(t *testing.T) {
 	}
 }
 
-// Ensure that the packages that make test names (in .ci/test) exist. If one did not, make test would test too
-// little.
+// Ensure that the packages that make test names (in .ci/test) exist.
 func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	text, err := os.ReadFile("../.ci/test")
 	require.NoError(t, err)

@@ -24,7 +24,6 @@ var (
 	quoted        = regexp.MustCompile("\"[^\"\n]*\"|`[^`\n]*`")
 )
 
-// names are what the repository's files declare and use.
 type names struct {
 	used    map[string]bool            // words in code, in documents and in sources of other languages; not in Go comments
 	members map[string]map[string]bool // what a package or type of that name has

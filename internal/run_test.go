@@ -14,8 +14,7 @@ import (
 // A fakeMachine has its own clock. Its make prints the target and moves the clock forward.
 type fakeMachine struct{ root, made string }
 
-// newFakeMachine returns a machine on which each target takes the given number of seconds. A target that is not in
-// the map fails.
+// A target that is not in the map fails.
 func newFakeMachine(t *testing.T, seconds map[string]int) fakeMachine {
 	t.Helper()
 	root := t.TempDir()
@@ -52,7 +51,7 @@ fi
 	return m
 }
 
-// run runs .ci/run. It returns the targets that it made, its output, and its exit status.
+// run returns the targets that .ci/run made, its output, and its exit status.
 func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, printed string, status int) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(m.root, ".ci/run"), arguments...)
@@ -66,8 +65,8 @@ func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, prin
 	return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out), cmd.ProcessState.ExitCode()
 }
 
-// Ensure that CI always runs make test, and runs the other checks while time is left. Ensure that it prints which
-// checks it leaves out, and ends with the last lines of make test.
+// Ensure that CI always runs make test, runs the other checks while time is left, and prints which checks it leaves
+// out.
 func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
 	fast := map[string]int{"vet": 30, "test": 270, "check": 60, "race": 60, "invariants": 30}
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// toolchain returns an archive like those that Go publishes. The go command in it prints a version.
+// The go command in the archive prints a version.
 func toolchain(t *testing.T) []byte {
 	t.Helper()
 	const program = "#!/bin/sh\necho go1.26.7\n"
@@ -126,7 +126,6 @@ func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	}
 }
 
-// add adds a program to the machine, or removes it if the script is empty.
 func (m bareMachine) add(t *testing.T, name, script string) {
 	t.Helper()
 	path := filepath.Join(m.path, name)

@@ -29,7 +29,6 @@ func RefuseUnknownNames(c *cobra.Command) {
 	}
 }
 
-// help runs cobra's help and returns an error for an unknown command.
 func help(c *cobra.Command, args []string) error {
 	root := c.Root()
 	about, rest, err := root.Find(args)

@@ -28,8 +28,7 @@ func TestAProgramSaysItsVersionAndTheFlagThatWasMeant(t *testing.T) {
 	require.NotEmpty(t, Version())
 }
 
-// Ensure that make links the version into every program. It does not if the variable in the Makefile has another
-// name than in the code.
+// Ensure that make links the version into every program.
 func TestMakeWritesTheVersion(t *testing.T) {
 	text, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
