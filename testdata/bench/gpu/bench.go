@@ -27,7 +27,6 @@ type bench struct {
 	rng        *rand.Rand
 }
 
-// closers are closed together.
 type closers []interface{ Close() error }
 
 func (c *closers) close() (err error) {
@@ -53,7 +52,6 @@ func the[T any](v T, err error) T {
 	return v
 }
 
-// caught recovers from a failure.
 func caught(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -131,7 +129,6 @@ func (b *bench) measure(c benchmark) (r result, err error) {
 	return r, nil
 }
 
-// run launches a kernel and waits for it.
 func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
@@ -183,7 +180,6 @@ func (b *bench) alloc(size int) *cuda.Memory {
 	return m
 }
 
-// fill makes every number in a part of memory NaN.
 func (b *bench) fill(m *cuda.Memory, offset, size int) {
 	must(errors.Join(b.stream.Fill(m, offset, size, 0xff), b.stream.Synchronize()))
 }
@@ -223,7 +219,6 @@ func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) 
 // cpuTypes are the types of package attention.
 var cpuTypes = map[kernels.CacheType]attention.DType{kernels.CacheAuto: attention.F16, kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}
 
-// numbers uploads numbers of a fixed size.
 func (b *bench) numbers(list any) cuda.Pointer {
 	return b.upload(the(binary.Append(nil, binary.LittleEndian, list))).Pointer()
 }

@@ -104,7 +104,6 @@ func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.
 	return p, out
 }
 
-// compute returns the outputs of some rows.
 func (m *matrix) compute(b *bench, first, rows int) []byte {
 	p, out := m.batch(b, first, rows)
 	b.run(p)
@@ -147,7 +146,6 @@ func (m *matrix) worst(got []byte, first int) (worst float64) {
 	return worst
 }
 
-// makeFile makes random weights, in memory of this case.
 func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	switch n := m.outputs * m.columns; m.format {
 	case kernels.Q8_0:
@@ -180,7 +178,6 @@ func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Mem
 	return b.upload(m.file)
 }
 
-// row returns the weights of an output.
 func (m *matrix) row(output int) []float64 {
 	weights := make([]float64, m.columns)
 	for k := range weights {

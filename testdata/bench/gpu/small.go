@@ -105,7 +105,6 @@ func rowwises(pick func(normal, small int) int) []benchmark {
 	return append([]benchmark{norm.benchmark(), layer.benchmark(), sum.benchmark()}, activations(pick)...)
 }
 
-// activations are all functions between the products of an MLP.
 func activations(pick func(normal, small int) int) (all []benchmark) {
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	gelu := func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }

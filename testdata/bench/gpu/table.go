@@ -36,7 +36,6 @@ func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	return 0
 }
 
-// A table is printed row by row.
 type table struct {
 	b      *bench
 	copied float64 // bytes per second
@@ -86,7 +85,7 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 	return nil
 }
 
-// row measures a case and prints its row. If the case cannot be measured, it returns an error and prints nothing.
+// If the case cannot be measured, row returns an error and prints nothing.
 func (t *table) row(c benchmark) error {
 	if !t.until.IsZero() && !time.Now().Before(t.until) {
 		return errors.New("not measured: the time is over")
@@ -113,7 +112,7 @@ func (t *table) row(c benchmark) error {
 	return nil
 }
 
-// judge returns a case's goal and whether the result reaches it, as text. It also counts the goals.
+// judge also counts the goals.
 func (t *table) judge(c benchmark, r result) string {
 	g := c.goal
 	if g.of == "" {

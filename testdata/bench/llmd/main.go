@@ -90,7 +90,6 @@ func (p *pair) stop() {
 	}
 }
 
-// score returns the number of blocks of a prompt that each replica has, according to the indexer.
 func (p *pair) score(tokens []uint32) ([2]float64, error) {
 	names := []string{p.replicas[0].name, p.replicas[1].name}
 	scores, err := p.indexer.ScoreTokens(p.ctx, tokens, model, names, nil)
@@ -194,7 +193,6 @@ func newIndexer(ctx context.Context) (*kvcache.Indexer, *kvevents.SubscriberMana
 	return indexer, kvevents.NewSubscriberManager(pool), nil
 }
 
-// A replica is a running llmserve demo.
 type replica struct {
 	name, url, events string
 	command           *exec.Cmd

@@ -50,7 +50,6 @@ func main() {
 
 const tokens = 50
 
-// normalize turns logits into log probabilities.
 func normalize(x []float64) {
 	sum := 0.0
 	for _, v := range x {

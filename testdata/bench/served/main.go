@@ -43,7 +43,6 @@ func main() {
 	fatal.If(os.WriteFile(os.Args[3], []byte(text+"\n"), 0o644))
 }
 
-// read reads a result and the arrivals beside it.
 func read(base string) (run experiment.ServedRun) {
 	parts := strings.Split(filepath.Base(base), "-")
 	if len(parts) != 5 {

@@ -94,7 +94,7 @@ func prompt(n, most int) string {
 
 func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
 
-// ask sends a request. It returns how long the answer took, and how many tokens of the prompt were cached.
+// ask returns how long the answer took, and how many tokens of the prompt were cached.
 func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	begin := time.Now()
 	text := r.Complete(body)
@@ -119,7 +119,6 @@ func metric(r *replica.Replica, name string) float64 {
 	return fatal.Get(strconv.ParseFloat(string(found[1]), 64))
 }
 
-// once returns how long a new server takes to answer.
 func once(args []string, body string) time.Duration {
 	p := start(args)
 	defer p.Kill()
@@ -146,7 +145,6 @@ func fill(args []string, body string) {
 	}
 }
 
-// drop removes the files from the page cache.
 func drop(dir string) {
 	unix.Sync()
 	fatal.If(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -162,7 +160,6 @@ func drop(dir string) {
 	}))
 }
 
-// together returns how long 16 calls at once take.
 func together(call func()) time.Duration {
 	var wait sync.WaitGroup
 	begin := time.Now()
