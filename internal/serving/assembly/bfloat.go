@@ -31,7 +31,6 @@ func encode(i *ir.Instruction) error {
 	return nil
 }
 
-// An encoded instruction is an operand of the BYTE directive.
 type encoded struct {
 	bytes []byte
 	text  string
@@ -93,5 +92,4 @@ func encodeDot(operands []operand.Op) encoded {
 	return e
 }
 
-// number returns the number by which encodings name a register.
 func number(o operand.Op) byte { return byte(reg.ToPhysical(o.(reg.Register)).PhysicalIndex()) }

@@ -152,7 +152,6 @@ func (p *problem) poisonUnused(v float32, element int) {
 	}
 }
 
-// poison sets one element of a key or value of the first KV head.
 func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
 	block, place := slot/c.BlockSize, slot%c.BlockSize

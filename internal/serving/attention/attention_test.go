@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// newRunner returns a Runner with the kernels k, or with the fastest kernels if there is no k.
 func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	pool, err := parallel.New(workers)
 	require.NoError(t, err)

@@ -64,7 +64,6 @@ func (b *Batch) table(seq int) []int32 {
 	return rest[:min(len(rest), b.TableStride)]
 }
 
-// queries returns a sequence's first query token, the number of its query tokens, and the position of the first.
 func (b *Batch) queries(seq int) (first, n, position int) {
 	first = int(b.QueryStart[seq])
 	n = int(b.QueryStart[seq+1]) - first

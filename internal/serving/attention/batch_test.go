@@ -68,8 +68,6 @@ func TestARunnerGoesOnAfterAPanic(t *testing.T) {
 	requireSameBits(t, want, outputs(t, runner, p, nil), "after the panic")
 }
 
-// sharing returns a problem with three sequences of the given lengths. Their first 1,024 tokens are in
-// the same blocks.
 func sharing(lens ...int) *problem {
 	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
 		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1},
@@ -122,9 +120,8 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix
-// through the table of the first sequence, whose later entries can have any value. A piece of work
-// with a single query token prefetches the blocks after the prefix.
+// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix through the
+// table of the first sequence, whose later entries can have any value.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
 	const last = rowsOfItem / group // with the token of the first sequence, these are too many rows for one item

@@ -49,7 +49,7 @@ type Cache struct {
 	KeyScales, ValueScales            []byte
 	ScaleBlockStride, ScaleHeadStride int
 
-	// Stored keys are multiplied by KeyScale, stored values by ValueScale; 0 means 1. Ignored with Int8.
+	// Stored keys are multiplied by KeyScale, stored values by ValueScale; 0 means 1. Both are ignored with Int8.
 	KeyScale, ValueScale float32
 }
 

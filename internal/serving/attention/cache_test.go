@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireError requires an error that wraps target and contains want. If want is "", it requires no
-// error.
 func requireError(t *testing.T, err, target error, want string) {
 	t.Helper()
 	if want == "" {
@@ -20,7 +18,7 @@ func requireError(t *testing.T, err, target error, want string) {
 	require.ErrorContains(t, err, want)
 }
 
-// In this test, the cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
+// The cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -47,7 +45,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// In this test, the cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and so have its values.
+// The cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and so have its values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {
@@ -139,8 +137,6 @@ func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// places returns the number of different addresses of the elements of all keys and values, and the
-// number of these elements.
 func (c *Cache) places() (places, elements int) {
 	found := map[*byte]bool{}
 	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize

@@ -12,7 +12,6 @@ import (
 
 var eightBitTypes = []DType{E4M3, E5M2, Int8}
 
-// limits lists keys, values and queries for which a sum could overflow or lose small terms.
 var limits = []struct {
 	name       string
 	dtypes     []DType

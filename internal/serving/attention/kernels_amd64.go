@@ -356,8 +356,7 @@ func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int,
 	}
 }
 
-// fitting returns the function for the fewest rows that is enough for rows. If none is enough, it returns the
-// function for the most rows.
+// If no function is enough for rows, fitting returns the function for the most rows.
 func fitting(list []sized, rows int) sized {
 	best := list[0]
 	for _, f := range list {

@@ -32,8 +32,7 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 }
 
 // Ensure that the plan keeps at most maxKept bytes of intermediate results. V2 would keep a result for each row and
-// partition: 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows whose results do not fit are not divided
-// into partitions.
+// partition: 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -76,7 +75,6 @@ func TestTheRuleOfVLLMForV1(t *testing.T) {
 	}
 }
 
-// rowsOf returns how many pairs of a query token and a KV head have outputs that the items and reductions compute.
 func rowsOf(items []item, reductions []reduction) int {
 	n := 0
 	for _, it := range items {

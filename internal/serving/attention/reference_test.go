@@ -7,7 +7,6 @@ import (
 	"unsafe"
 )
 
-// A problem is a cache with random contents and a batch that reads it.
 type problem struct {
 	cache        Cache
 	batch        Batch
@@ -18,7 +17,6 @@ type problem struct {
 	products     float64                 // the largest scale · sum of |q·k| in the last row that reference computed
 }
 
-// A referenceRow keeps the results of reference for one row.
 type referenceRow struct {
 	out, size              []float64
 	largestLogit, products float64
@@ -120,8 +118,7 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It returns an
-// error if something was written to a gap.
+// stride returns an error if something was written to a gap between the rows of the outputs.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -211,8 +208,7 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	return logits, values
 }
 
-// reference computes one row in float64. It returns the outputs, and the sum of |p·v| for each
-// element.
+// reference returns the outputs, and the sum of |p·v| for each element.
 func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	row := [3]int{seq, query, head}
 	if found, ok := p.keep[row]; ok {
@@ -270,7 +266,6 @@ func (p *problem) eachRow(visit func(seq, query, head int, out []float32)) {
 	}
 }
 
-// smallProblem has a prompt, decoding sequences and a shared prefix.
 func smallProblem(d DType) *problem {
 	return newProblem(rand.New(rand.NewPCG(9, 9)), problemSpec{
 		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: d},

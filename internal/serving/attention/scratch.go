@@ -88,7 +88,6 @@ func (r *Runner) setRows(w *scratch, it *item) {
 	}
 }
 
-// queryWidth returns the number of floats of a row's query in scratch memory.
 func (r *Runner) queryWidth() int {
 	if r.cache.DType == Int8 {
 		return r.cache.HeadSize / 2
@@ -141,7 +140,6 @@ func (w *scratch) reaches(part int) bool {
 	return w.from < w.to
 }
 
-// within returns the tokens of a partition that a row attends to, counted from the partition's first token.
 func (r *row) within(part int) (from, to int) {
 	start := part * partitionSize
 	return max(0, r.from-start), min(partitionSize, r.to-start)

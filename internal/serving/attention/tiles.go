@@ -8,7 +8,6 @@ func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
 
-// tiled reports whether blocks consist of whole tiles of whole registers.
 func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }
@@ -80,14 +79,12 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	}
 }
 
-// tileAt returns the addresses of the keys and values of a tile. token is its first token, a multiple of 16.
 func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
 	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
 }
 
-// tile does what tileAt does, and for Int8 also stores the addresses of the scales, as those of tile i.
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	if c.DType == Int8 {

@@ -129,7 +129,6 @@ func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	}
 }
 
-// unpackValue unpacks a value and pads it with zeros to a whole chunk.
 func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
 	c := r.cache
 	row := w.row[:padded(c.HeadSize)]

@@ -85,7 +85,6 @@ func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	fill(scores[to:(to+15)&^15], score)
 }
 
-// modified reports whether logits are anything other than products times a positive factor.
 func (r *Runner) modified(factor float32) bool {
 	return r.batch.SoftCap != 0 || r.batch.AlibiSlopes != nil || !(factor > 0)
 }
@@ -114,7 +113,6 @@ func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	return r.batch.AlibiSlopes[row.head], float32(token - row.position)
 }
 
-// modify replaces the products of the tokens from token on by logits.
 func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token int) {
 	b := r.batch
 	slope, offset := r.bias(row, token)

@@ -78,14 +78,12 @@ func NewMemory(size int) Memory {
 // Block returns the memory of the block.
 func (m Memory) Block() []byte { return m.whole[headerSize : headerSize+m.size] }
 
-// stored writes the header and returns the header and the block.
 func (m Memory) stored(s *Space, block *blockhash.Hash) []byte {
 	header := s.encode(block, m.Block())
 	copy(m.whole, header[:])
 	return m.whole[:headerSize+m.size]
 }
 
-// encode returns the header of a block with the given data.
 func (s *Space) encode(block *blockhash.Hash, data []byte) (header [headerSize]byte) {
 	n := copy(header[:], magic)
 	n += copy(header[n:], s[:])
@@ -94,7 +92,6 @@ func (s *Space) encode(block *blockhash.Hash, data []byte) (header [headerSize]b
 	return header
 }
 
-// intact reports whether header is the header of the block with the given data.
 func (s *Space) intact(header []byte, block *blockhash.Hash, data []byte) bool {
 	want := s.encode(block, data)
 	return bytes.Equal(header, want[:])

@@ -120,7 +120,6 @@ func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 // Close does nothing. The files stay.
 func (f *Folder) Close() error { return nil }
 
-// name returns the path of a block's file.
 func (f *Folder) name(block *blockhash.Hash) string {
 	text := hex.EncodeToString(block[:])
 	return filepath.Join(f.own, text[:2], text)
@@ -216,7 +215,6 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 	return nil
 }
 
-// noteUse marks a file as used now.
 func (f *Folder) noteUse(name string, info fs.FileInfo) {
 	if now := time.Now(); now.Sub(info.ModTime()) > useNotedEvery {
 		_ = os.Chtimes(name, now, now) // fails on another user's file, which is then only removed earlier
@@ -289,7 +287,6 @@ func (f *Folder) glob(pattern string) []string {
 	return files
 }
 
-// A file is a stored block.
 type file struct {
 	name string
 	size int64

@@ -24,7 +24,6 @@ const blockBytes = 1000
 
 var space = kvoffload.NewSpace("a model")
 
-// named are the hashes of n blocks.
 func named(n int) (blocks []blockhash.Hash) {
 	for i := range n {
 		blocks = append(blocks, blockhash.Hash{byte(i), byte(i >> 8), 1})
@@ -32,10 +31,8 @@ func named(n int) (blocks []blockhash.Hash) {
 	return blocks
 }
 
-// content is what block i contains.
 func content(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i + 1)}, blockBytes/2) }
 
-// memoryOf is memory with a block.
 func memoryOf(block []byte) kvoffload.Memory {
 	m := kvoffload.NewMemory(len(block))
 	copy(m.Block(), block)
@@ -78,7 +75,6 @@ func newFolder(t *testing.T, dir string, most int64) *kvoffload.Folder {
 	return f
 }
 
-// files are the blocks in a folder.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := fs.Glob(os.DirFS(dir), "*/??/*")
@@ -310,7 +306,7 @@ func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that nothing is stored after the context ends. A server ends the context when the disk does not answer.
+// Ensure that nothing is stored after the context ends.
 func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -322,8 +318,7 @@ func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	require.Empty(t, files(t, dir))
 }
 
-// Ensure that a folder of another user is refused. Its owner could decide what the server reads and,
-// with links, which files it removes.
+// Ensure that a folder of another user is refused.
 func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only the superuser can make a folder another user's")

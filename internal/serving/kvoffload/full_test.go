@@ -18,9 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that a folder stays below its size if its files cannot be removed, because another user owns
-// them or the file system is read-only. Nothing is stored, blocks are still loaded, and the folder is
-// walked once a minute.
+// Ensure that a folder stays below its size if its files cannot be removed: nothing is stored, blocks are still
+// loaded, and the folder is walked once a minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 20 * blockBytes

@@ -51,7 +51,6 @@ type Offloader struct {
 	stats  Stats
 }
 
-// stored is a block in the queue.
 type stored struct {
 	block  blockhash.Hash
 	memory Memory
@@ -168,8 +167,6 @@ func (o *Offloader) memory() (m Memory, ok bool) {
 	return NewMemory(o.config.BlockBytes), true
 }
 
-// giveBack makes the memory of a store free again. If the store timed out, the tier may still use the memory, and
-// giveBack drops it.
 func (o *Offloader) giveBack(m Memory, unused bool) {
 	if unused {
 		o.free <- m
@@ -211,7 +208,6 @@ func (o *Offloader) forgetOld() {
 	}
 }
 
-// forget notes that the tier does not have the blocks.
 func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -257,7 +253,6 @@ func (o *Offloader) paused() bool {
 	return time.Since(o.broken[looking]) < pauseAfterFailure || time.Since(o.broken[loading]) < pauseAfterFailure
 }
 
-// failed counts and logs an error.
 func (o *Offloader) failed(doing string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return

@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A slow tier is a folder whose operations wait until its gate is open or their context ends.
 type slow struct {
 	*kvoffload.Folder
 	gate chan struct{}
@@ -93,7 +92,6 @@ func TestAQueueThatIsFullDropsBlocks(t *testing.T) {
 	requireLoads(t, tier.Folder, named(30), 30)
 }
 
-// load loads blocks and returns how many came.
 func load(o *kvoffload.Offloader, blocks []blockhash.Hash, compute time.Duration) (n int, data [][]byte) {
 	var wait sync.WaitGroup
 	wait.Add(1)
@@ -274,7 +272,6 @@ func TestLookingTakesLittleTime(t *testing.T) {
 	})
 }
 
-// storedBytes waits until the given number of blocks was stored.
 func storedBytes(t *testing.T, o *kvoffload.Offloader, blocks int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return o.Stats().StoredBytes == blocks*blockBytes }, time.Minute, time.Millisecond)

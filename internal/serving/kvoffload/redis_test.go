@@ -158,7 +158,6 @@ func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	}
 }
 
-// rogue runs a server that answers pings correctly and every other command with the given reply.
 func rogue(l net.Listener, reply string) {
 	for {
 		c, err := l.Accept()

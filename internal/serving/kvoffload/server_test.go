@@ -23,7 +23,6 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A server is a redis-server.
 type server struct {
 	dir  string
 	port int
@@ -31,8 +30,7 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer starts redis-server with the arguments. It skips the test if redis-server is not
-// installed.
+// startServer skips the test if redis-server is not installed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {

@@ -27,7 +27,6 @@ func writeUnbuffered(file *os.File, pages []byte, size int) error {
 	return err
 }
 
-// setUnbuffered sets whether writes to file bypass the page cache.
 func setUnbuffered(file *os.File, on bool) error {
 	flags := 0
 	if on {

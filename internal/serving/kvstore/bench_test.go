@@ -24,7 +24,6 @@ const (
 	benchBytes = 1 << 30 // bytes of keys and values, far beyond the caches
 )
 
-// eachThreads runs a benchmark with one thread and with all.
 func eachThreads(b *testing.B, run func(b *testing.B, threads int)) {
 	counts := []int{1}
 	if n := runtime.NumCPU(); n > 1 {
@@ -296,8 +295,8 @@ func (l *layer) fill() {
 	require.NoError(l.b, l.store.CopyBlocks(pairs))
 }
 
-// tables returns block tables for sequences of equal length. Together they use all blocks of the
-// store, in random order or in ascending order.
+// tables returns block tables for sequences of equal length, which together use all blocks of the store, in random or
+// in ascending order.
 func (l *layer) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, l.cache.NumBlocks)
 	for i := range order {
@@ -315,8 +314,7 @@ func (l *layer) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// batch returns a batch of seqs sequences. Each has the given number of tokens, and the last ones are
-// queries. The caller sets the block tables.
+// Each sequence has the given number of tokens, and the last ones are queries. The caller sets the block tables.
 func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(l.query) < n {
@@ -339,7 +337,6 @@ func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	return a
 }
 
-// decode computes a batch over the tables in turn.
 func (l *layer) decode(a *attention.Batch, tables [][]int32) benchtest.Work {
 	seqs := len(a.SeqLens)
 	return func(i int) {
@@ -387,7 +384,6 @@ func (p *peak) Do(_, part int) {
 	}
 }
 
-// peaking runs at the processor's limit for a while.
 func (l *layer) peaking(p *peak) benchtest.Work {
 	return func(int) { l.pool.Run(l.pool.Size(), p) }
 }

@@ -56,7 +56,6 @@ func spaced(r *rand.Rand, s attention.Shape, blocks, gap int) (c attention.Cache
 	return c, memory
 }
 
-// clearBlocks makes all numbers of all blocks 0.
 func clearBlocks(c *attention.Cache) {
 	for block := range c.NumBlocks {
 		for head := range c.NumKVHeads {
@@ -73,7 +72,6 @@ func clearBlocks(c *attention.Cache) {
 	}
 }
 
-// blockOf is all numbers of a block.
 func blockOf(c *attention.Cache, block int) []float32 {
 	var all []float32
 	for head := range c.NumKVHeads {

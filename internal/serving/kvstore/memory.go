@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageSize is the unit to which the memory of a layer is rounded up.
 const pageSize = 4096
 
 // hugePage is the alignment of a mapping. With it, the kernel can use huge pages from the first byte on. Reading

@@ -171,7 +171,6 @@ func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.layOut(rows)
 }
 
-// layOut copies the tables of the rows, padded to the longest.
 func (q *Requests) layOut(rows []Row) {
 	for len(q.flat) < q.groups {
 		q.flat = append(q.flat, nil)

@@ -129,8 +129,7 @@ func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	require.Equal(t, [][]int32{{2}}, q.tables[1])
 }
 
-// Ensure that new blocks can replace the last entries of a table. This happens when a scheduler takes back the
-// blocks of rejected drafts.
+// Ensure that new blocks can replace the last entries of a table.
 func TestBlocksTakeThePlaceOfATablesLastEntries(t *testing.T) {
 	q := begun(t)
 	rows := []Row{{ID: 1, Computed: 3, Tokens: 4}}

@@ -89,7 +89,6 @@ func (m *machine) close() {
 	}
 }
 
-// run computes the logits of all tokens of a batch.
 func (m *machine) run(b *batch) ([][]float32, error) {
 	t, n := m.model, len(b.tokens)
 	x := make([]float32, n*t.dim)
@@ -285,7 +284,6 @@ func normalize(y, x []float32) {
 	}
 }
 
-// most is the token with the largest logit.
 func most(logits []float32) int32 {
 	best := 0
 	for i, v := range logits {

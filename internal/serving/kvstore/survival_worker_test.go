@@ -160,8 +160,7 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify stores the logits. It returns the accepted drafts and the next token. If the row does not complete the
-// prompt, it returns nothing.
+// verify returns the accepted drafts and the next token. If the row does not complete the prompt, it returns nothing.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {
@@ -210,7 +209,6 @@ func (e *v1) abort() {
 	e.forget(id)
 }
 
-// fork makes a child that continues with another last token.
 func (e *v1) fork() {
 	if len(e.ids) == 0 {
 		return
@@ -258,7 +256,6 @@ func (e *v1) draft() {
 	require.NoError(e.t, e.SetDrafts(e.ids, counts, tokens))
 }
 
-// continuation is what the model would say next.
 func continuation(t *transformer, d attention.DType, tokens []int32, n int) []int32 {
 	all := slices.Clone(tokens)
 	for range n {

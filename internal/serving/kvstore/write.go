@@ -158,7 +158,6 @@ func (w *Writer) Do(worker, part int) {
 	}
 }
 
-// wholeTile reports whether the first tokens of slots fill a tile.
 func wholeTile(slots []int64) bool {
 	const n = attention.TileTokens
 	if len(slots) < n || slots[0] < 0 || slots[0]%n != 0 {
@@ -172,7 +171,6 @@ func wholeTile(slots []int64) bool {
 	return true
 }
 
-// putTile writes tokens i to i+15, which fill a tile.
 func (w *Writer) putTile(s *scratch, head, i, block, place int) {
 	const n = attention.TileTokens
 	c, size := w.cache, w.cache.HeadSize
@@ -212,7 +210,6 @@ func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
 	spread(x.data[at:], w.offset(x, block, head, place, x.contiguous)-at, bytes, x.contiguous*size)
 }
 
-// offset returns the offset of an element in the memory of keys or values.
 func (w *Writer) offset(x *side, block, head, place, element int) int {
 	if x.values {
 		return w.cache.ValueOffset(block, head, place, element)
@@ -236,8 +233,7 @@ func spread(to []byte, step int, from []byte, size int) {
 	}
 }
 
-// load reads the key or value of token i, rotates it, and divides it by its scale. With Int8 it also stores the
-// scale.
+// load also rotates the key or value and divides it by its scale. With Int8 it also stores the scale.
 func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	x.tensor.Load(row, i, head*len(row))
 	if x.rotation != nil {
@@ -278,7 +274,6 @@ func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte,
 	return 127 / largest
 }
 
-// apply rotates a key.
 func (r *Rotation) apply(x []float32, token int) {
 	half := r.Size / 2
 	at := int(r.Positions[token]) * half

@@ -148,7 +148,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
-// fromGGUF reads the settings of a family. Whether projections have biases follows from the file's tensors.
+// Whether projections have biases follows from the file's tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.name

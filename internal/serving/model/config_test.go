@@ -17,8 +17,7 @@ import (
 
 const smallLlama = `{"model_type": "llama", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "eos_token_id": `
 
-// Ensure that the end tokens of generation_config.json are used. For chat models, that file lists more end tokens
-// than config.json.
+// Ensure that the end tokens of generation_config.json are used.
 func TestTokensThatEndASequence(t *testing.T) {
 	for _, test := range []struct {
 		name, config, generation string
@@ -236,7 +235,6 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	}
 }
 
-// rewrite writes the weights with one tensor changed.
 func (f *family) rewrite(t *testing.T, dir, name string, change func(weightfile.Tensor) []weightfile.Tensor) {
 	f.save(t, dir, func(n string, shape []int) []weightfile.Tensor {
 		one := f.same(n, shape)

@@ -50,7 +50,7 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// choose selects, for a row, the experts with the largest logits. Of experts with equal logits, it takes the first.
+// Of experts with equal logits, choose takes the first.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0

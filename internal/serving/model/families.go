@@ -109,7 +109,6 @@ func (f *family) config() *Config {
 	return &c
 }
 
-// everyFrom marks every n-th layer.
 func everyFrom(layers, n int) []bool {
 	marks := make([]bool, max(0, min(layers, 1<<24)))
 	for i := n - 1; i >= 0 && i < len(marks); i += n {

@@ -88,7 +88,6 @@ func families() []family {
 	}, newerFamilies(llama)...)
 }
 
-// tensors lists the names and shapes of a family's tensors.
 func (f *family) tensors() map[string][]int {
 	r, all := &f.ref, map[string][]int{}
 	switch r.family {
@@ -255,7 +254,6 @@ func (f *family) save(t testing.TB, dir string, tensors func(name string, shape 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(all...), 0o644))
 }
 
-// same returns a tensor as the reference has it.
 func (f *family) same(name string, shape []int) []weightfile.Tensor {
 	return []weightfile.Tensor{weightfile.F32(name, f.ref.w[name], shape...)}
 }
@@ -305,7 +303,6 @@ type part struct {
 	table  []int32
 }
 
-// step computes some parts together and returns the logits of all their tokens.
 func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}}
 	for _, p := range parts {

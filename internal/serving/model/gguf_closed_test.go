@@ -28,7 +28,6 @@ func biases(matrices map[string]int) func(*ggufFile) {
 	}
 }
 
-// tensor adds a tensor of 64 elements.
 func tensor(name string) func(*ggufFile) {
 	return func(f *ggufFile) { f.tensors = append(f.tensors, weightfile.F32(name, make([]float32, 64), 64)) }
 }
@@ -44,7 +43,6 @@ func ggufBench(t *testing.T, data []byte, options ...model.Option) *bench {
 	return benchOf(t, m, pool)
 }
 
-// openError returns the error for a file.
 func openError(t *testing.T, data []byte) error {
 	_, err := model.OpenGGUF(openGGUF(t, data), newPool(t, 2), model.Part{})
 	return err

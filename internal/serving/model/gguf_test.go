@@ -31,7 +31,6 @@ var ggufTypes = map[string]struct {
 	"IQ4_NL": {20, 32, 18, []int{0}}, "IQ4_XS": {23, 256, 136, []int{0}}, "MXFP4": {39, 32, 17, nil},
 }
 
-// randomTensor returns a tensor of random bytes, with scales that give weights of a useful size.
 func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Tensor {
 	k := ggufTypes[kind]
 	data := make([]byte, rows*cols/k.elements*k.bytes)
@@ -65,7 +64,6 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 // The sizes of a model with all the types of GGUF. In each type, each row is a whole number of blocks.
 const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
 
-// A ggufFile is what a file is written of.
 type ggufFile struct {
 	meta    map[string]any
 	tensors []weightfile.Tensor
@@ -160,8 +158,7 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of the errors,
-// and the root mean square of the logits.
+// logitErrors returns the largest error, the root mean square of the errors, and the root mean square of the logits.
 func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
@@ -214,7 +211,6 @@ func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	return w
 }
 
-// apart moves row 2i of each head to row i, and row 2i+1 to row i + dim/2.
 func apart(v []float32, cols, dim int) []float32 {
 	out := make([]float32, len(v))
 	for row := range len(v) / cols {

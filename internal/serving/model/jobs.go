@@ -54,7 +54,6 @@ func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
 }
 
-// multiplyPanels computes the outputs of panels from to to-1.
 func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to int) {
 	if rows == 0 {
 		return
@@ -266,8 +265,7 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow adds a row of sums to the residual stream. It does the operations in the same order as a single worker
-// does.
+// addRow does the operations in the same order as a single worker does.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]

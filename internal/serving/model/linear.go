@@ -151,7 +151,7 @@ type shape struct {
 	paired int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
-// linear loads matrices. Consecutive matrices of the same type are packed as one.
+// Consecutive matrices of the same type are packed as one.
 func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	if s.cols.len() == 0 {
 		s.cols = span{0, s.in}

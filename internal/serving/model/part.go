@@ -57,7 +57,6 @@ func count(spans []span) int {
 	return n
 }
 
-// pick returns the values in spans, or nil if v is nil.
 func pick(v []float32, spans ...span) (some []float32) {
 	if v == nil {
 		return nil

@@ -121,8 +121,7 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that in every worker a sum of four numbers has the bits of (a+b)+(c+d). The numbers are such that other
-// orders give other bits.
+// Ensure that in every worker a sum of four numbers has the bits of (a+b)+(c+d).
 func TestSumsAreInAFixedOrder(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		rnd := rand.New(rand.NewPCG(uint64(n), 6))

@@ -71,8 +71,7 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	return y
 }
 
-// rounded rounds a row in blocks of 32. Each value becomes a whole multiple of the block's largest magnitude
-// divided by 127.
+// rounded makes each value a whole multiple of the largest magnitude in its block of 32, divided by 127.
 func rounded(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {
@@ -130,7 +129,6 @@ func (r *reference) rope(x []float64, position int, theta float64, scaled bool) 
 	}
 }
 
-// next computes one more token and returns its logits.
 func (r *reference) next(token int32) []float64 {
 	if r.keys == nil {
 		r.keys, r.values = make([][][]float64, r.layers), make([][][]float64, r.layers)

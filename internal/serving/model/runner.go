@@ -221,7 +221,6 @@ func (b *Batch) Check(m *Config, groups int) error {
 	return nil
 }
 
-// prepare sets the arguments that are the same in all layers.
 func (r *Runner) prepare(b *Batch, query, width int) {
 	m := r.model
 	kv := r.local.NumKVHeads * m.HeadDim
@@ -323,7 +322,6 @@ func (r *Runner) normalized(norm *norm, n int) []float32 {
 	return r.normed
 }
 
-// firstHalf computes r.act, the input of down.
 func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.multiply(&m.up, r.up, x, rows)
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
@@ -393,7 +391,7 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
-// grow returns a slice of n values. It uses the memory of s if that is large enough.
+// grow uses the memory of s if that is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) >= n {
 		return s[:n]

@@ -70,7 +70,6 @@ func (l *loader) outline(kind matrix.Type, src *stack) *matrix.Matrix {
 	return m
 }
 
-// sources returns the weights of a model whose matrices are outlines.
 func (l *loader) sources(m *Model) *Sources {
 	linear := func(lin *linear) (s LinearSource) {
 		s.Bias = lin.bias

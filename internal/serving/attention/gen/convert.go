@@ -142,7 +142,6 @@ func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) 
 	g.asm.VMOVUPS(x, out)
 }
 
-// narrows generates the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
 	g.onStack = true
 	narrow(g, "F16", func(i int) {

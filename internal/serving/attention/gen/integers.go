@@ -39,7 +39,6 @@ func (g *gen) toFloat(n int) {
 	}
 }
 
-// pairing loads the permutation that pairs the words of two elements into register k.
 func (g *gen) pairing(k int) {
 	if !g.wide() {
 		return

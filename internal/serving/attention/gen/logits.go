@@ -79,7 +79,6 @@ func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
 	g.asm.JEQ(operand.LabelRef(none))
 }
 
-// widen converts the query to float64 in buffer.
 func (k *refineKernel) widen() {
 	g := k.gen
 	in, query, n := g.arg(atIn), g.arg(atBuffer), g.arg(atSize)

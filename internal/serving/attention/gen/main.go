@@ -75,7 +75,6 @@ func generate() (map[string][]byte, error) {
 	return files, err
 }
 
-// A part is a generated file of an instruction set.
 type part struct {
 	name  string
 	write func(*gen)
@@ -110,7 +109,7 @@ type gen struct {
 	onStack bool // callers keep the call on the stack; a call to a function in a table escapes to the heap
 }
 
-// begin begins a function. It appends the instruction set's suffix to the name.
+// begin appends the instruction set's suffix to the name.
 func (g *gen) begin(name string) {
 	g.function(name, "func(a *byte)")
 	if g.onStack {
@@ -145,14 +144,12 @@ func (g *gen) constant(name string, bits uint32) operand.Mem {
 	return g.known[name]
 }
 
-// arg loads a field of the call.
 func (g *gen) arg(offset int) reg.GPVirtual {
 	r := g.asm.GP64()
 	g.asm.MOVQ(operand.Mem{Base: g.args, Disp: offset}, r)
 	return r
 }
 
-// argMem returns the address of a field of the call.
 func (g *gen) argMem(offset int) operand.Mem { return operand.Mem{Base: g.args, Disp: offset} }
 
 // loop repeats body n times, at least once. It changes n.

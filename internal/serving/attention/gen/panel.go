@@ -212,7 +212,6 @@ func panelValues(g *gen, n int) {
 	g.end()
 }
 
-// panelPart adds p·v for the elements of two registers.
 func (g *gen) panelPart(n int, data, out reg.Register) {
 	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
 	g.loop(groups, func() {
@@ -256,7 +255,6 @@ func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	})
 }
 
-// sums loads or stores the sums of n rows.
 func (g *gen) sums(n int, to reg.Register, load bool) {
 	o := g.newRows(to, atOutStride, n)
 	for row := range n {

@@ -34,7 +34,6 @@ func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step in
 	g.asm.Label(stored)
 }
 
-// fourRows addresses four rows, inStride bytes apart.
 func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Register) {
 	stride = g.arg(atInStride)
 	return assembly.NewRows(g.asm, in, func() reg.Register { return stride }, 4), stride

@@ -61,7 +61,6 @@ func tileValue(g *gen, d dtype, n int) {
 	g.end()
 }
 
-// nextValueTile advances the arguments to the next tile and its weights, and jumps to the label tile.
 func (g *gen) nextValueTile(tile string) {
 	in := g.arg(atCount)
 	g.asm.SHLQ(operand.U8(2), in)
@@ -105,7 +104,6 @@ func (k *valueKernel) passes() {
 	g.asm.JGT(operand.LabelRef(pass))
 }
 
-// setMasks sets the masks for the remaining elements, at least 16.
 func (k *valueKernel) setMasks(elements reg.Register) {
 	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), rest)

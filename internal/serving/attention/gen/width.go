@@ -53,7 +53,6 @@ func (g *gen) zero(i int) {
 	g.asm.VPXORD(g.regs[i], g.regs[i], g.regs[i])
 }
 
-// zeros clears the first n registers.
 func (g *gen) zeros(n int) {
 	for i := range n {
 		g.zero(i)

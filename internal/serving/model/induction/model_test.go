@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// complete appends n tokens, the most likely ones.
 func complete(t *testing.T, prompt string, n int) string {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)

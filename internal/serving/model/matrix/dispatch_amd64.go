@@ -36,7 +36,6 @@ func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 // pairs reports whether the processor can multiply pairs of BF16 with AVX-512. Tests set it to false.
 var pairs = cpu.X86.HasAVX512BF16
 
-// paired reports whether weights of W16A16 are packed in pairs.
 func paired() bool { return isa == avx512 && pairs }
 
 // direct512 is the largest number of rows that AVX-512 kernels multiply without packing the rows first.

@@ -4,7 +4,6 @@ package matrix
 
 import "testing"
 
-// levels are the instruction sets that this processor has.
 func levels() []instructions {
 	var all []instructions
 	for l := portable; l <= best(); l++ {

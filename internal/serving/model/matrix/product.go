@@ -96,7 +96,6 @@ func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	return sums
 }
 
-// addTo adds x to sums, which are whole panels.
 func addTo(sums, x []float32) {
 	n := addPanels(sums, x)
 	for i, v := range x[n:len(sums)] {

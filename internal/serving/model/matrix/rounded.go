@@ -55,7 +55,6 @@ func (r *rounded) steps(block int) []step {
 	return r.steps32
 }
 
-// quantizeBlock does the same operations as the kernels.
 func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	var top uint32 // magnitudes compare as integers, of which a NaN is the largest
 	for _, v := range x {

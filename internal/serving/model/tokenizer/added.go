@@ -35,7 +35,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// next splits text at the first added token that allowed permits. If there is none, id is -1.
+// If there is no permitted token, the id that next returns is -1.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
@@ -88,7 +88,6 @@ func (t *Tokenizer) findEdges() []rune {
 	return slices.Sorted(maps.Keys(edges))
 }
 
-// protected reports whether text from a client must not become the token.
 func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }

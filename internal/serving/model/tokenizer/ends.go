@@ -20,8 +20,7 @@ const endOfText = "</s>"
 // Ends returns the tokens that end a text or an assistant's turn. The caller must not change them.
 func (t *Tokenizer) Ends() []int32 { return t.ends }
 
-// isEnd reports whether a GGUF token with this text and kind ends an answer. endOfText does only if it is a control
-// token.
+// endOfText ends an answer only if it is a control token.
 func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }

@@ -112,8 +112,8 @@ func guarded(t *testing.T, whole string) *Tokenizer {
 	return tok
 }
 
-// Ensure that protected tokens come only from the template's parts of a text, not from the client's. Ensure that
-// the pieces of all tokens add up to the text, and that a text without marks gets the tokens of Encode.
+// Ensure that protected tokens come only from the template's parts of a text, that the pieces of all tokens add up to
+// the text, and that a text without marks gets the tokens of Encode.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)

@@ -90,7 +90,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter sets the text of a token. The caller has checked that id is below maxTokens.
+// The caller of enter has checked that id is below maxTokens.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
@@ -105,7 +105,7 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte adds a token for a byte if text names one, such as <0x41>. It reports whether text does.
+// addByte reports whether text names a byte, such as <0x41>.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {

@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// visible is GPT-2's character for a byte.
 func visible(b byte) string {
 	for r, v := range byteOf {
 		if v == b {
@@ -157,7 +156,6 @@ func TestSentencePieceTokensAreThoseOfTheFile(t *testing.T) {
 	require.False(t, tok.Special(263))
 }
 
-// meta writes a GGUF file and returns its metadata.
 func meta(t testing.TB, values map[string]any) map[string]weights.Value {
 	path := filepath.Join(t.TempDir(), "t.gguf")
 	require.NoError(t, os.WriteFile(path, weightfile.GGUF(values), 0o644))

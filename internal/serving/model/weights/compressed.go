@@ -86,7 +86,6 @@ func (t *Tensors) combine(dir string) error {
 	return nil
 }
 
-// A combiner returns the matrix with the name base.
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
 // reader returns the function that reads a matrix, and the suffix of the tensor by which quantized matrices are

@@ -58,7 +58,6 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	}
 }
 
-// openChanged opens a folder of testdata after it has replaced a text in one of the files.
 func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -76,8 +75,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that the older name of compressed-tensors' scheme is accepted. Ensure that weights that were quantized in
-// another order are accepted if each input is still in its group.
+// Ensure that the older name of compressed-tensors' scheme is accepted, and weights that were quantized in another
+// order if each input is still in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -210,7 +209,7 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 }
 
 // Ensure that for each type, the numbers have the same bits as ggml's for the same blocks, except for the sign of
-// zeros. Ensure that the packed matrix has the same numbers.
+// zeros, and that the packed matrix has the same numbers.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {
@@ -236,7 +235,6 @@ func TestNumbersAreThoseOfGGML(t *testing.T) {
 	}
 }
 
-// equal compares numbers, of which not all may be 0.
 func equal(t *testing.T, want, have []float32) {
 	t.Helper()
 	zeros := 0

@@ -5,7 +5,6 @@ import (
 	"math"
 )
 
-// GGUF's numbers of the types of metadata.
 const (
 	typeUint8 = iota
 	typeInt8

@@ -81,7 +81,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	return t, nil
 }
 
-// noSafetensors returns the error for a folder without safetensors. It names a file of another format if there is one.
+// noSafetensors names a file of another format if there is one.
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {
@@ -90,7 +90,7 @@ func noSafetensors(dir string) error {
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
-// shards returns the files that an index names. They must be in the same folder as the index.
+// The files that an index names must be in the same folder as the index.
 func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`

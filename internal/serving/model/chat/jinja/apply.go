@@ -147,7 +147,6 @@ type arguments struct {
 	named *Dict
 }
 
-// rest returns the arguments without the first positional one.
 func (a arguments) rest() arguments {
 	named := newDict()
 	for _, k := range a.named.keys {

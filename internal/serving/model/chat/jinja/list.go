@@ -151,7 +151,7 @@ func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
-// pop removes a key and returns its value. If there is no such key, it returns other.
+// If there is no such key, pop returns other.
 func (d *Dict) pop(k string, other any) any {
 	if !d.has(k) {
 		return other

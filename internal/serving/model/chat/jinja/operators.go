@@ -119,7 +119,6 @@ func floorDivide(_ *machine, a, b any) any {
 		func(x, y float64) float64 { return math.Floor(x / y) })
 }
 
-// modulo returns x modulo y with the sign of y.
 func modulo(x, y int64) int64 {
 	z := x % y
 	if z != 0 && z < 0 != (y < 0) {
@@ -215,7 +214,7 @@ func (m *machine) equal(a, b any) (same bool) {
 	return a == b
 }
 
-// order compares a and b. It fails if the two cannot be ordered.
+// order fails if the two cannot be ordered.
 func order(m *machine, a, b any) int {
 	m.spend(1)
 	x, ok := a.(*list)

@@ -324,7 +324,7 @@ func (p *parser) parameters() (list []parameter) {
 	return list
 }
 
-// macro parses the body of a macro. It returns a function that defines the macro in a scope.
+// macro returns a function that defines the macro in a scope.
 func (p *parser) macro(title string, parameters []parameter, ends string) func(*scope) *function {
 	p.closed()
 	outer := p.used

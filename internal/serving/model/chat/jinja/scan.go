@@ -47,7 +47,6 @@ var (
 // isSpace reports whether Python's str.isspace is true for the character.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// blanks returns the number of bytes of leading white space.
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
 // ended returns the number of bytes of the end of a tag, together with the white space after it that the tag
@@ -221,7 +220,6 @@ var (
 		'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v"}
 )
 
-// unescape replaces the escapes of a Python string.
 func unescape(s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(e string) string {
 		if plain, ok := letters[e[1]]; ok {

@@ -34,7 +34,6 @@ func isText(v any) bool {
 	return false
 }
 
-// asText returns a text as a string, and fails for other values.
 func asText(v any) string {
 	if !isText(v) {
 		defined(v)
@@ -43,7 +42,6 @@ func asText(v any) string {
 	return textOf(v)
 }
 
-// textOf returns a text as a string, or "" for other values.
 func textOf(v any) string {
 	if s, ok := v.(markup); ok {
 		return string(s)
@@ -59,7 +57,6 @@ func keepMarkup(v any, s string) any {
 	return s
 }
 
-// letters returns the characters of a text.
 func (m *machine) letters(v any) []rune {
 	if !isText(v) {
 		return nil
@@ -103,7 +100,6 @@ func (m *machine) replaced(s, from, to string, count any) string {
 	return strings.Replace(s, from, to, int(n))
 }
 
-// cut returns a function that reports whether strip removes a character.
 func (m *machine) cut(chars any) func(rune) bool {
 	if !given(chars) || chars == nil {
 		return isSpace
@@ -113,7 +109,7 @@ func (m *machine) cut(chars any) func(rune) bool {
 	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
 }
 
-// split splits a text at most n times at a separator. If the separator is nil, it splits at white space.
+// If the separator is nil, split splits at white space.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
 	by, spaces := "", separator == nil
 	if spaces {

@@ -15,7 +15,6 @@ const (
 	bf16 = "BF16"
 )
 
-// sizes has the bytes of a weight.
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
 // panel is the number of outputs whose weights are interleaved: a panel has the panel weights of input 0, then
@@ -59,8 +58,6 @@ func end() {
 
 func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
 
-// rowsOf addresses n rows. The arguments pointer and stride have the address of the first row and the distance
-// between rows in bytes.
 func rowsOf(pointer, stride string, n int) *assembly.Rows {
 	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
 }

@@ -71,7 +71,6 @@ func (d *dot) scale(v int, minima bool) Mem {
 
 func (d *dot) sum(r, v int) Mem { return Mem{Base: d.sums, Disp: r*panel*4 + v*d.bytes} }
 
-// add adds the sums of a block to the sums of all blocks.
 func (d *dot) add() {
 	scales := d.regs(len(d.acc[0]))
 	for v, z := range scales {

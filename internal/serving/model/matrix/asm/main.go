@@ -15,7 +15,6 @@ import (
 
 func main() { assembly.Main(generate) }
 
-// asm receives the instructions of all kernels.
 var asm *build.Context
 
 func generate() (map[string][]byte, error) {

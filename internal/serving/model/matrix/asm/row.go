@@ -38,7 +38,6 @@ type rowDot struct {
 	groups, scales       Register
 }
 
-// rowVectors is the number of registers for the outputs of a panel.
 const rowVectors = panel / 16
 
 func newRowDot(p *packing) *rowDot {
