@@ -119,7 +119,7 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 	if err != nil {
 		return nil, err
 	}
-	y, err := newSystem(s, orca, c.runner, &c.config.Store, requests, n)
+	y, err := newSystem(s, orca, c.runner, &c.config, requests, n)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type system struct {
 	scheduler *paper.Scheduler
 	copies    bool // answers to a prompt do not share its blocks
 	runner    engine.ModelRunner
+	most      int // logits of a call of the runner
 	requests  []request
 	answers   [][][]int32 // of each request
 	host      map[int32][]byte
@@ -30,8 +31,8 @@ type system struct {
 }
 
 // newSystem adds the requests, each with n answers, to a scheduler.
-func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, store *kvstore.Config, requests []request, n int) (*system, error) {
-	y := &system{scheduler: s, copies: copies, runner: r, requests: requests, host: map[int32][]byte{}, blockSize: store.BlockBytes()}
+func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, c *engine.RunnerConfig, requests []request, n int) (*system, error) {
+	y := &system{scheduler: s, copies: copies, runner: r, most: c.MaxLogits(), requests: requests, host: map[int32][]byte{}, blockSize: c.Store.BlockBytes()}
 	for i, q := range requests {
 		y.answers = append(y.answers, make([][]int32, n))
 		if err := s.Add(serve.Request{ID: i, Prompt: len(q.prompt), Output: q.output, Seqs: n}); err != nil {
@@ -109,7 +110,7 @@ func (y *system) step() (finished []int, err error) {
 			addSequence(b, answer[len(answer)-1:], d.Context-1, y.table(d.ID, s, d.Context), stride)
 		}
 	}
-	if y.largest, err = compute(y.runner, b, y.largest[:0]); err != nil {
+	if y.largest, err = compute(y.runner, y.most, b, y.largest[:0]); err != nil {
 		return nil, err
 	}
 	if err := y.copyPrompts(); err != nil {
