@@ -3,13 +3,14 @@ package toolparser
 // A ToolParser describes how a family of models writes calls: after a marker, or without one where Bare is set.
 //
 // A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. With Named,
-// it is a name, Args and a JSON object.
+// it is a name, Args and a JSON object, and with Tagged, a name, ">" and texts between tags.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text
 	Bare       bool     // an object or list at the beginning of a line is a call if it names a known tool
 	Separator  byte     // between calls, or 0
 	Named      *Named
+	Tagged     *Tagged
 	NineIDs    bool // ids have nine letters and digits
 	Writing    Writing
 
@@ -46,6 +47,7 @@ func (t *ToolParser) markers() []string {
 type calls struct {
 	parser *ToolParser
 	known  func(string) bool
+	kind   func(tool, parameter string) ParameterKind
 	out    *output
 
 	held    []byte  // space and a part of a marker, or the text since a marker
@@ -64,8 +66,8 @@ const (
 	failed          // this is not a call
 )
 
-func newCalls(t *ToolParser, known func(string) bool, out *output) *calls {
-	return &calls{parser: t, known: known, out: out, line: true}
+func newCalls(t *ToolParser, o *Options, out *output) *calls {
+	return &calls{parser: t, known: o.Known, kind: o.ParameterKind, out: out, line: true}
 }
 
 func (c *calls) next(b byte) {
@@ -154,7 +156,7 @@ func (c *calls) begin(at int, first []byte) {
 		c.content(c.held[:n])
 		c.held = append(c.held[:0], c.held[n:]...)
 	}
-	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil || c.parser.Writing.Marker == "", known: c.known}
+	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil || c.parser.Writing.Marker == "", known: c.known, kind: c.kind}
 	for _, b := range first {
 		c.reading.next(b)
 	}

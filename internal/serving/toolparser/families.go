@@ -41,6 +41,11 @@ var toolParsers = []*ToolParser{
 		template: [][]string{{"<|tool|>", "<|/tool|>"}}, Writing: list("<|tool_call|>", "arguments", "<|/tool_call|>")},
 	{Name: "nemotron_json", Begin: []string{"<TOOLCALL>"}, End: []string{"</TOOLCALL>"},
 		template: [][]string{{"<TOOLCALL>"}}, Writing: list("<TOOLCALL>", "arguments", "</TOOLCALL>")},
+	{Name: "qwen3_coder", Begin: []string{"<tool_call>\n<function=", "<function="}, End: []string{"</tool_call>"},
+		Tagged:   &Tagged{Parameter: "<parameter=", ParameterEnd: "</parameter>", End: "</function>"},
+		template: [][]string{{"<function=", "<parameter="}},
+		Writing: Writing{Begin: "<tool_call>\n<function=", Middle: ">\n", End: "</function>\n</tool_call>", Between: "\n",
+			Marker: "<tool_call>"}},
 	{Name: "hermes", Begin: []string{"<tool_call>"}, End: []string{"</tool_call>"},
 		template: [][]string{{"<tool_call>", "arguments"}},
 		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Between: "\n",
@@ -91,6 +96,9 @@ func has(template string, sets [][]string) bool {
 
 // Tools returns the tool parser with a name. Of several, it returns the one that fits the chat template.
 func Tools(name, template string) (*ToolParser, error) {
+	if name == "qwen3_xml" { // vLLM's other name
+		name = "qwen3_coder"
+	}
 	var first *ToolParser
 	for _, t := range toolParsers {
 		switch {

@@ -31,6 +31,9 @@ type Format struct {
 type Options struct {
 	Known  func(name string) bool // reports whether a tool has this name; nil means that calls are content
 	Prompt string                 // the end of the prompt, which may begin the reasoning
+
+	// ParameterKind returns the kind of a parameter for parsers that are Tagged; nil means JSONParameter.
+	ParameterKind func(tool, parameter string) ParameterKind
 }
 
 // A Parser parses one answer. It is not safe for concurrent use.
@@ -62,7 +65,7 @@ func (f *Format) Parser(o Options) *Parser {
 	}
 	content := stage(&plain{&p.out})
 	if tools != nil {
-		content = newCalls(tools, o.Known, &p.out)
+		content = newCalls(tools, &o, &p.out)
 	}
 	p.first = content
 	if f.Reasoning != nil {

@@ -10,11 +10,13 @@ type shaped struct {
 	parser *ToolParser
 	out    *output
 	known  func(string) bool
+	kind   func(tool, parameter string) ParameterKind
 	bare   bool // nothing but the name shows that this is a call
 
 	shape  shape
 	object *object
 	named  *namedCall
+	tagged *taggedCall
 	shown  bool
 }
 
@@ -27,10 +29,11 @@ const (
 	listItem
 	listNext // after an object in a list
 	nameShape
+	taggedShape
 )
 
 func (s *shaped) begun() bool {
-	return s.shown || s.object != nil && s.object.shown || s.named != nil && s.named.shown
+	return s.shown || s.object != nil && s.object.shown || s.named != nil && s.named.shown || s.tagged != nil && s.tagged.shown
 }
 
 func (s *shaped) next(b byte) progress {
@@ -59,6 +62,8 @@ func (s *shaped) next(b byte) progress {
 		return more
 	case nameShape:
 		return s.named.next(b)
+	case taggedShape:
+		return s.tagged.next(b)
 	}
 	switch p := s.object.next(b); {
 	case p == ended && s.shape == listItem:
@@ -73,6 +78,9 @@ func (s *shaped) choose(b byte) progress {
 	switch {
 	case isSpace(b):
 		return more
+	case s.parser.Tagged != nil:
+		s.shape, s.tagged = taggedShape, &taggedCall{tags: s.parser.Tagged, kind: s.kind, out: s.out}
+		return s.tagged.next(b)
 	case b == '{':
 		s.shape = oneObject
 		return s.begin(b)
@@ -95,7 +103,10 @@ func (s *shaped) begin(b byte) progress {
 }
 
 func (s *shaped) close(cut bool) {
-	if s.named != nil && !cut {
+	switch {
+	case s.tagged != nil:
+		s.tagged.close(cut)
+	case s.named != nil && !cut:
 		s.named.close()
 	}
 }

@@ -105,6 +105,18 @@ var texts = []struct {
 	{"Mistral: names", "mistral", "", "", `Hm.[TOOL_CALLS]get_weather[ARGS]` + object + `[TOOL_CALLS]get_weather[CALL_ID]abcDEF012[ARGS]` + object2, "Hm." + weather + weather2},
 	{"Mistral: a name without a marker", "mistral", "", "", `[TOOL_CALLS]get_weather` + object, weather},
 	{"Mistral: no call", "mistral", "", "", `[TOOL_CALLS] ?!{`, `[TOOL_CALLS] ?!{`},
+	{"Qwen3-Coder", "qwen3_coder", "", "", "I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nKöln \"am\"\nRhein\\\n</parameter>\n" +
+		"<parameter=days>\n[1, {\"a\": \"b\"}]\n</parameter>\n<parameter=note>\nNone\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n" +
+		"<function=get_a>\n</function>\n</tool_call>", `I look. get_weather({"city": "Köln \"am\"\nRhein\\", "days": [1, {"a": "b"}], "note": null}) get_a({})`},
+	{"Qwen3-Coder: values of other types", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=x>\nTrue\n</parameter>\n<parameter=y>\n" +
+		"12 Rom\n</parameter>\n<parameter=city>\nnull\n</parameter>\n<parameter=note>\nnothing\t\n</parameter>\n</function>\n</tool_call>",
+		` get_a({"x": true, "y": "12 Rom", "city": "null", "note": "nothing\u0009"})`},
+	{"Qwen3-Coder: without line breaks", "qwen3_coder", "", "", "<function=get_a><parameter=city>a < </parameter</parameter><parameter=x></parameter></function>",
+		` get_a({"city": "a < </parameter", "x": ""})`},
+	{"Qwen3-Coder: empty lines", "qwen3_coder", "", "", "<function=get_a><parameter=city>\n\n\n</parameter></function>\nDone.", ` get_a({"city": "\n"})Done.`},
+	{"Qwen3-Coder: without an end", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=city>\nRom", ` get_a({"city": "Rom"})`},
+	{"Qwen3-Coder: other text", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=x>\n1\n</parameter>\n!", ` get_a({"x": 1})!`},
+	{"Qwen3-Coder: no call", "qwen3_coder", "", "", "<tool_call> and <function=?!> are marks", "<tool_call> and <function=?!> are marks"},
 	{"Granite 3.0", "granite", "", "", `<|tool_call|>[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
 	{"Granite 3.1", "granite", "", "", `<tool_call>[{"name": "get_weather", "arguments": ` + object + `},{"name": "get_weather", "arguments": ` + object2 + `}]`, weather + weather2},
 	{"Phi-4-mini: functools", "phi4_mini_json", "", "", `functools[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
@@ -130,8 +142,15 @@ var texts = []struct {
 	{"gpt-oss: a header that is cut", "openai", "openai_gptoss", "", "<|channel|>ana", ""},
 }
 
+// options returns the options of the texts above.
+func options(prompt string) toolparser.Options {
+	return toolparser.Options{Known: isTool, Prompt: prompt, ParameterKind: func(_, parameter string) toolparser.ParameterKind {
+		return map[string]toolparser.ParameterKind{"city": toolparser.TextParameter, "note": toolparser.TextOrNullParameter}[parameter]
+	}}
+}
+
 func parse(f *toolparser.Format, prompt string, pieces ...string) string {
-	p := f.Parser(toolparser.Options{Known: isTool, Prompt: prompt})
+	p := f.Parser(options(prompt))
 	var all []toolparser.Event
 	for _, piece := range pieces {
 		all = append(all, p.Feed(piece)...)
@@ -163,7 +182,7 @@ func TestNothingShownIsTakenBack(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
 		for i := range len(test.text) {
-			p := f.Parser(toolparser.Options{Known: isTool, Prompt: test.prompt})
+			p := f.Parser(options(test.prompt))
 			shown := strings.TrimSuffix(show(p.Feed(test.text[:i])), ">")
 			require.True(t, strings.HasPrefix(test.want, shown), "%s: %q shows %q", test.name, test.text[:i], shown)
 		}
@@ -172,7 +191,7 @@ func TestNothingShownIsTakenBack(t *testing.T) {
 
 // cut returns what an answer shows that max_tokens ends after text.
 func cut(f *toolparser.Format, prompt, text string) string {
-	p := f.Parser(toolparser.Options{Known: isTool, Prompt: prompt})
+	p := f.Parser(options(prompt))
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 

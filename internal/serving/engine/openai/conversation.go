@@ -53,11 +53,13 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 		once: c.serial}
 	j.shape.format.AddTools()
 	format, known := j.shape.format, c.known()
-	j.parser = func(p *prompt) *toolparser.Parser {
-		return format.Parser(toolparser.Options{Known: known, Prompt: p.end})
-	}
+	j.parser = func(p *prompt) *toolparser.Parser { return format.Parser(c.parserOptions(known, p)) }
 	request.ShownTokens = s.shown
 	return j, nil
+}
+
+func (c *conversation) parserOptions(known func(string) bool, p *prompt) toolparser.Options {
+	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
 // checkCalls returns an error for a result of a call that no message before it makes. As in vLLM, calls and results may have

@@ -85,7 +85,10 @@ func (s *shape) tags(before string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]
 		arguments := structured.Form{JSONSchema: t.parameters}
-		if s.loose[t.name] {
+		switch {
+		case s.format.Tools.Tagged != nil: // any values of the parameters
+			arguments = anyText
+		case s.loose[t.name]:
 			arguments = structured.Form{JSONObject: true}
 		}
 		for _, begin := range s.begins(t) {

@@ -198,7 +198,7 @@ func TestAnswersHaveTheShape(t *testing.T) {
 	hermes, thinking := toolparser.Choose("<tool_call>arguments"), toolparser.Choose("<tool_call>arguments<think>")
 	deepseek, gptOSS := toolparser.Choose("<｜Assistant｜></think>"), toolparser.Choose("<|channel|><|message|>")
 	llama, general := toolparser.Choose("<|python_tag|>"), toolparser.Choose("")
-	mistral := toolparser.Choose("[TOOL_CALLS]")
+	mistral, tagged := toolparser.Choose("[TOOL_CALLS]"), toolparser.Choose("<tool_call>arguments<function=<parameter=")
 	const gptCall = `<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rom"}`
 	for _, test := range []struct {
 		name      string
@@ -233,6 +233,10 @@ func TestAnswersHaveTheShape(t *testing.T) {
 			[]string{"Hm", "[TOOL_CALLS][" + romCall + ", " + timeCall + "]"}, []string{"[TOOL_CALLS]a", "[TOOL_CALLS][]"}},
 		{"Llama's marker", shape{format: llama, tools: twoTools, mode: auto}, "",
 			[]string{`{"a": 1}`, `<|python_tag|>{"name": "get_weather", "parameters": {"city": "Rom"}}`}, []string{"<|python_tag|>a"}},
+		{"Qwen3-Coder's tags", shape{format: tagged, tools: twoTools, mode: auto}, "",
+			[]string{"Hm", "Hm\n<tool_call>\n<function=get_time>\n</function>\n</tool_call>",
+				"<tool_call>\n<function=get_weather>\n<parameter=city>\nRom\n</parameter>\n</function>\n</tool_call>\nYes"},
+			[]string{"<tool_call>\n<function=o", "<tool_call>{"}},
 		{"no marker", shape{format: general, tools: twoTools, mode: auto}, "", nil, nil},
 		{"gpt-oss calls or speaks", shape{format: gptOSS, tools: twoTools, mode: auto}, "",
 			[]string{"<|channel|>final<|message|>Yes.", gptCall, ` to=functions.get_time<|channel|>commentary json<|message|>{}`, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + gptCall},
@@ -262,6 +266,25 @@ func TestAnswersHaveTheShape(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ensure that values between tags have the types of the schema.
+func TestValuesBetweenTags(t *testing.T) {
+	format, err := toolparser.Tools("qwen3_xml", "")
+	require.NoError(t, err)
+	c := &conversation{choice: toolChoice{mode: auto}, tools: []tool{{name: "f", parameters: json.RawMessage(`{"type": "object", "$defs": {"city":
+		{"enum": ["12"]}}, "definitions": {"n": {"$ref": "#/definitions/n"}}, "properties": {"city": {"$ref": "#/$defs/city"}, "days":
+		{"type": "integer"}, "unit": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "at": {"type": ["array", "string"]}, "no": {"enum":
+		["x", null]}, "both": {"enum": ["x", 1]}, "n": {"$ref": "#/definitions/n"}}}`)}}}
+	text := "<tool_call>\n<function=f>\n"
+	for _, p := range []string{"city=12", "days= 7", "unit=None", "at=[0]", "no=null", "both=1", "n=2", "unknown=3"} {
+		name, value, _ := strings.Cut(p, "=")
+		text += "<parameter=" + name + ">\n" + value + "\n</parameter>\n"
+	}
+	p := (&toolparser.Format{Tools: format}).Parser(c.parserOptions(c.known(), &prompt{}))
+	one := part{events: append([]toolparser.Event(nil), p.Feed(text+"</function>\n</tool_call>")...)}
+	require.Equal(t, []call{{one.spoken().calls[0].id, "f",
+		`{"city": "12", "days": 7, "unit": null, "at": [0], "no": null, "both": 1, "n": 2, "unknown": 3}`}}, one.spoken().calls)
 }
 
 // Ensure that a schema that cannot be obeyed is refused only if a call of the function must fit it.

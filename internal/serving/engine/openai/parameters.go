@@ -1,0 +1,73 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"llmmemory/internal/serving/toolparser"
+)
+
+// maxRefs limits the references that are followed to find the type of a parameter.
+const maxRefs = 8
+
+// parameterKind returns how the value of a parameter of a tool is written between tags.
+func (c *conversation) parameterKind(name, parameter string) toolparser.ParameterKind {
+	var s argumentSchema
+	for _, t := range c.tools {
+		if t.name == name && json.Unmarshal(t.parameters, &s) == nil {
+			break
+		}
+	}
+	switch text, null, other := s.types(s.Properties[parameter], 0); {
+	case !text || other:
+		return toolparser.JSONParameter
+	case null:
+		return toolparser.TextOrNullParameter
+	}
+	return toolparser.TextParameter
+}
+
+// An argumentSchema is the schema of the arguments of a tool.
+type argumentSchema struct {
+	Properties  map[string]json.RawMessage
+	Defs        map[string]json.RawMessage `json:"$defs"`
+	Definitions map[string]json.RawMessage
+}
+
+// types returns which values a schema inside s has: strings, null or others.
+func (s *argumentSchema) types(schema json.RawMessage, refs int) (text, null, other bool) {
+	var given struct {
+		Ref          string `json:"$ref"`
+		Type         any
+		Enum         []any
+		AnyOf, OneOf []json.RawMessage
+	}
+	if json.Unmarshal(schema, &given) != nil || refs > maxRefs {
+		return false, false, true
+	}
+	inside := append(given.AnyOf, given.OneOf...)
+	if name, ok := strings.CutPrefix(given.Ref, "#/$defs/"); ok {
+		inside = append(inside, s.Defs[name])
+	} else if name, ok := strings.CutPrefix(given.Ref, "#/definitions/"); ok {
+		inside = append(inside, s.Definitions[name])
+	}
+	for _, one := range inside {
+		x, y, z := s.types(one, refs+1)
+		text, null, other = text || x, null || y, other || z
+	}
+	for _, value := range given.Enum {
+		_, is := value.(string)
+		text, null, other = text || is, null || value == nil, other || !is && value != nil
+	}
+	if inside != nil || given.Enum != nil {
+		return text, null, other
+	}
+	names, list := given.Type.([]any)
+	if !list {
+		names = []any{given.Type}
+	}
+	for _, name := range names {
+		text, null, other = text || name == "string", null || name == "null", other || name != "string" && name != "null"
+	}
+	return text, null, other
+}

@@ -1,0 +1,201 @@
+package toolparser
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Tagged describes calls whose arguments are texts between tags, such as
+//
+//	<function=look><parameter=city>
+//	Rom
+//	</parameter></function>
+//
+// One line break after the tag of a parameter and one before its end are not part of the value.
+type Tagged struct {
+	Parameter, ParameterEnd string // around a value; the name of the parameter and ">" follow Parameter
+	End                     string
+}
+
+// A ParameterKind says how the value of a parameter is written between tags.
+type ParameterKind uint8
+
+// Kinds of parameters.
+const (
+	JSONParameter       ParameterKind = iota // JSON, or True, False or None; other text is a string
+	TextParameter                            // text
+	TextOrNullParameter                      // text, of which null and None mean null
+)
+
+// taggedCall reads a call from the name of its function on.
+type taggedCall struct {
+	tags *Tagged
+	kind func(tool, parameter string) ParameterKind
+	out  *output
+
+	state  taggedState
+	name   string
+	held   []byte // a name, a part of a tag, or what is not shown of a value
+	as     ParameterKind
+	values int
+	shown  bool
+}
+
+type taggedState uint8
+
+const (
+	taggedName taggedState = iota
+	betweenParameters
+	parameterName
+	valueBegin
+	insideValue
+)
+
+func (t *taggedCall) next(b byte) progress {
+	switch {
+	case t.state == valueBegin && b == '\n':
+		t.state = insideValue
+		return more
+	case t.state == valueBegin:
+		t.state = insideValue
+	case (t.state == taggedName || t.state == parameterName) && b == '>':
+		return t.named()
+	}
+	t.held = append(t.held, b)
+	switch {
+	case t.state == insideValue:
+		t.read()
+	case t.state == betweenParameters:
+		return t.between()
+	case len(t.held) > maxName:
+		return t.stop(failed)
+	}
+	return more
+}
+
+// stop ends the call at a text that is not part of it.
+func (t *taggedCall) stop(p progress) progress {
+	if t.shown {
+		t.finish()
+	}
+	return p
+}
+
+// named ends the name of the function or of a parameter.
+func (t *taggedCall) named() progress {
+	name := strings.TrimSpace(string(t.held))
+	t.held = t.held[:0]
+	if t.state == taggedName {
+		if !IsName(name) {
+			t.held = nil
+			return failed
+		}
+		t.name, t.shown, t.state = name, true, betweenParameters
+		t.out.call("", name)
+		return more
+	}
+	separator := "{"
+	if t.values++; t.values > 1 {
+		separator = ", "
+	}
+	t.show(separator + `"` + escaped([]byte(name)) + `": `)
+	t.state, t.as = valueBegin, JSONParameter
+	if t.kind != nil {
+		t.as = t.kind(t.name, name)
+	}
+	if t.as == TextParameter {
+		t.show(`"`)
+	}
+	return more
+}
+
+// between reads a tag outside parameters.
+func (t *taggedCall) between() progress {
+	t.held = bytes.TrimLeft(t.held, " \t\r\n")
+	switch text := string(t.held); {
+	case text == t.tags.Parameter:
+		t.state, t.held = parameterName, t.held[:0]
+	case text == t.tags.End:
+		return t.stop(ended)
+	case !strings.HasPrefix(t.tags.Parameter, text) && !strings.HasPrefix(t.tags.End, text):
+		return t.stop(passed)
+	}
+	return more
+}
+
+// read reads a part of a value.
+func (t *taggedCall) read() {
+	ends := []string{"\n" + t.tags.ParameterEnd, t.tags.ParameterEnd}
+	if m := completes(t.held, ends); m != "" {
+		t.held = t.held[:len(t.held)-len(m)]
+		t.endValue()
+	} else if t.as == TextParameter {
+		n := len(t.held) - begun(t.held, ends)
+		t.show(escaped(t.held[:n]))
+		t.held = append(t.held[:0], t.held[n:]...)
+	}
+}
+
+func (t *taggedCall) endValue() {
+	if t.as == TextParameter {
+		t.show(escaped(t.held) + `"`)
+	} else {
+		t.show(asJSON(t.held, t.as))
+	}
+	t.state, t.held = betweenParameters, t.held[:0]
+}
+
+// asJSON returns a value that is written as text.
+func asJSON(value []byte, kind ParameterKind) string {
+	text := string(bytes.TrimSpace(value))
+	switch lower := strings.ToLower(text); {
+	case lower == "null", lower == "none":
+		return "null"
+	case kind == TextOrNullParameter:
+	case lower == "true", lower == "false":
+		return lower
+	case json.Valid([]byte(text)):
+		return text
+	}
+	return `"` + escaped(value) + `"`
+}
+
+// escaped returns a part of a text as it is inside a JSON string.
+func escaped(text []byte) string {
+	var to strings.Builder
+	for _, b := range text {
+		switch {
+		case b == '"' || b == '\\':
+			to.Write([]byte{'\\', b})
+		case b == '\n':
+			to.WriteString(`\n`)
+		case b < ' ':
+			fmt.Fprintf(&to, `\u%04x`, b)
+		default:
+			to.WriteByte(b)
+		}
+	}
+	return to.String()
+}
+
+func (t *taggedCall) show(text string) { t.out.text(Arguments, []byte(text)) }
+
+// finish ends the arguments and the call.
+func (t *taggedCall) finish() {
+	if t.state >= valueBegin {
+		t.endValue()
+	}
+	if t.values == 0 {
+		t.show("{")
+	}
+	t.show("}")
+	t.out.callEnd()
+}
+
+func (t *taggedCall) close(cut bool) {
+	if t.shown && !cut {
+		t.finish()
+	}
+}
