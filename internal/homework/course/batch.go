@@ -1,8 +1,7 @@
 package course
 
-// appendBatch appends one record to each sequence, in order. A sequence may occur twice, and two sequences may
-// share a block, so the blocks that an append needs depend on the appends before it. Therefore the journal
-// first makes all positions writable, one after the other. The records are written after that.
+// A sequence may occur twice, and two sequences may share a block, so the blocks that an append needs depend on the
+// appends before it. Therefore appendBatch first makes all positions writable, one after the other.
 func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	j := &c.batch
 	if !j.open(e, len(seqs)) {
@@ -34,7 +33,6 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	return nil
 }
 
-// abort undoes the first done appends, last first.
 func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	for i := done - 1; i >= 0; i-- {
 		s := seqs[i]

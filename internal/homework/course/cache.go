@@ -38,8 +38,7 @@ func (h *entry) holds() bool {
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// lookup returns the sequence with the id if there is an entry for the id and the entry holds. It removes an
-// entry that does not hold.
+// lookup removes an entry that does not hold.
 func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	slots := c.entries.slots
 	if len(slots) == 0 {
@@ -65,8 +64,7 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert adds h and replaces the entry of its sequence, if there is one. There must be no
-// entry for its id.
+// insert replaces the entry of h's sequence, if there is one. There must be no entry for h's id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -83,8 +81,7 @@ func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
 }
 
-// unlinking removes the entry of s, which is about to be unlinked from e's list and
-// freed, and updates the entries of its two neighbours, which become neighbours.
+// unlinking also updates the entries of the two neighbours of s, which become neighbours.
 func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	if !c.index.any() {
 		return
@@ -103,8 +100,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// invalidate is called before s is freed together with its engine. The entries of the engine have already been
-// removed.
+// The entries of the engine of s have already been removed.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
@@ -132,8 +128,7 @@ func (c *lookupCache) removeEngine(e *Engine) {
 
 // The methods below are called with the index locked.
 
-// giveUp resets the index if an entry still names s. This happens only after the host program has written to the
-// engine's structures.
+// giveUp resets the index if an entry still names s.
 func (c *lookupCache) giveUp(s *Sequence) {
 	if c.index.names(s) {
 		c.index.reset()
@@ -151,8 +146,7 @@ func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// renext and reprev change one neighbour in an entry. If there is no memory for that, the
-// entry keeps the old neighbour and no longer holds.
+// If there is no memory for the new neighbour, the entry keeps the old neighbour and no longer holds.
 func (c *lookupCache) renext(h *entry, next *Node) {
 	if c.index.mention(h.engine, next, +1) {
 		c.index.mention(h.engine, h.next, -1)
@@ -167,8 +161,7 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// put adds h. There must be no entry for its id. put also drops the entries that are older than the last reset,
-// so the index never has one.
+// There must be no entry for h's id. put also drops the entries that are older than the last reset.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -187,8 +180,7 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// removeOf removes the entry of s, if there is one. An entry in another core's cache cannot be changed from
-// here; removeOf then resets the index.
+// If another core's cache has the entry of s, removeOf resets the index, because it cannot change that cache.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check walks all caches and the index, and returns an error if an entry of one is missing in the other.
 func (l *Library) check() error {
 	want := map[*Sequence]named{}
 	edit := func(s *Sequence, f func(*named)) {
@@ -52,8 +51,7 @@ func (l *Library) check() error {
 	return nil
 }
 
-// Ensure that create and fork make the cache entry of a new sequence, and that free keeps the entries of the
-// neighbours, so that the first look-up is as cheap as the second.
+// Ensure that the first look-up after create, fork and free is as cheap as the second.
 func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	b := newBench(t)
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -85,7 +83,6 @@ func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 }
 
 // Ensure that create makes no cache entry if the list is inconsistent (Prev of the head is not the last node).
-// A walk along Next then does not reach the new sequence, and the cache must agree.
 func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -105,8 +102,7 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that a walk with a guess of the order visits the same nodes as a walk without one, whatever the guess
-// is, and corrects the guess.
+// Ensure that a wrong guess of the order does not change which nodes a walk visits.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}

@@ -159,8 +159,7 @@ func TestBothEndsOfAStretchCutOutAreNoticed(t *testing.T) {
 	b.misses(e, 33)
 }
 
-// Ensure that a move of two neighbours to the list of another engine is noticed. The second one still has the
-// same predecessor, so only its Next link shows that it has moved.
+// Ensure that a move of two neighbours to the list of another engine is noticed.
 func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -186,8 +185,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
-// byHand unlinks and frees a sequence as a tester may do: the id is looked up, without success, before the
-// memory is freed.
+// byHand looks up the id, without success, before it frees the memory, as a tester may do.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
@@ -245,8 +243,8 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Ensure the same when no neighbour's entry names the sequence: only the index then knows that the first engine
-// has an entry.
+// Ensure the same when no neighbour's entry names the sequence: only the index then knows that the first engine has
+// an entry.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

@@ -98,8 +98,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// key returns a hash that is equal for states that differ only in ids. It leaves out the counts, which follow from
-// the tables.
+// key returns a hash that is equal for states that differ only in ids.
 func (m *model) key() [16]byte {
 	var to []byte
 	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }
@@ -129,13 +128,11 @@ type bounds struct {
 	calls   int        // the maximum number of calls after start
 }
 
-// small returns the bounds of an engine with the given number of blocks, from llm_init on, with three different ids
-// and the lengths at which the number of blocks changes.
+// small returns bounds with three ids and the lengths at which the number of blocks changes.
 func small(blocks int, ids [3]int32, calls int) bounds {
 	return bounds{[]trace.Op{{Kind: trace.Init, A: int32(blocks) * BlockSize}}, ids[:], []int32{0, 1, 15, 16, 17, 33}, calls}
 }
 
-// A useCase is a state, and every call that can be made in it.
 type useCase struct {
 	// path leads to the state: start, followed by as few calls as possible.
 	path  []trace.Op
@@ -146,8 +143,7 @@ type useCase struct {
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }
 
-// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first. The first case
-// that shows a mistake therefore shows it by a shortest sequence of calls.
+// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first.
 func (b bounds) cases() iter.Seq[useCase] {
 	return func(yield func(useCase) bool) {
 		s := search{bounds: b, seen: map[[16]byte]bool{}}

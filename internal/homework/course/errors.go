@@ -2,8 +2,7 @@ package course
 
 import "errors"
 
-// The reasons why a call is refused. A refused call has changed nothing. Package capi
-// returns NULL or -1 for each of them.
+// The reasons why a call is refused. A refused call has changed nothing.
 var (
 	ErrNilEngine = errors.New("engine is NULL")                                 // handout, Pointer Safety
 	ErrPool      = errors.New("pool is NULL, below one block or above INT_MAX") // handout, task 1

@@ -13,7 +13,6 @@ func (g *game) both(write func(w *world)) {
 	write(&g.theirs)
 }
 
-// some draws the index of a sequence that exists, linked or loose. It returns -1 if there is none.
 func (g *game) some() int {
 	var names []int
 	for i, s := range g.theirs.seqs {
@@ -185,9 +184,9 @@ func (g *game) unlink(i, what int) {
 	g.loose[i] = true
 }
 
-// relink inserts a loose sequence into the list of either engine, at any position. Unless the writer is wild,
-// it does not put two sequences from the other engine side by side, because llm_memory.h does not allow several
-// neighbours to be moved together.
+// relink inserts a loose sequence into the list of either engine, at any position. Unless the writer is wild, it does
+// not put two sequences from the other engine side by side, because llm_memory.h does not allow several neighbours to
+// be moved together.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {
@@ -215,8 +214,7 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees a loose sequence by hand. Before that it looks up the id, and the ids of the loose sequences
-// that still point to it.
+// Before dispose frees the sequence, it looks up the id, and the ids of the loose sequences that still point to it.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

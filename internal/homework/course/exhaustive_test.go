@@ -143,8 +143,7 @@ func (x *explorer) changes(c useCase, op trace.Op) {
 	x.s.restore()
 }
 
-// several compares a call that appends data[i] to ids[i] with single appends: it must do all of them, or
-// nothing. It also lets each allocation of the call fail once.
+// several compares a call that appends data[i] to ids[i] with single appends: it must do all of them, or nothing.
 func (x *explorer) several(c useCase, ids, data []int32, call func() error) {
 	want := c.state.clone()
 	all := true
@@ -223,9 +222,8 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout says when the list is about as long as the shortest list for which
-// the cache is used. With the cache, an earlier call could change what a later call does, so the test plays every
-// sequence of calls, even if two sequences lead to the same state.
+// Ensure that every call does what the handout says when the list is about as long as the shortest list for which the
+// cache is used.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

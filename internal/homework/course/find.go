@@ -1,7 +1,6 @@
 package course
 
-// plainNodes is the number of nodes at the beginning of the list that are always walked. The cache is not used
-// for them.
+// plainNodes is the number of nodes at the beginning of the list that are walked without the cache.
 const plainNodes = 16
 
 // nearNodes is the number of nodes after plainNodes that have no cache entries, because walking them costs less
@@ -36,8 +35,8 @@ func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	return last, s == nil
 }
 
-// walkFirst walks the first plainNodes nodes. If one has the id, it returns this node and true. Otherwise it
-// returns the next node, or nil at the end of the list.
+// If one of the first plainNodes nodes has the id, walkFirst returns this node and true. Otherwise it returns the
+// next node, or nil at the end of the list.
 func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
 	n = head.Next
@@ -56,8 +55,7 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest continues the walk at n. It returns the sequence with the id and adds it to the
-// cache. If there is none, last is what absent returns.
+// walkRest adds the sequence to the cache. If there is none, last is what absent returns.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

@@ -24,8 +24,7 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is a sequence that cache entries name. engine and id are the key of its own entry. If it has no own
-// entry, engine is nil.
+// engine and id are the key of the sequence's own entry. If it has no own entry, engine is nil.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -63,14 +62,13 @@ func (x *index) remove(h *entry) {
 	x.mention(h.engine, h.next, -1)
 }
 
-// mention adds by to the number of entries that name n as a neighbour. n is a node of e's list; for the list
-// head mention does nothing. It returns false if there is no memory.
+// mention adds by to the number of entries that name n as a neighbour. n is a node of e's list; for the list head
+// mention does nothing.
 func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change calls edit with the named of s, which it adds before or removes afterwards as needed. It returns false
-// if there is no memory.
+// change adds the named of s before the call of edit, or removes it afterwards, as needed.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {

@@ -33,14 +33,13 @@ type step struct {
 	table  int32     // index of the scratch table that this step added, or -1
 }
 
-// keptBytes is the size up to which a journal keeps its mapping between calls. It is enough for a batch of
-// 37,000 appends. A larger mapping is unmapped at the end of the call. Only used pages take memory.
+// keptBytes is the size up to which a journal keeps its mapping between calls. It is enough for a batch of 37,000
+// appends.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})
 
-// open prepares the journal for n steps of a batch on e. It returns false if there is no
-// memory.
+// open prepares the journal for n steps of a batch on e.
 func (j *journal) open(e *Engine, n int) bool {
 	if size := uintptr(n) * bytesPerStep; size > j.size {
 		j.release()

@@ -50,7 +50,6 @@ type Engine struct {
 	Active   Node
 }
 
-// sequenceOf is the handout's container_of: it returns the sequence that n is part of.
 func sequenceOf(n *Node) *Sequence {
 	if n == nil {
 		return nil
@@ -63,7 +62,6 @@ func idOf(n *Node) int32 {
 	return *(*int32)(unsafe.Add(unsafe.Pointer(n), int(unsafe.Offsetof(Sequence{}.ID))-int(unsafe.Offsetof(Sequence{}.Node))))
 }
 
-// counts returns ref_count as a slice, or nil if the engine has none.
 func (e *Engine) counts() []int32 {
 	if e.RefCount == nil || e.Total <= 0 {
 		return nil
@@ -71,14 +69,12 @@ func (e *Engine) counts() []int32 {
 	return unsafe.Slice(e.RefCount, int(e.Total))
 }
 
-// records returns the records of a block, which must be inside the pool. The offset
-// needs 64 bits: block 2^25 begins 2 GiB after the base.
+// The block must be inside the pool. The offset needs 64 bits: block 2^25 begins 2 GiB after the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at returns the L1 entry of a logical block, which must be below MaxLogicalBlocks,
-// and the block that it is mapped to.
+// The logical block must be below MaxLogicalBlocks.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -57,8 +57,7 @@ func (c *core) unlock() {
 	c.mu.Unlock()
 }
 
-// tidy clears what a conservative leak checker would take for a reference, so that it
-// reports chunks that the host has lost.
+// tidy makes a conservative leak checker report chunks that the host has lost.
 func (c *core) tidy() {
 	clear(c.chunks[:])
 	c.batch.release()

@@ -84,8 +84,7 @@ const (
 // barriers is 1 if membarrier can be called, 2 if not, and 0 if that is not known yet.
 var barriers atomic.Uint32
 
-// canBar registers the process for membarrier, as the kernel requires, and reports whether that succeeded. In a
-// sandbox that forbids it, every lock is an ordinary mutex from the start.
+// canBar registers the process for membarrier, as the kernel requires, and reports whether that succeeded.
 func canBar() bool {
 	if barriers.Load() == 0 {
 		answer := uint32(2)

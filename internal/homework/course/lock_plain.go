@@ -4,5 +4,4 @@ package course
 
 import "sync"
 
-// A lock is a mutex where lock_biased.go does not apply.
 type lock = sync.Mutex

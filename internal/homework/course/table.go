@@ -46,8 +46,7 @@ func (t *table[R]) get(key R) *R {
 	return nil
 }
 
-// add returns the record that equals r. If there is none, it adds r. It returns nil if
-// there is no memory for a larger table.
+// If no record equals r, add adds r. It returns nil if there is no memory for a larger table.
 func (t *table[R]) add(r R) *R {
 	if 2*(t.used+1) > len(t.slots) && !t.grow() {
 		return nil

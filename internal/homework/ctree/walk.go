@@ -1,7 +1,6 @@
 package ctree
 
-// Exprs calls visit for every expression in the statements. If visit returns true, it then calls visit for the
-// parts of the expression.
+// Exprs calls visit for every expression in the statements.
 func Exprs(body []*Stmt, visit func(*Expr) bool) {
 	Stmts(body, func(s *Stmt) bool {
 		for _, e := range []*Expr{s.Cond, s.Step, s.Expr} {
@@ -22,8 +21,7 @@ func (e *Expr) Visit(visit func(*Expr) bool) {
 	Exprs(e.Body, visit)
 }
 
-// Stmts calls visit for every statement. If visit returns true, it then calls visit for the statements inside.
-// It does not visit expressions.
+// Stmts calls visit for every statement.
 func Stmts(body []*Stmt, visit func(*Stmt) bool) {
 	for _, s := range body {
 		if !visit(s) {

@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// differs are the files that llmgrade and the C suite of grader/suite judge
-// differently; cmd/llmgrade/README.md says why.
+// cmd/llmgrade/README.md says why llmgrade and the C suite judge these files differently.
 var differs = []string{"s1_56_append_int_overflow_2gib.c", "s1_63_create_int_max_overflow.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c"}
 
 // cSuite compiles the C suite. It returns all objects, and the objects to link for Memcheck, without heap.o.
@@ -55,8 +54,7 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 		"--error-exitcode=99", program, "--no-fork").Run() == nil
 }
 
-// Ensure that llmgrade and the C suite agree on the submissions whose authors knew only the handout, except
-// those in differs.
+// Ensure that llmgrade and the C suite agree on the submissions whose authors knew only the handout.
 func TestTheCSuiteAgrees(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: each is tested with the mutants in every run")

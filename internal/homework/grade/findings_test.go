@@ -148,8 +148,8 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that a function which does not return under Memcheck is waited for only once and costs the memory
-// points of its own task only. Memcheck still watches the other functions.
+// Ensure that a function which does not return under Memcheck is waited for only once and costs the memory points of
+// its own task only.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -318,7 +318,7 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 }
 
 // Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
-// was not called. A block table is named where llm_init was called.
+// was not called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

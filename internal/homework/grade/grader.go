@@ -72,8 +72,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}, nil
 }
 
-// Version names the rules of a grade: the traces, the points and the gate. With another version, the same file may get
-// another score.
+// Version names the rules of a grade: the traces, the points and the gate.
 func (g *Grader) Version() string {
 	h := fnv.New32a()
 	_, _ = h.Write(g.listed())

@@ -194,10 +194,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	requireEveryStageIsNeeded(t, kills)
 }
 
-// requireEveryStageIsNeeded requires that each stage detects mistakes that no other stage does. There are two
-// exceptions. The random traces detect nothing that the random traces with writes from outside miss; they are
-// kept because they show only the student's own work. The static rules detect forbidden code even if it has no
-// effect, and report the line.
+// requireEveryStageIsNeeded requires that each stage detects mistakes that no other stage does.
 func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	t.Helper()
 	if len(kills.seen) < len(mutants(t)) {
@@ -218,8 +215,7 @@ var missed = []string{
 	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
 }
 
-// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout. Correct files
-// must get full marks, and wrong files must lose points.
+// Correct files must get full marks, and wrong files must lose points.
 func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
 	files, err := filepath.Glob(submissions + "independent/*/*.c")
 	require.NoError(t, err)
@@ -244,8 +240,7 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt: for each wrong submission, phrases of the handout. The first finding must
-// quote a sentence with one of the phrases.
+// The first finding must quote a sentence with one of the phrases.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -274,8 +269,7 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 // showing are mutants that together show every compare.Fact.
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
-// typicalOf returns the first mutant of each task and kind, and the mutants in showing. grader/suite runs more
-// of them.
+// grader/suite runs more mutants than these.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {

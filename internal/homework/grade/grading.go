@@ -112,17 +112,15 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// probe finds out how the submission allocates its structures. If it combines several in one allocation, the
-// tester cannot build its states.
+// If the submission combines several structures in one allocation, the tester cannot build its states.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// isolate marks all calls as the tester's, except those of the functions in real. If the allocations of a
-// function differ from the handout's, the submission still makes the calls of this function and of those that
-// free its allocations.
+// If the allocations of a function differ from the handout's, isolate leaves to the submission the calls of this
+// function and of those that free its allocations.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -158,7 +156,6 @@ type named struct {
 	ops  []trace.Op
 }
 
-// A candidate is a difference that may become a finding.
 type candidate struct {
 	name       string
 	stage      StageName
@@ -177,7 +174,6 @@ func (c candidate) broken() string {
 
 const mostFindings = 3 // of a task in a stage
 
-// addFinding adds a finding with a short trace, unless the task already has one that shows the same mistake.
 func (g *grading) addFinding(part Part, c candidate) error {
 	d, found := c.difference, 0
 	task := d.Op.Task()
@@ -211,8 +207,7 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// matching returns the first difference in r that shows the same mistake as d. If alone is set, it looks only
-// at the first difference of r.
+// If alone is set, matching looks only at the first difference of r.
 func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
@@ -284,15 +279,13 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 	return f.Ops, false, own, nil
 }
 
-// A hang is a trace whose last call did not return.
 type hang struct {
 	ops      []trace.Op
 	patience runner.Patience
 	result   compare.Result
 }
 
-// play plays a trace and counts the calls that do not return. It does not play a trace that begins with a known
-// hang.
+// play does not play a trace that begins with a known hang.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -330,8 +323,7 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces. For a task that does not work, Memcheck and the
-// sanitizers count as not run.
+// For a task that does not work, Memcheck and the sanitizers count as not run.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {

@@ -121,7 +121,6 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
 }
 
-// honestOnes returns a submission with one mistake and, in make test-long, the correct submission.
 func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
 	if level.Long() {
@@ -130,8 +129,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades four submissions at a time, as for a class. Without make test-long it plays no sweeps, and
-// only the directed traces where these are enough to show the expected result.
+// Without make test-long gradeAll plays no sweeps, and only the directed traces where these are enough to show the
+// expected result.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {
@@ -177,7 +176,6 @@ func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []grad
 	return results
 }
 
-// summary returns what a report says, without the parts that may differ from run to run.
 func summary(r *grade.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.2f", r.Score)

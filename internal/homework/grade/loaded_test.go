@@ -18,7 +18,6 @@ import (
 
 var loaded = flag.Int("loaded", 0, "grade every N-th file of the corpus alone and beside 20 busy programs, and check that no score differs")
 
-// faulting is a program that maps, writes and unmaps pages for ever.
 const faulting = `#include <string.h>
 #include <sys/mman.h>
 int main(void) {
@@ -30,7 +29,6 @@ int main(void) {
 }
 `
 
-// busy starts 16 programs that compute and four that cause page faults. It returns a function that ends them.
 func busy(t *testing.T) (end func()) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "faulting")

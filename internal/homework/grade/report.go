@@ -251,8 +251,7 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding: the points of the tests that fail because of it. If it is the only
-// finding of its task, Gain is all that the task has lost.
+// gains sets the Gain of each finding: the points of the tests that fail because of it.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -67,7 +67,6 @@ func rows(t *testing.T) []row {
 	}
 }
 
-// Ensure that the mistake of each row costs the row's points in its task and none elsewhere.
 func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

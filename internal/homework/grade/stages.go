@@ -14,8 +14,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a
-// mistake, so that a mistake is reported once.
+// Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake, so that a mistake is
+// reported once.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {

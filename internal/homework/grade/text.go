@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/rules"
 )
 
-// rules checks the source text.
 func (g *grading) rules() error {
 	breaches, err := rules.Check(g.source)
 	if errors.Is(err, rules.ErrUnread) {

@@ -15,8 +15,7 @@ import (
 // ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
 var ErrOnly = errors.New("no trace has that name")
 
-// directed plays the directed traces. The tester does the work of the functions that a trace does not test, so that each
-// function is judged alone.
+// The tester does the work of the functions that a trace does not test, so that each function is judged alone.
 func (g *grading) directed() error {
 	var candidates []candidate
 	for _, c := range g.cases {
@@ -61,7 +60,6 @@ func (g *grading) directed() error {
 	return nil
 }
 
-// test returns the outcome and the difference that decides it.
 func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
@@ -90,8 +88,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference because of which a directed trace fails: the first one in a call that the
-// trace tests. Writes outside an allocation are left to the stage Heap.
+// decides returns the difference because of which a directed trace fails: the first one in a call that the trace
+// tests.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -192,8 +190,7 @@ func (g *grading) ownCalls() error {
 	return nil
 }
 
-// mixed plays a trace of many functions and charges each function with the differences in its own calls. If a
-// call ends the trace early, the tester replaces this function, and the trace is played again.
+// If a call ends the trace early, the tester replaces this function, and the trace is played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -243,8 +240,7 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does
-// not say what must happen then, so the advice quotes no sentence.
+// The handout does not say what must happen then, so the advice quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil

@@ -53,7 +53,6 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 	return left
 }
 
-// memcheck plays the directed traces that show no difference under Memcheck.
 func (g *grading) memcheck() error {
 	if err := g.again(Memcheck, g.underMemcheck); err != nil {
 		return err
@@ -252,7 +251,7 @@ func (g *grading) sanitizers() error {
 }
 
 // remarkOn describes the last steps before the end of a trace that satisfy a condition and in which the tester
-// removed a sequence or an engine. What the submission remembers about that sequence or engine is out of date.
+// removed a sequence or an engine.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
@@ -270,9 +269,7 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
-// remarkOnInit says that the tester, and not llm_init, made the engine of a call that fails. own means that the call
-// works on an engine that the submission's llm_init made. It returns nil if llm_init was called or if the tester made
-// no engine.
+// remarkOnInit returns nil if llm_init was called or if the tester made no engine.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }

@@ -74,8 +74,6 @@ func source(t *testing.T, name string) string {
 	return corpus.Source(t, name)
 }
 
-// Ensure that a mistake that both a trace and a static rule show is reported as one finding, with the line of
-// the file.
 func TestAMistakeIsReportedOnce(t *testing.T) {
 	level.SkipQuick(t)
 	r := gradedBy(t, newGrader(t), putText(t, corpus.Source(t, "D1")))

@@ -20,8 +20,7 @@ type arena struct {
 
 const arenaSize = 1 << 30
 
-// spaces has zeroed mappings for reuse. Their pages are in memory already, which saves page
-// faults.
+// spaces has zeroed mappings for reuse.
 var spaces = make(chan []byte, 4)
 
 // maxKept is the size up to which a used mapping is kept for reuse. Larger ones would occupy too much memory.

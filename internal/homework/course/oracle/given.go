@@ -33,8 +33,7 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence returns the changes that create s: the sequence, its tables without blocks, and its blocks. Adjacent blocks
-// are one change.
+// sequence returns the changes that create s: the sequence, its tables without blocks, and its blocks.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {

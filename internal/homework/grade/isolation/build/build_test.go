@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that words made by macros do not pass the gate.
 func TestWordsMadeByMacros(t *testing.T) {
 	k := build.SharedKit(t)
 	lines := strings.Count(corpus.Correct(t), "\n")
@@ -97,7 +96,6 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// Ensure that a missing compiler is reported as an error of the grader, and does not reject the submission.
 func TestAMissingCompilerIsTheGradersTrouble(t *testing.T) {
 	k := build.SharedKit(t)
 	t.Setenv("PATH", t.TempDir())

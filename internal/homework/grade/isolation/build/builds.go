@@ -10,8 +10,7 @@ import (
 	"slices"
 )
 
-// ErrSecond is wrapped if a submission compiles with the flags of the course and not with those of the
-// sanitizers. The submission is not to blame: plain inline functions, for example, have no definition at -O0.
+// ErrSecond is wrapped if a submission compiles with the flags of the course and not with those of the sanitizers.
 var ErrSecond = errors.New("the second build does not compile")
 
 // Sanitized builds a program with the sanitizers and the C library's heap, and returns its path. The program ends at the
@@ -53,9 +52,8 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo copies the C library into the kit's folder, with another build id, and returns the flags to link a
-// program with the copy. It returns no flags if the library is not as expected. Valgrind finds the debug information
-// of a library by its build id, if it is installed, and reading it takes a third of Memcheck's time.
+// withoutDebugInfo returns no flags if the library is not as expected. Valgrind finds the debug information of a
+// library by its build id, if it is installed, and reading it takes a third of Memcheck's time.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)
@@ -93,8 +91,7 @@ func changeBuildID(library []byte) bool {
 	return true
 }
 
-// enterable returns an error if submissions cannot enter a folder. If the grader runs as root, submissions run
-// as another user.
+// If the grader runs as root, submissions run as another user, who must be able to enter the folder.
 func enterable(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

@@ -172,8 +172,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the program with the grader's heap. It makes the submission's other names local, so that they do
-// not clash with other names, and adds stubs for missing functions.
+// link makes the submission's other names local, so that they do not clash with other names, and adds stubs for
+// missing functions.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}

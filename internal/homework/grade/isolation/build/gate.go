@@ -226,8 +226,7 @@ func list(names []string) string {
 	return text
 }
 
-// plain returns the name as a student writes it. Newer C libraries replace memcpy by __memcpy_chk, strtol by
-// __isoc23_strtol and signal by __sysv_signal.
+// Newer C libraries replace memcpy by __memcpy_chk, strtol by __isoc23_strtol and signal by __sysv_signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {

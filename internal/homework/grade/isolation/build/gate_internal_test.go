@@ -204,8 +204,7 @@ func TestAGateFileIsChecked(t *testing.T) {
 	}
 }
 
-// Ensure that the gate accepts object files of other distributions' compilers, and of all kinds of harmless
-// code.
+// Ensure that the gate accepts object files of other distributions' compilers, and of all kinds of harmless code.
 func TestWhatAnObjectMayHave(t *testing.T) {
 	k := SharedKit(t)
 	const talk = `

@@ -22,8 +22,8 @@ const (
 //go:embed gate.txt
 var gateText string
 
-// rules has every rule with its default action. By default, a submission is refused if it attacks the grader or hides
-// something from it. readText and checkObject check the rules.
+// By default, a submission is refused if it attacks the grader or hides something from it. readText and checkObject
+// check the rules.
 var rules, _ = parseGate(gateText, nil)
 
 // A Gate maps names of rules to actions. A rule that is missing has its default action.
@@ -32,8 +32,7 @@ type Gate map[string]Action
 // ErrGateFile is wrapped by the errors of ParseGate.
 var ErrGateFile = errors.New("not a gate file")
 
-// String returns a file that ParseGate reads: gate.txt with the actions of g. Each line has a rule, an action and, after
-// #, the reason.
+// String returns a file that ParseGate reads: gate.txt with the actions of g.
 func (g Gate) String() string {
 	var b strings.Builder
 	for line := range strings.Lines(gateText) {
@@ -88,8 +87,7 @@ type verdicts struct {
 
 const mostAdvice = 20 // that is reported
 
-// broken records that a rule is broken on a line of llm_memory.c; line 0 means no particular line. The message,
-// built from format and values, tells the student why.
+// broken records that a rule is broken on a line of llm_memory.c; line 0 means no particular line.
 func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	r := Refusal{line, rule, fmt.Sprintf(format, values...)}
 	known := slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == rule && o.Line == line })

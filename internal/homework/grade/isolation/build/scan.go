@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// A token is one of C's preprocessing tokens.
 type token struct {
 	kind  kind
 	text  string

@@ -49,8 +49,7 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// errorsOfGcc returns how many #error directives gcc sees in each source. One run of gcc reads all sources up
-// to the first fatal error.
+// In errorsOfGcc, one run of gcc reads all sources up to the first fatal error.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
 	dir := t.TempDir()

@@ -39,7 +39,6 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
-// A text holds what later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
@@ -56,8 +55,7 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// readText checks a text before any tool reads it. The text must not read files, change the compiler's options or line
-// numbers, or look different from what it is.
+// The text must not read files, change the compiler's options or line numbers, or look different from what it is.
 func readText(source []byte, v *verdicts) (*text, error) {
 	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}

@@ -161,7 +161,6 @@ func TestTextsThatAreFine(t *testing.T) {
 	}
 }
 
-// Ensure that the gate sees an attribute that macros assemble, whatever pieces they assemble it from.
 func TestAttributesThatMacrosMakeAreSeen(t *testing.T) {
 	kit := SharedKit(t)
 	for _, text := range []string{

@@ -20,9 +20,9 @@ import (
 // because the tool reads hostile files. sh counts memory in KiB and files in blocks of 512 bytes.
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
-// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). Emulation slows a
-// compiler far more than the work by which the slowness is measured: on an emulated machine, the correct
-// submission took 3.6 s.
+// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). Emulation slows a compiler
+// far more than the work by which the slowness is measured: on an emulated machine, the correct submission took 3.6
+// s.
 const cpu = time.Minute
 
 // patience limits the time of a tool by the clock. It is so much more than cpu that only a machine that is far

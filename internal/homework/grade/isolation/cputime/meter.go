@@ -174,7 +174,6 @@ func (m *Meter) judge(l *Limit, over bool) error {
 	return nil
 }
 
-// share returns the used fraction of a limit: 1 means that the limit is reached.
 func (u Usage) share(most time.Duration, slowness float64) float64 {
 	return max(float64(u.Work(slowness))/(float64(most)*slowness), float64(u.Faults)/mostFaults)
 }

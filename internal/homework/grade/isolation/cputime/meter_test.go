@@ -114,7 +114,6 @@ func look(t *testing.T, f *fake, m *cputime.Meter, each cputime.Usage) (int, err
 	return 0, nil
 }
 
-// Ensure that a call that does not return is ended, and that the error depends on what the call does meanwhile.
 func TestACallThatDoesNotComeBack(t *testing.T) {
 	const millisecond = time.Millisecond
 	for name, c := range map[string]struct {
@@ -144,7 +143,6 @@ func TestACallThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// Ensure that a submission is not blamed if the grader itself is stopped for hours.
 func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)

@@ -16,7 +16,6 @@ var ErrAttack = errors.New("it attacks the grader")
 
 const attackCall = 0x61747461 // the reply of a process that will end because of an attack
 
-// attacked waits for the end of a process that replied attackCall.
 func (p *Process) attacked(number uint64) error {
 	err := p.why(syscall.EPIPE)
 	if !errors.Is(err, ErrAttack) {

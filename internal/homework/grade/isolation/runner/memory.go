@@ -51,8 +51,8 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// empty releases the pages of the file. If a process died by SIGKILL, the machine most likely lacked memory.
-// The pages also count as the grader's, so the kernel would kill the grader next.
+// If a process died by SIGKILL, the machine most likely lacked memory. The pages also count as the grader's, so the
+// kernel would kill the grader next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }
@@ -62,7 +62,6 @@ func (m *memory) close() {
 	_ = m.file.Close()
 }
 
-// events returns the first n events of the last call. The process can change them at any time, so each is read once.
 func (m *memory) events(n uint64) []Event {
 	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))
 	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]

@@ -15,7 +15,7 @@ type pipes struct {
 	requests, replies int
 }
 
-// newPipes returns both ends of both pipes. The caller starts the process and then closes the process's ends.
+// The caller starts the process and then closes the process's ends of the pipes.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	var to, from [2]int
 	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
@@ -36,8 +36,7 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write writes as many bytes as fit. It waits for space for the first byte until the given time, and then
-// returns os.ErrDeadlineExceeded.
+// write waits for space for the first byte until the given time, and then returns os.ErrDeadlineExceeded.
 func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
@@ -50,8 +49,8 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read reads the bytes that have arrived. It waits for the first byte until the given time, and then returns
-// os.ErrDeadlineExceeded. If the other end is closed, it returns io.EOF.
+// read waits for the first byte until the given time, and then returns os.ErrDeadlineExceeded. If the other end is
+// closed, it returns io.EOF.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

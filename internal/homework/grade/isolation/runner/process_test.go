@@ -83,7 +83,6 @@ func TestAProcessMakesCalls(t *testing.T) {
 	})
 }
 
-// Ensure that a program with too much static data is not started.
 func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
 	level.SkipQuick(t)
 	dir, err := os.MkdirTemp("", "llmgrade-test-")

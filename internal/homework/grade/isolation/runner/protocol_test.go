@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the C runner and the Go grader declare the same protocol, since they share memory and structs.
 func TestTheRunnerHasTheSameProtocol(t *testing.T) {
 	level.SkipQuick(t)
 	csource.Require(t, "../../../../../grader/process/runner.c", "../../../../..", map[string]int64{

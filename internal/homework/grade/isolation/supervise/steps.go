@@ -64,8 +64,7 @@ const (
 
 const mostOfMany = 40 // calls of one step, because each is slow
 
-// encode writes each trace on its own engines, without failing allocations. It computes the tester's writes, because the
-// process does not know the correct state.
+// encode computes the tester's writes, because the process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
 	err := s.each(&all, func(int, int, int) {})
@@ -73,8 +72,8 @@ func (s Steps) encode() ([]byte, error) {
 	return all, err
 }
 
-// each adds the steps of all traces. After each step of a trace it calls added with the numbers of the trace and the
-// step, and with the offset at which the step begins.
+// After each step of a trace each calls added with the numbers of the trace and the step, and with the offset at
+// which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {

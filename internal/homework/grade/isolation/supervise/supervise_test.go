@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
-// Ensure that the end of the output is kept, however much a submission has printed before.
 func TestTheEndOfALotOfOutputIsKept(t *testing.T) {
 	const script = "head -c 300000 /dev/zero >&3; echo the end >&3; exit 86"
 	for _, c := range []struct {

@@ -28,7 +28,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// check runs Memcheck with one trace on the correct submission, in which before is replaced by after.
 func check(t *testing.T, before, after string) ([]watch.Finding, error) {
 	t.Helper()
 	kit, err := kit()
@@ -73,7 +72,6 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 	}
 }
 
-// Ensure that a use of an uninitialised value is charged to the function that should have initialised it.
 func TestAValueThatWasNeverSetIsThatOfItsAllocation(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {

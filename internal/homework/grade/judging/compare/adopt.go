@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/homework/course/oracle"
 )
 
-// adopt makes the submission's state the expected one, so that a trace can show another mistake.
-// It returns false if the state is too broken to go on.
+// adopt returns false if the state is too broken to go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)

@@ -24,7 +24,6 @@ const (
 	Allocations Channel = "allocations" // two things share one allocation
 )
 
-// hang is the Channel of a call that did not return.
 const hang Channel = "time"
 
 func (d *Difference) seen() Channel {

@@ -164,7 +164,6 @@ func writes(m *moment) bool {
 	return named(m) && m.op.Kind == trace.Append && m.logical < course.MaxLogicalBlocks
 }
 
-// needs returns the number of blocks that create_sequence takes.
 func (m *moment) needs() int64 {
 	return int64(m.op.B)/course.KVPerBlock + min(1, int64(m.op.B)%course.KVPerBlock)
 }
@@ -253,7 +252,6 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
-// sharedTable returns the name of the first table that a child shares with its parent, "" if there is none.
 func (p *player) sharedTable(parent, child uint64) string {
 	if parent == 0 || child == 0 {
 		return ""
@@ -279,8 +277,7 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took returns whether the submission uses more, fewer or other blocks than expected. It returns "" if it uses the
-// expected blocks, and if ref_count and free_local_blocks contradict each other.
+// took returns "" if it uses the expected blocks, and if ref_count and free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -355,8 +352,7 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut looks for the first L2 table of which free_sequence released no block. It reports whether there is
-// one and its slot is not 0.
+// leftOut reports whether free_sequence released no block of some L2 table, and whether the first such slot is not 0.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

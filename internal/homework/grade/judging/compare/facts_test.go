@@ -94,7 +94,6 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 	}
 }
 
-// Ensure that the structs that are read from the process have the layout of those in package course.
 func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 	require.Equal(t,
 		[]uintptr{unsafe.Sizeof(course.Engine{}), unsafe.Offsetof(course.Engine{}.Total), unsafe.Offsetof(course.Engine{}.Free),

@@ -65,8 +65,7 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used, if only one pointer fits the address. If the tester made the
-// engine, the NULL pointer may also be a global variable that llm_init sets.
+// null names the NULL pointer that a call used, if only one pointer fits the address.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""

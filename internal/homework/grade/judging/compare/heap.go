@@ -12,13 +12,11 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A heap is the submission's live allocations.
 type heap struct {
-	live    map[uint64]uint64 // address to size
-	ordered []uint64          // sorted addresses; some are freed
-	shapes  map[trace.Kind]*Difference
-	gone    map[uint64]string // by address: what the submission freed, with the call
-	// Chunks that the tester allocates and frees (allocate, release).
+	live     map[uint64]uint64 // address to size
+	ordered  []uint64          // sorted addresses; some are freed
+	shapes   map[trace.Kind]*Difference
+	gone     map[uint64]string   // by address: what the submission freed, with the call
 	stock    map[uint64][]uint64 // by size: unused chunks
 	asked    map[uint64]int      // by size: how many were needed so far
 	released []uint64            // chunks to be freed before the next call
@@ -113,7 +111,6 @@ func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	return 0, 0, false
 }
 
-// chunk returns size bytes at an address, or nil if they are not inside one live chunk.
 func (p *player) chunk(address, size uint64) []byte {
 	at, have, found := p.home(address)
 	if !found || address-at+size > have {
@@ -125,7 +122,6 @@ func (p *player) chunk(address, size uint64) []byte {
 // mostEdges is the number of newest allocations whose edges are checked after every call.
 const mostEdges = 1 << 15
 
-// edges checks the unused bytes after each live allocation, and returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-mostEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
@@ -143,8 +139,7 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns the index and the value of the first byte written after an allocation, -1 if there is none. It fills
-// the edge again, so that the write is reported once.
+// edge returns -1 if no byte was written. It fills the edge again, so that the write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	bytes := p.subject.At(at+size, chunk-size)
@@ -182,7 +177,6 @@ func change(n int) string {
 	return fmt.Sprintf("%d allocations %s than before", n, word)
 }
 
-// A part is a chunk of an engine or a sequence.
 type part struct {
 	at       uint64
 	what     piece
@@ -216,7 +210,6 @@ func (c part) String() string {
 	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
 }
 
-// going returns the chunks that free_sequence or llm_destroy must free.
 func (p *player) going(op trace.Op) []part {
 	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
 		return nil
@@ -273,7 +266,6 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	return keeps(want, got)
 }
 
-// leaked returns a difference if a chunk that must be freed is still allocated.
 func (p *player) leaked(going []part) *Difference {
 	var left []part
 	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not

@@ -19,9 +19,8 @@ var ErrMemory = errors.New("the machine has too little memory left, of which the
 // mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// newLargePool returns the address of a new pool of which only the two ends can be touched. Both ends are
-// consecutive pages in the region of the pools. The second end is also mapped at the address where the pool
-// ends.
+// Both ends are consecutive pages in the region of the pools. The second end is also mapped at the address where the
+// pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be
@@ -55,7 +54,6 @@ func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.La
 
 const mostCounts = 1 << 20
 
-// looked returns the ranges of blocks whose counts are compared: all those that can be touched.
 func looked(total int32) [][2]int32 {
 	if total <= 2*mostCounts {
 		return [][2]int32{{0, total}}

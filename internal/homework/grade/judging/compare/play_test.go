@@ -41,8 +41,8 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write to the
-// rest of it, or far behind a small pool, ends the process.
+// The grader compares only the ends of a large pool; a write to the rest of it, or far behind a small pool, ends the
+// process.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"

@@ -182,7 +182,6 @@ func (p *player) step(op trace.Op) []*Difference {
 	return found
 }
 
-// state compares everything except the heap.
 func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Difference {
 	if d := p.returned(op, outcome, returned); d != nil {
 		return d

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A Scene is the memory of one engine around the step of a difference: before the step, as expected after it,
-// and as it really is after it. A State is nil if there is no engine.
+// A Scene is the memory of one engine around the step of a difference: before the step, as expected after it, and as
+// it really is after it.
 type Scene struct {
 	Before, Expected, Actual *State
 	Block                    int // the block whose records the States have; -1: none

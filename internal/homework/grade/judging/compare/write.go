@@ -86,8 +86,7 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 
 const mostStock = 64 // chunks of one size that are requested at a time
 
-// allocate gets n chunks from the submission's allocator. It requests more small ones than needed, because each request
-// costs two context switches.
+// allocate requests more small chunks than needed, because each request costs two context switches.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {

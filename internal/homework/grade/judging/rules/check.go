@@ -48,7 +48,6 @@ const (
 	mostSaid   = 4 << 10
 )
 
-// The child process gets a request and replies with an answer.
 type (
 	request struct {
 		Compiler ctree.Compiler

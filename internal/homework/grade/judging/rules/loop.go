@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// loops checks the critical traversal rule of task 2. It is a rule about free_sequence: a breach in fork_sequence or
-// llm_destroy is advice, and so is a loop that ends at an unmapped block or at kv_count.
+// The critical traversal rule of task 2 is a rule about free_sequence: a breach in fork_sequence or llm_destroy is
+// advice, and so is a loop that ends at an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -187,7 +187,6 @@ func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree
 	return e.Op == ctree.Compare && e.Operator == "==", e.Op != ctree.Compare || e.Operator == "!="
 }
 
-// other returns the operand that is compared with NULL.
 func other(e *ctree.Expr) *ctree.Expr {
 	switch {
 	case e.Args[1].IsZero():
@@ -294,7 +293,6 @@ func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	return found
 }
 
-// counted reports whether an expression depends on kv_count.
 func (r *loopReader) counted(e *ctree.Expr, depth int) bool {
 	return depth < 4 && mentions(e, func(part *ctree.Expr) bool {
 		if part.Field == "kv_count" {
@@ -304,7 +302,6 @@ func (r *loopReader) counted(e *ctree.Expr, depth int) bool {
 	})
 }
 
-// indexes reports whether a loop steps through an L1 table.
 func (r *loopReader) indexes(l *ctree.Stmt, steps map[*ctree.Var]bool) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
 		found = found || e.Op != ctree.Name && r.slot(e, steps, 0)

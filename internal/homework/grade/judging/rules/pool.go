@@ -56,7 +56,6 @@ func (o origin) both(other origin) origin {
 	return origin{pool: o.pool && other.pool, params: o.params & other.params}
 }
 
-// An effect is a memset or a free.
 type effect struct {
 	frees     bool
 	on        origin
@@ -66,7 +65,6 @@ type effect struct {
 	elsewhere bool // a called function decides
 }
 
-// A summary is what callers need to know about a function.
 type summary struct {
 	returns origin
 	effects []effect
@@ -174,7 +172,6 @@ func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origi
 	return all
 }
 
-// value returns where an expression leads, if it is a pointer.
 func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 	if e.IsZero() {
 		return origin{anything: true}
@@ -235,7 +232,6 @@ func (r *poolReader) place(f *ctree.Function, e *ctree.Expr) origin {
 	return origin{}
 }
 
-// variable returns the common origin of all assignments to a variable.
 func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
 	if v == nil || slices.Contains(r.reading, v) {
 		return origin{anything: v != nil}

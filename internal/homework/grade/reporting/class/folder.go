@@ -22,7 +22,6 @@ import (
 // A Folder keeps the reports of a class between runs.
 type Folder struct{ Path string }
 
-// stored is the content of a file in reports/.
 type stored struct {
 	Name    string // encoded, because a name need not be UTF-8
 	File    string
@@ -186,8 +185,8 @@ func (f Folder) NoteShard(s jobs.Shard) error {
 
 const shardName = "shard-%d-of-%d"
 
-// shards returns the parts of the class whose results are in the folder, because they were graded there or
-// merged into it.
+// shards returns the parts of the class whose results are in the folder, because they were graded there or merged
+// into it.
 func (f Folder) shards() (all []jobs.Shard) {
 	names, _ := fs.Glob(os.DirFS(f.Path), "shard-*-of-*") // the pattern is well-formed
 	for _, name := range names {

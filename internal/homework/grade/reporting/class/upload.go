@@ -74,7 +74,6 @@ func ReadUpload(dir string) (Upload, error) {
 	return readFrom(z, names, zips[0]+"/")
 }
 
-// files lists the regular files, those nearest to the root first.
 func files(in fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(in, ".", func(name string, d fs.DirEntry, err error) error {
@@ -106,8 +105,7 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick chooses the file: the llm_memory.c that is nearest to the root, else the only .c file. prefix is the name of the
-// archive, if there is one.
+// prefix is the name of the archive, if there is one.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])
@@ -146,7 +144,6 @@ func readFrom(in fs.FS, names []string, prefix string) (Upload, error) {
 	return Upload{prefix + name, text}, nil
 }
 
-// list quotes up to ten names and counts the rest.
 func list(names []string, prefix string) string {
 	const most = 10
 	quoted := make([]string, 0, most)

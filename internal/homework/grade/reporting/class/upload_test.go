@@ -106,7 +106,6 @@ func TestManyFilesAreNotAllNamed(t *testing.T) {
 	require.ErrorContains(t, err, ", 20 more")
 }
 
-// Ensure that llmgrade class and the Gradescope autograder grade the same file of a zip upload.
 func TestAClassReadsTheZipThatGradescopeReads(t *testing.T) {
 	for name, upload := range map[string]map[string]string{
 		"at the root":  {"llm_memory.c": "int x;\n"},

@@ -50,7 +50,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// static is a statically linked program, as llmgrade is.
 var static = sync.OnceValue(func() []byte {
 	program := filepath.Join(os.TempDir(), "static")
 	cmd := exec.Command("gcc", "-static", "-x", "c", "-", "-o", program)
@@ -129,7 +128,6 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	}
 }
 
-// nobodyWrites requires that the user that submissions run as cannot write to a folder.
 func nobodyWrites(t *testing.T, dir string) {
 	t.Helper()
 	info, err := os.Stat(dir)
@@ -214,7 +212,6 @@ func hangs(t *testing.T) string {
 	return corpus.Changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
 }
 
-// Ensure that a grader which is killed leaves its placeholder result and no processes.
 func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{}, map[string]string{class.Wanted: hangs(t)})
@@ -277,7 +274,6 @@ func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	require.Equal(t, unfinished, read(t, dir, 100).Output)
 }
 
-// Ensure that other users lose the right to write to the results folder and gain no rights.
 func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	dir := t.TempDir()
 	for before, after := range map[fs.FileMode]fs.FileMode{0o777: 0o755, 0o770: 0o750, 0o700: 0o700} {

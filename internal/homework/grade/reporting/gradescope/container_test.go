@@ -132,7 +132,6 @@ func packed(t *testing.T, p Package) *zip.Reader {
 	return z
 }
 
-// grading runs run_autograder as Gradescope does. It has to succeed.
 func grading(t *testing.T, dir string) (log string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(dir, "run_autograder"))

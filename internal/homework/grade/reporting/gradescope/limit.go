@@ -58,8 +58,8 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted returns the times of the submissions before m that count, in order. It leaves out those that are
-// known not to count (the grader failed, or the file does not compile) and those that the limit refused.
+// counted leaves out submissions that are known not to count (the grader failed, or the file does not compile) and
+// those that the limit refused.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

@@ -88,7 +88,6 @@ func TestOnlyABinaryThatRunsThereIsPacked(t *testing.T) {
 	}
 }
 
-// Ensure that setup.sh calls apt-get, and fails if apt-get fails.
 func TestSetupFailsLoudly(t *testing.T) {
 	dir := t.TempDir()
 	lay(t, filepath.Join(dir, "source"), map[string]string{"setup.sh": string(setup), "run_autograder": "", "llmgrade": "#!/bin/sh\n"})

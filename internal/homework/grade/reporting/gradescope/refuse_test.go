@@ -42,7 +42,6 @@ func limited(t *testing.T, limit string) string {
 	return dir
 }
 
-// submit grades a source in a container. before lists the student's earlier submissions.
 func submit(t *testing.T, dir, text string, minute int, before ...previous) Results {
 	t.Helper()
 	describe(t, dir, minute, before...)

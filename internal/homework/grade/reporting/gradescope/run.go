@@ -212,7 +212,6 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 
 const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
-// refuse returns the results of the submission before, so that the student's score stays the same.
 func (r *run) refuse(next time.Time) Results {
 	r.note("over the rate limit until %s", next.Format(time.RFC3339))
 	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+

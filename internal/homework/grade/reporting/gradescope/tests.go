@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A sheet converts a report to the tests of the results.
 type sheet struct {
 	*grade.Report
 	numbers map[string]string // number of each test, by its name: task and place
@@ -58,8 +57,7 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only a hidden test may show. Such a test
-// is shown as passed, since the visible tests found nothing wrong.
+// A secret test is shown as passed, since the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false
@@ -78,8 +76,7 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace reports whether a trace is hidden. It looks at the name, because other stages also play hidden
-// traces.
+// hiddenTrace looks at the name, because other stages also play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
 func (s *sheet) output(t grade.Test) string {

@@ -97,7 +97,6 @@ func TestATestThatWasNotRunSaysWhatItGives(t *testing.T) {
 	require.Contains(t, test.Output, "fix something first.\nIt gives no points.\n")
 }
 
-// Ensure that a leak which a directed trace shows is also reported in the memory test of the task.
 func TestALeakIsReportedInTheTestOfTheMemory(t *testing.T) {
 	r := passing()
 	set(r, "task1_a", grade.Failed, 0)
@@ -147,7 +146,6 @@ func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	require.Contains(t, summary(class.Upload{Name: class.Wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be fixed; 2 hidden tests are shown after the due date.")
 }
 
-// Ensure that a student sees the same whether hidden tests pass or fail.
 func TestHiddenFindingsAreNotSeen(t *testing.T) {
 	clean := seen(t, passing())
 	require.Contains(t, clean, "The visible tests passed; 2 hidden tests are shown after the due date.")
@@ -179,7 +177,6 @@ func TestAVisibleReasonIsReported(t *testing.T) {
 	require.Contains(t, out.Output, "Neither passed nor failed")
 }
 
-// Ensure that a leak in a hidden trace is reported without the steps of the trace.
 func TestTheHeapOfAHiddenTraceIsReportedWithoutItsSteps(t *testing.T) {
 	r := passing()
 	set(r, "task1_memory", grade.Failed, 0)

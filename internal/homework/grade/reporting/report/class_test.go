@@ -145,8 +145,7 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	browsertest.Shoot(t, tab, "class-sorted")
 }
 
-// Ensure that a submission that could not be graded has a page that says why. It has no points, except those
-// that staff gave.
+// Ensure that a submission that could not be graded has a page that says why.
 func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
 	points := 12.5
 	for _, c := range []struct {

@@ -161,8 +161,7 @@ func (v *view) each(value func(*compare.State) string) column {
 
 const short = 12 // a pool with at most this many blocks has a column for each block
 
-// counts returns the strip of the pool. In a long pool, consecutive blocks that are equal at all moments share
-// a column.
+// In a long pool, consecutive blocks that are equal at all moments share a column.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// seqs finds each sequence at all moments.
 func (v *view) seqs() []sequence {
 	var all []sequence
 	for i, s := range v.states {
@@ -67,7 +66,6 @@ func (v *view) compareTable(t *table, owner *sequence) {
 	}
 }
 
-// written returns a strip of the records of a block that differ between moments.
 func (v *view) written() strip {
 	var all strip
 	for n := range course.KVPerBlock {
@@ -85,8 +83,7 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record. A small number, like those that are appended, is decimal; fill bytes of the pool are
-// hexadecimal.
+// In record, a small number, like those that are appended, is decimal; fill bytes of the pool are hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -94,14 +91,12 @@ func record(n int32) string {
 	return fmt.Sprintf("0x%08x", uint32(n))
 }
 
-// The values of a table's pointer.
 const (
 	null   = "NULL"
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at one moment at least. Consecutive tables that form one run
-// share a line.
+// Consecutive tables that form one run share a line.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -156,8 +151,7 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	return all
 }
 
-// A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive
-// block numbers.
+// At each moment, the entries of a run are either all -1 or consecutive block numbers.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32

@@ -85,7 +85,6 @@ func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths .
 	}
 }
 
-// equalBoxes checks that the boxes of ref_count have the same width.
 func equalBoxes(t require.TestingT, text string) {
 	for line := range strings.Lines(text) {
 		_, boxes, found := strings.Cut(strings.TrimSuffix(line, "┐\n"), "┌")

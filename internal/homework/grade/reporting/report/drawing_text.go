@@ -36,7 +36,6 @@ func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) st
 	return strings.Join(moments, "\n") + legend + "\n"
 }
 
-// pictures returns the three moments of a scene as contents of <pre>, narrow enough for a phone.
 func pictures(s *compare.Scene, d *compare.Difference) (all []template.HTML) {
 	for _, text := range draw(s, d, narrowest, paintPage) {
 		all = append(all, template.HTML(text)) // escaped by paintPage
@@ -61,7 +60,6 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
-// draw returns the three moments as text, or nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -75,7 +73,6 @@ func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) 
 	return all
 }
 
-// A canvas is one moment as text, which grows line by line.
 type canvas struct {
 	*view
 	moment int
@@ -84,7 +81,6 @@ type canvas struct {
 	b      strings.Builder
 }
 
-// A piece is a part of a line, with the mark that colours it.
 type piece struct {
 	text string
 	mark mark
@@ -188,8 +184,7 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats as much of a strip as fits in limit characters. The arguments of format are the label and the
-// value of each column.
+// The arguments of format are the label and the value of each column.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]
@@ -264,7 +259,6 @@ func length(pieces ...piece) (n int) {
 	return n
 }
 
-// table returns an L2 table, as entries and their blocks.
 func (c *canvas) table(l2 *table, limit int) []piece {
 	at := l2.cells[c.moment]
 	if l2.hidden(c.moment) {

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(browsertest.Main(m))
 }
 
-// mutants are those whose reports are stored.
 var mutants = strings.Fields("A1 A8 A17 A19 C26 C30 C38 D5 D7 F1 F7 F9 I8 I11 K3 K14 R14 X1")
 
 // hostile is a submission whose source and name contain markup.
@@ -112,7 +111,6 @@ func classPage(t *testing.T, entries ...report.Entry) string {
 	return page(t, report.Class{Entries: entries})
 }
 
-// entry makes an entry of a student. If r is nil, the submission could not be graded.
 func entry(name, file string, r *grade.Report) report.Entry {
 	result := &class.Result{Submission: class.Submission{Name: name, File: name + ".c"}, Report: r}
 	if r == nil {
@@ -310,7 +308,6 @@ func TestAPageHasAFindingWithoutADifference(t *testing.T) {
 	parse(t, student(t, &grade.Report{}, "nothing"))
 }
 
-// entries are a class of n, made of the reports.
 func entries(t *testing.T, many int) []report.Entry {
 	t.Helper()
 	all := reports(t)

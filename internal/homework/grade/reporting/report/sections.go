@@ -59,7 +59,6 @@ func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) [
 	return all
 }
 
-// mistakes returns the mistakes that two or more students made, the commonest first.
 func mistakes(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) {
 		g := group{Title: f.Headline(), Task: f.Task, Sentence: f.Sentence}
@@ -121,7 +120,6 @@ func passRates(entries []Entry) []passRate {
 	return all
 }
 
-// A change is a student whose result differs from that of the previous run.
 type change struct {
 	Name, URL     string
 	Before, After float64
@@ -134,7 +132,6 @@ type change struct {
 // Sum is the change of the score.
 func (c change) Sum() float64 { return c.After - c.Before }
 
-// changes returns the changes of the entries, the latest day first.
 func changes(entries []Entry) []change {
 	var all []change
 	for _, e := range entries {
@@ -203,7 +200,6 @@ var flags = []flag{
 	{noFile, false, "Nothing to grade", "There is no C file that could be graded.", nil},
 }
 
-// flagged returns the flags that some row has.
 func flagged(rows []studentRow) []flag {
 	var all []flag
 	for _, f := range flags {
@@ -222,7 +218,6 @@ type bars struct {
 	Words         string // the same as text
 }
 
-// A bar counts the students in a range of ten percent, or those with full marks.
 type bar struct {
 	Label               string
 	Count               int
@@ -261,7 +256,6 @@ func histogram(percents []float64) bars {
 	return h
 }
 
-// A stageTime is how long a stage took.
 type stageTime struct {
 	Name         string
 	Runs         int

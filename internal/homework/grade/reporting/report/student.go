@@ -53,7 +53,6 @@ type task struct {
 	Tests           []grade.Test
 }
 
-// A part is the points of a task of one kind.
 type part struct {
 	Name            string
 	Score, MaxScore float64
@@ -96,7 +95,6 @@ func tasksOf(r *grade.Report) []task {
 	return all
 }
 
-// A finding is a mistake as the page shows it.
 type finding struct {
 	*grade.Finding
 	Number   int

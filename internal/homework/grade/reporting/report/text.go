@@ -96,7 +96,6 @@ func visible(f grade.Finding) grade.Finding {
 	return f
 }
 
-// stages writes a table of the stages by task, unless everything has passed.
 func stages(b *strings.Builder, r *grade.Report) {
 	all := r.AllStages()
 	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {
@@ -120,7 +119,6 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
-// seen names the traces that show a finding, and the points that fixing it gains.
 func seen(f grade.Finding, replay bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seen in:  %s\n", f.Name)

@@ -55,7 +55,6 @@ func TestAReportAsText(t *testing.T) {
 	require.NotContains(t, written(t, r), "gives back")
 }
 
-// Ensure that the report says everything about a finding once, in one place.
 func TestAFindingStandsInOnePlace(t *testing.T) {
 	r := one()
 	f := &r.Findings[0]

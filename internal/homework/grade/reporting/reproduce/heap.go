@@ -8,8 +8,7 @@ import _ "embed"
 //go:embed c/heap.c
 var heap string
 
-// probe is the code at the beginning of main that tests whether this heap can show the difference. Valgrind and
-// AddressSanitizer have their own heaps.
+// probe is the code at the beginning of main that tests whether this heap can show the difference.
 const probe = `    void *volatile one = malloc(1);
     free(one);
     int counted = allocations > 0;
@@ -20,8 +19,7 @@ const probe = `    void *volatile one = malloc(1);
 //go:embed c/signals.c
 var deaths string
 
-// watching is the code at the beginning of main that installs signal handlers. A debugger, Valgrind and
-// AddressSanitizer see the signals first.
+// watching is the code at the beginning of main that installs signal handlers.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

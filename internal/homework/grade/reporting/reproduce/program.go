@@ -16,7 +16,6 @@ import (
 
 type world struct{ *oracle.World }
 
-// ids returns the sequence ids of an engine in list order, as C literals.
 func (w *world) ids(engine int) (all []string) {
 	e := w.Engines[engine]
 	if e == nil {
@@ -96,7 +95,6 @@ func head(name string, ops []trace.Op) string {
 	return b.String()
 }
 
-// comment removes the end of a comment from a text.
 func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
 
 func sizes(ops []trace.Op) (most [trace.Engines]int32) {

@@ -55,7 +55,6 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 	require.Greater(t, made, 5)
 }
 
-// A kind is one way in which a step is written in C.
 type kind struct {
 	trace.Kind
 	given bool
@@ -72,7 +71,6 @@ func seesNew(seen map[kind]bool, ops []trace.Op) (sees bool) {
 
 type wrong struct{ name, source, ops string }
 
-// Ensure that the program exits with 1 if the submission is wrong and with 0 if it is correct.
 func TestAProgramChecksItself(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
@@ -153,7 +151,6 @@ func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
 	require.NotRegexp(t, `-1515870811|-572662307|allocat.*expected -?\d|list.*expected`, string(out))
 }
 
-// Ensure that a correct submission also passes under Valgrind, which replaces the heap.
 func TestAProgramUnderValgrind(t *testing.T) {
 	level.SkipQuick(t)
 	if _, err := exec.LookPath("valgrind"); err != nil {
