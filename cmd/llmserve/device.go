@@ -82,8 +82,9 @@ func (o *deviceOptions) conflict(m *modelOptions) error {
 		return errors.New("a GPU computes the whole model; leave --tensor-parallel-size out")
 	case o.given.Changed("activation-dtype") && m.activations != "f16" && m.activations != "bf16" && m.activations != "auto":
 		return fmt.Errorf("--activation-dtype is %q; f16, bf16 and auto are possible on a GPU", m.activations)
-	case m.kvType != "auto":
-		return fmt.Errorf("--kv-cache-dtype is %q; on a GPU keys and values have the type of activations, so only auto is possible", m.kvType)
+	}
+	if _, ok := gpu.CacheTypes[m.kvType]; !ok {
+		return fmt.Errorf("--kv-cache-dtype is %q; on a GPU auto (the type of activations), fp8_e4m3, fp8 and fp8_e5m2 are possible", m.kvType)
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err e
 	}
 	if l.device == nil {
 		l.gpu = o.device.gpu
-		if l.device, err = l.gpu.NewModel(l.config); err != nil {
+		if l.device, err = l.gpu.NewModel(l.config, gpu.CacheTypes[o.kvType]); err != nil {
 			return err
 		}
 	}

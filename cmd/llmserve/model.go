@@ -53,7 +53,8 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto",
-		"type of keys and values: f32, f16, bf16, fp8_e4m3 (or fp8), fp8_e5m2, int8, or auto, which is f16")
+		"type of keys and values: f32, f16, bf16, fp8_e4m3 (or fp8), fp8_e5m2, int8, or auto: f16, or the type of activations on a "+
+			"GPU, where only auto and fp8 are possible")
 	f.StringVar(&o.activations, "activation-dtype", "f32",
 		"type of the activations that weights are multiplied by: f32, bf16 (with F16 and BF16 weights) or int8 (with "+
 			"quantized ones: W8A8 and W4A8), which are faster and round")

@@ -44,14 +44,15 @@ func Check(c *model.Config) error {
 // A shape has the sizes of a model on the GPU.
 type shape struct {
 	*model.Config
-	kind             kernels.Type // of activations, keys and values
-	size             int          // elements of a head, with padding
-	query, kv, width int          // elements of the queries, of the keys, and of queries, keys and values of a token
-	residual         float32      // factor of what attention and the MLP add
+	kind             kernels.Type      // of activations
+	cacheType        kernels.CacheType // of keys and values
+	size             int               // elements of a head, with padding
+	query, kv, width int               // elements of the queries, of the keys, and of queries, keys and values of a token
+	residual         float32           // factor of what attention and the MLP add
 }
 
-func shapeOf(c *model.Config, kind kernels.Type) shape {
-	s := shape{Config: c, kind: kind, residual: float32(cmp.Or(c.ResidualScale, 1))}
+func shapeOf(c *model.Config, kind kernels.Type, cache kernels.CacheType) shape {
+	s := shape{Config: c, kind: kind, cacheType: cache, residual: float32(cmp.Or(c.ResidualScale, 1))}
 	s.size = kernels.HeadSizeFor(c.HeadDim)
 	s.query, s.kv = s.NumHeads*s.size, s.NumKVHeads*s.size
 	s.width = s.query + 2*s.kv
@@ -59,7 +60,7 @@ func shapeOf(c *model.Config, kind kernels.Type) shape {
 }
 
 func (s *shape) attention(blockSize int) kernels.AttentionShape {
-	return kernels.AttentionShape{Type: s.kind, HeadSize: s.size, Heads: s.NumHeads, KVHeads: s.NumKVHeads, BlockSize: blockSize}
+	return kernels.AttentionShape{Type: s.kind, Cache: s.cacheType, HeadSize: s.size, Heads: s.NumHeads, KVHeads: s.NumKVHeads, BlockSize: blockSize}
 }
 
 // ropes returns the rotations of the layers.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvstore"
@@ -57,10 +58,16 @@ func gguf(t *testing.T, file []byte) opener {
 // load puts a model on a GPU.
 func load(t *testing.T, d *gpu.Device, open opener) (*model.Model, *gpu.Model) {
 	t.Helper()
+	return loadWith(t, d, open, "auto")
+}
+
+// loadWith puts a model with keys and values of a type on a GPU.
+func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Model, *gpu.Model) {
+	t.Helper()
 	pool := newPool(t)
 	var w *gpu.Model
 	m, err := open(pool, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
-		if w, err = d.NewModel(c); err != nil {
+		if w, err = d.NewModel(c, gpu.CacheTypes[cache]); err != nil {
 			return err
 		}
 		return w.Load(s, "auto", pool)
@@ -113,14 +120,14 @@ func logitsOf(t *testing.T, r engine.ModelRunner, b *model.Batch) (logits [][]fl
 	return logits
 }
 
-// onCPU returns a runner of the CPU.
-func onCPU(t *testing.T, open opener) engine.ModelRunner {
+// onCPU returns a runner of the CPU, with keys and values of a type.
+func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner {
 	t.Helper()
 	pool := newPool(t)
 	m, err := open(pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, 0), Layers: m.NumLayers, NumBlocks: numBlocks}, pool)
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, cache), Layers: m.NumLayers, NumBlocks: numBlocks}, pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	r, err := model.NewRunner(m, store, pool, nil)

@@ -111,7 +111,7 @@ func (r *Runner) attention(i, n int) {
 	place := r.config.Places[i]
 	group, plan := &in.groups[place.Group], in.plans[r.Window(i)]
 	keys, values := r.cache(place.Layer)
-	r.launch(kernels.ReshapeAndCache{KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
+	r.launch(kernels.ReshapeAndCache{Type: r.kind, Cache: r.cacheType, KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
 		HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width})
 	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape, Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
 		Tables: group.tables, TableStride: group.stride, SeqLens: in.seqLens, QueryStart: in.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/serving/model"
@@ -70,7 +71,7 @@ func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 func requireLogitsOfCPU(t *testing.T, d *gpu.Device, open opener) {
 	t.Helper()
 	m, w := load(t, d, open)
-	one, two := onCPU(t, open), onGPU(t, m, w)
+	one, two := onCPU(t, open, attention.F32), onGPU(t, m, w)
 	long, short := chunk{randomTokens(1, 18, m.VocabSize), 0, []int32{5, 3}}, chunk{randomTokens(2, 3, m.VocabSize), 0, []int32{4}}
 	requireClose(t, m, w.Type(), step(t, one, long, short), step(t, two, long, short))
 	next := []chunk{{randomTokens(3, 1, m.VocabSize), 18, long.table}, {randomTokens(4, 1, m.VocabSize), 3, short.table}}
@@ -260,15 +261,52 @@ func TestDecodingStepsAreGraphs(t *testing.T) {
 	require.Equal(t, length-prompt-1+3, driver.Calls("cuGraphLaunch"))
 }
 
+// Ensure that logits over keys and values of 8 bits are nearer to those of the CPU over the same type than to those
+// over another one.
+func TestKeysAndValuesOf8BitsAreThoseOfTheCPU(t *testing.T) {
+	d := openDevice(t)
+	open := openSmall(small)
+	types := map[string]attention.DType{"auto": attention.F16, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2}
+	c := chunk{randomTokens(1, 40, small.VocabSize), 0, []int32{5, 3, 2}}
+	onHost := map[string][][]float32{}
+	for name, dtype := range types {
+		onHost[name] = step(t, onCPU(t, open, dtype), c)
+	}
+	for name, dtype := range types {
+		m, w := loadWith(t, d, open, name)
+		s, err := w.KVShape(blockSize)
+		require.NoError(t, err)
+		require.Equal(t, dtype, s.DType)
+		logits := step(t, onGPU(t, m, w), c)
+		for other := range types {
+			if other != name {
+				require.Less(t, 2*distance(logits, onHost[name]), distance(logits, onHost[other]), "%s and %s", name, other)
+			}
+		}
+	}
+}
+
+// distance returns the root of the sum of the squares of the differences.
+func distance(a, b [][]float32) float64 {
+	sum := 0.0
+	for i := range a {
+		for k, x := range a[i] {
+			sum += float64(x-b[i][k]) * float64(x-b[i][k])
+		}
+	}
+	return math.Sqrt(sum)
+}
+
 // Ensure that a token's logits have the same bits alone and beside others, in one piece and in chunks, and in any
 // blocks.
 func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 	d := openDevice(t)
 	for _, tiny := range weightfile.Tinies() {
-		if tiny.Name != "llama" && tiny.Name != "gemma3" {
+		cache, ok := map[string]string{"llama": "fp8_e4m3", "gemma3": "auto"}[tiny.Name]
+		if !ok {
 			continue
 		}
-		m, w := load(t, d, gguf(t, tiny.GGUF()))
+		m, w := loadWith(t, d, gguf(t, tiny.GGUF()), cache)
 		r := onGPU(t, m, w)
 		tokens, other := randomTokens(1, 35, m.VocabSize), randomTokens(2, 9, m.VocabSize)
 		table := []int32{5, 3, 9}

@@ -99,7 +99,7 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 	reserved := int(float64(total) * (1 - utilization))
 	left := free - reserved - weightBytes - batch
 	if left > 0 {
-		block := 4 * m.NumLayers * m.kv // bytes of a token
+		block := 2 * m.NumLayers * m.kv * m.cacheType.Bytes(m.kind) // bytes of a token
 		return int(float64(left) / (1 + float64(partition)/float64(kernels.AttentionPartition*block))), nil
 	}
 	advice := "give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len"

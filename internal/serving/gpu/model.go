@@ -59,12 +59,17 @@ var formats = map[weights.DType]kernels.WeightFormat{
 // dtypes are the types of activations as types of weights in files.
 var dtypes = map[kernels.Type]weights.DType{kernels.F16: weights.F16, kernels.BF16: weights.BF16}
 
-// NewModel returns a model without weights. Load puts them on the GPU.
-func (d *Device) NewModel(c *model.Config) (*Model, error) {
+// CacheTypes are the types of keys and values, by the names of --kv-cache-dtype. auto is the type of activations.
+var CacheTypes = map[string]kernels.CacheType{
+	"auto": kernels.CacheAuto, "fp8": kernels.CacheE4M3, "fp8_e4m3": kernels.CacheE4M3, "fp8_e5m2": kernels.CacheE5M2,
+}
+
+// NewModel returns a model without weights. Load puts them on the GPU. cache is the type of keys and values.
+func (d *Device) NewModel(c *model.Config, cache kernels.CacheType) (*Model, error) {
 	if err := Check(c); err != nil {
 		return nil, err
 	}
-	return &Model{shape: shapeOf(c, kernels.F16), device: d, converted: map[string]bool{}}, nil
+	return &Model{shape: shapeOf(c, kernels.F16, cache), device: d, converted: map[string]bool{}}, nil
 }
 
 // types are the types of activations, by their names.
@@ -118,7 +123,7 @@ func (u *upload) load(s *model.Sources) {
 	u.head = u.linear(&s.Head, padding{})
 }
 
-// Type names the type of activations, keys and values.
+// Type names the type of activations.
 func (m *Model) Type() string { return m.kind.String() }
 
 // Bytes returns the GPU memory of the weights.

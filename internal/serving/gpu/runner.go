@@ -18,7 +18,12 @@ func (m *Model) KVShape(blockSize int) (attention.Shape, error) {
 		return attention.Shape{}, unsupported("blocks have %d tokens; the number must be a multiple of %d", blockSize, kernels.BlockUnit)
 	}
 	s := attention.Shape{BlockSize: blockSize, NumKVHeads: m.NumKVHeads, HeadSize: m.size, DType: attention.F16}
-	if m.kind == kernels.BF16 {
+	switch {
+	case m.cacheType == kernels.CacheE4M3:
+		s.DType = attention.E4M3
+	case m.cacheType == kernels.CacheE5M2:
+		s.DType = attention.E5M2
+	case m.kind == kernels.BF16:
 		s.DType = attention.BF16
 	}
 	return s, nil

@@ -214,8 +214,15 @@ func tokensOf(t *testing.T, e *engine.Engine, r engine.Request) (all []engine.To
 
 // Ensure that blocks go to a tier and come back through pinned memory.
 func TestBlocksComeBackFromATier(t *testing.T) {
+	for _, cache := range []string{"auto", "fp8_e5m2"} {
+		t.Run(cache, func(t *testing.T) { requireBlocksFromTier(t, cache) })
+	}
+}
+
+func requireBlocksFromTier(t *testing.T, cache string) {
+	t.Helper()
 	d := openDevice(t)
-	m, w := load(t, d, openSmall(small))
+	m, w := loadWith(t, d, openSmall(small), cache)
 	dir, r := t.TempDir(), requests()[5]
 	tiered := func(c *engine.Config) {
 		tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// kvOfBlocks returns the value of --kv-cache-gb for some blocks, besides the null block, of tinyFile's model.
+func kvOfBlocks(n int) string { return fmt.Sprintf("%.9f", float64(n+1)*16*2*64*2/(1<<30)) }
+
+// tinyFile writes a model with one layer and one head of 64 elements.
+func tinyFile(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+		Hidden: 64, Layers: 1, Heads: 1, KVHeads: 1, Inter: 64, Vocab: 128, Context: 4096, Type: "F16",
+	}))
+	return path
+}
+
+// Ensure that answers that are forked, and beams, have the same bits when there are too few blocks and they are
+// preempted. Ensure that a request that is aborted while steps run leaves all blocks free.
+func TestAGPUServesOverHTTP(t *testing.T) {
+	emulated(t, 64)
+	path := tinyFile(t)
+	const prompt = `"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "ignore_eos": true, `
+	requests := []string{
+		`{` + prompt + `"n": 4, "max_tokens": 24, "temperature": 1, "seed": 3, "logprobs": 2}`,
+		`{` + prompt + `"n": 2, "best_of": 3, "use_beam_search": true, "max_tokens": 4, "temperature": 0}`,
+	}
+	s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(200))
+	ctx, abort := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.address+"/v1/completions",
+		strings.NewReader(`{`+prompt+`"max_tokens": 3000, "stream": true}`))
+	require.NoError(t, err)
+	stream, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	_, err = stream.Body.Read(make([]byte, 1))
+	require.NoError(t, err)
+	abort()
+	require.NoError(t, stream.Body.Close())
+	var want []string
+	for _, r := range requests {
+		choices, _ := s.choices(t, r)
+		want = append(want, choices)
+	}
+	_, metrics := s.get(t, "/metrics")
+	require.Regexp(t, `vllm:num_preemptions_total\{.*\} 0\n`, metrics)
+	require.Regexp(t, `vllm:request_success_total\{.*finished_reason="abort".*\} 1\n`, metrics)
+	require.Regexp(t, `vllm:kv_cache_usage_perc\{.*\} 0\n`, metrics)
+	s.end(t)
+
+	s = serveHere(t, path, "--kv-cache-gb", kvOfBlocks(5))
+	for i, r := range requests {
+		got, _ := s.choices(t, r)
+		require.Equal(t, want[i], got)
+	}
+	_, metrics = s.get(t, "/metrics")
+	require.Regexp(t, `vllm:num_preemptions_total\{.*\} [1-9]`, metrics)
+	require.Regexp(t, `vllm:kv_cache_usage_perc\{.*\} 0\n`, metrics)
+	s.end(t)
+}
+
+// Ensure that a server finds in a tier what one with the same type of keys and values has stored there, and nothing
+// of other types.
+func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
+	emulated(t, 64)
+	path, dir := tinyFile(t), t.TempDir()
+	const request = `{"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "max_tokens": 6, "temperature": 0, "logprobs": 2}`
+	answers := map[string]string{}
+	for _, test := range []struct {
+		args   string
+		cached int
+	}{
+		{"", 0}, {"", 16}, {"--kv-cache-dtype fp8", 0}, {"--kv-cache-dtype fp8_e4m3", 16}, {"--kv-cache-dtype fp8_e5m2", 0},
+		{"--kv-cache-dtype fp8_e5m2", 16}, {"--activation-dtype bf16", 0}, {"", 16},
+	} {
+		s := serveHere(t, path, append(strings.Fields("--kv-cache-gb 0.0001 --kv-offload-dir "+dir), strings.Fields(test.args)...)...)
+		choices, cached := s.choices(t, request)
+		s.end(t)
+		require.Equal(t, test.cached, cached, test.args)
+		kind := strings.TrimSuffix(test.args, "_e4m3")
+		if test.cached > 0 {
+			require.Equal(t, answers[kind], choices)
+		}
+		for other, answer := range answers {
+			require.True(t, other == kind || answer != choices, "%q and %q", other, kind)
+		}
+		answers[kind] = choices
+	}
+}
