@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,7 +75,8 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 		{"--device cuda --activation-dtype int8", `--activation-dtype is "int8"; f16, bf16 and auto are possible on a GPU`},
 		{"--device cuda --activation-dtype f32", "f16, bf16 and auto are possible on a GPU"},
 		{"--device cuda --tensor-parallel-size 2", "leave --tensor-parallel-size out"},
-		{"--device cuda --kv-cache-dtype fp8", "only auto is possible"},
+		{"--device cuda --kv-cache-dtype int8", `"int8"; on a GPU auto (the type of activations), fp8_e4m3, fp8 and fp8_e5m2 are possible`},
+		{"--device cuda --kv-cache-dtype f16", "on a GPU auto"},
 		{"--device cuda --block-size 8", "blocks have 8 tokens; the number must be a multiple of 16"},
 		{"--device cuda --kv-cache-gb 0.001", "give more memory, or a smaller length"},
 	} {
@@ -93,48 +92,49 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	require.Zero(t, d.Allocated())
 }
 
-// Ensure that a failure of the GPU ends the server with one sentence, that /health says so before, and that the
-// request gets an error.
+// Ensure that a failure of the GPU ends the server with one sentence, that /health says so before, that the request gets
+// an error, and that the next server finds in a tier what this one has stored.
 func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
-	c := command()
-	from, to := io.Pipe()
-	c.SetOut(to)
-	c.SetArgs([]string{"demo", "--port", "0", "--device", "cuda", "--max-model-len", "64", "--kv-cache-gb", "0.005"})
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		ended <- c.ExecuteContext(ctx)
-		_ = to.Close()
-	}()
-	lines := bufio.NewReader(from)
-	address := ""
-	for address == "" {
-		line, err := lines.ReadString('\n')
-		require.NoError(t, err)
-		address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(line)
-	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }()
-	ask := func() (int, string) {
-		r, err := http.Post(address+"/v1/completions", "application/json", strings.NewReader(`{"model": "demo", "prompt": "abcabc", "max_tokens": 3, "temperature": 0}`))
-		require.NoError(t, err)
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		return r.StatusCode, string(body)
-	}
-	status, body := ask()
-	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"text":"abc"`)
+	path, args := tinyFile(t), []string{"--kv-cache-gb", kvOfBlocks(20), "--kv-offload-dir", t.TempDir()}
+	const request = `{"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "max_tokens": 3, "temperature": 0}`
+	s := serveHere(t, path, args...)
+	want, _ := s.choices(t, request)
+	require.Eventually(t, func() bool {
+		_, metrics := s.get(t, "/metrics")
+		return regexp.MustCompile(`vllm:kv_offload_total_bytes\{.*CPU_to_tier.*\} [1-9]`).MatchString(metrics)
+	}, patience, 5*time.Millisecond)
 	d.Fail("cuMemcpyHtoDAsync_v2", 719)
-	status, body = ask()
+	status, body := s.post(t, "/v1/completions", request)
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.Contains(t, body, "CUDA_ERROR_LAUNCH_FAILED")
-	r, err := http.Get(address + "/health")
-	require.NoError(t, err)
-	require.NoError(t, r.Body.Close())
-	require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
-	err = <-ended
-	require.EqualError(t, err, "GPU 0 (Emulated GPU 0) failed: cannot copy to the GPU: cuMemcpyHtoDAsync_v2 returned CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure")
+	status, body = s.get(t, "/health")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, body, "CUDA_ERROR_LAUNCH_FAILED")
+	require.EqualError(t, <-s.ended, "GPU 0 (Emulated GPU 0) failed: cannot copy to the GPU: cuMemcpyHtoDAsync_v2 returned CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure")
+
+	s = serveHere(t, path, args...)
+	got, cached := s.choices(t, request)
+	require.Equal(t, want, got)
+	require.Equal(t, 16, cached)
+	s.end(t)
+}
+
+// Ensure that a step that does not end ends the server, after /health has said so.
+func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
+	d := emulated(t, 64)
+	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
+	d.Hang(true)
+	t.Cleanup(func() { d.Hang(false) })
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := s.post(t, "/v1/completions", `{"model": "tiny", "prompt": [5,6,7], "max_tokens": 3}`)
+		answered <- status
+	}()
+	require.Eventually(t, func() bool {
+		status, _ := s.get(t, "/health")
+		return status == http.StatusServiceUnavailable
+	}, patience, 5*time.Millisecond)
+	require.Regexp(t, `^GPU 0 \(Emulated GPU 0\) has not finished a step for \d+s \(--iteration-timeout\)$`, (<-s.ended).Error())
+	require.GreaterOrEqual(t, <-answered, 500)
 }

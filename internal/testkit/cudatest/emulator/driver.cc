@@ -33,7 +33,8 @@ int begin(const char *function, Needs needs) {
 API cudatest_set(const char *name, long value) {
   const std::map<std::string, long *> fields = {
       {"devices", &state.config.devices}, {"compute_capability", &state.config.compute_capability},
-      {"driver_version", &state.config.driver_version}, {"memory", &state.config.memory}, {"order", &state.config.order}};
+      {"driver_version", &state.config.driver_version}, {"memory", &state.config.memory}, {"order", &state.config.order},
+      {"hang", &state.config.hang}};
   auto field = fields.find(name);
   if (field == fields.end()) return INVALID_VALUE;
   *field->second = value;

@@ -36,7 +36,7 @@ struct Event {
 };
 
 struct Config { // cudatest_set
-  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0;
+  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0, hang = 0;
 };
 
 struct State {

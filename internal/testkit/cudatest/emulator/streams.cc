@@ -1,6 +1,7 @@
 // The driver's functions for streams, events and graphs.
 #include "driver.h"
 #include <time.h>
+#include <unistd.h>
 
 bool capturing() {
   for (auto &[handle, s] : state.streams) {
@@ -122,6 +123,7 @@ API cuEventRecord(void *event, void *stream) {
 }
 API cuEventSynchronize(void *event) {
   BEGIN(context);
+  while (state.config.hang) usleep(1000);
   FIND(e, state.events, event);
   return e->stream ? drain(*e->stream, e->mark) : OK;
 }
