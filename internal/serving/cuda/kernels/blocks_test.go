@@ -114,6 +114,9 @@ func TestSwapBlocksOutAndIn(t *testing.T) {
 	arrays, all := layers(g, 5, bytes)
 	host, err := g.context.AllocPinned(3 * 2 * bytes)
 	require.NoError(t, err)
+	for i := range host.Bytes() {
+		host.Bytes()[i] = 0xff
+	}
 	t.Cleanup(func() { require.NoError(t, host.Close()) })
 	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host.Pointer(), Mapping: g.bytes(words(1, 2, 4, 0)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
 	require.NoError(t, g.stream.Synchronize())

@@ -63,7 +63,10 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	out, err = exec.Command(filepath.Join(folder, "server"), "-small", "-driver", driver, "-within", "1ns").CombinedOutput()
 	require.Error(t, err)
 	require.Regexp(t, `(?m)^paper +not measured: the time is over$`, string(out))
-	for _, part := range []string{"kernels", "server"} {
+	out, err = exec.Command(filepath.Join(folder, "run"), "tests", "-small", "-driver", driver).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "PASS\n", string(out))
+	for _, part := range []string{"kernels", "server", "tests"} {
 		out, err = exec.Command(filepath.Join(folder, "run"), part, "-small", "-driver", "libnothere.so.1").CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "no NVIDIA driver: cannot load libnothere.so.1: install NVIDIA's driver")

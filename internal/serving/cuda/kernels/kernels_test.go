@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -13,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// A gpu is the emulated one, with all kernels.
+// A gpu is the emulated one, or that of LLM_CUDA_DRIVER (cudatest), with all kernels.
 type gpu struct {
 	*cudatest.Driver
 	t       *testing.T
@@ -22,13 +23,22 @@ type gpu struct {
 	stream  *cuda.Stream
 }
 
-func newGPU(t *testing.T) *gpu { return newGPUOf(t, 90) }
+func newGPU(t *testing.T) *gpu {
+	t.Helper()
+	return begin(t, cudatest.Open(t))
+}
 
 // newGPUOf returns a GPU of a compute capability.
 func newGPUOf(t *testing.T, capability int) *gpu {
 	t.Helper()
-	g := &gpu{Driver: cudatest.Open(t), t: t}
-	g.Set(t, "compute_capability", capability)
+	d := cudatest.Open(t)
+	d.Set(t, "compute_capability", capability)
+	return begin(t, d)
+}
+
+func begin(t *testing.T, d *cudatest.Driver) *gpu {
+	t.Helper()
+	g := &gpu{Driver: d, t: t}
 	driver, err := cuda.Open(g.Path)
 	require.NoError(t, err)
 	g.context, err = driver.NewContext(0)
@@ -59,6 +69,9 @@ func (g *gpu) empty(size int) *cuda.Memory {
 	m, err := g.context.Alloc(size)
 	require.NoError(g.t, err)
 	g.t.Cleanup(func() { require.NoError(g.t, m.Close()) })
+	if g.Real {
+		require.NoError(g.t, errors.Join(g.stream.Fill(m, 0, size, 0xff), g.stream.Synchronize()))
+	}
 	return m
 }
 
