@@ -23,6 +23,7 @@ static uint64_t memory(const void *contents, size_t bytes) {
     uint64_t p = 0;
     CU("cuMemAlloc_v2", &p, bytes, 0, 0);
     CU("cuMemcpyHtoD_v2", p, contents, bytes, 0);
+    CU("cuStreamSynchronize", 0, 0, 0, 0); /* the copy may only be staged, and other streams do not wait for it */
     return p;
 }
 

@@ -94,7 +94,7 @@ func layers(g *gpu, blocks, bytes int) (arrays [2]*cuda.Memory, all kernels.Bloc
 
 func TestCopyBlocks(t *testing.T) {
 	g := newGPU(t)
-	for _, bytes := range []int{16, 4096, 20000} { // less and more than a round of the threads
+	for _, bytes := range []int{16, 4096, 16000, 20000} { // less and more than a round of the threads, and a part of one
 		arrays, all := layers(g, 5, bytes)
 		require.NoError(t, kernels.CopyBlocks{Blocks: all, Mapping: g.bytes(words(1, 3, 0, 4)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
 		for i, a := range arrays {
