@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"llmmemory/internal/serving/engine"
@@ -14,6 +16,11 @@ import (
 
 // maxConstraints is how many constraints are kept. One has at most 16 MiB of masks, and most have little.
 const maxConstraints = 16
+
+const (
+	maxRefusals = 256  // refusals that are kept
+	maxRefusal  = 2000 // bytes of one
+)
 
 // littleWork is the work with which a form is first compiled. Most forms need less.
 const littleWork = structured.CompileWork / 50
@@ -26,13 +33,16 @@ type constraints struct {
 	much       chan struct{} // has an element while a form is compiled with much work
 	vocabulary *structured.Vocabulary
 
-	mutex sync.Mutex
-	kept  []keptConstraint // the first was used last
+	mutex    sync.Mutex
+	kept     []compiled // the first was used last
+	refusals []compiled // the same, of forms that cannot be compiled
 }
 
-type keptConstraint struct {
+// compiled is the constraint of a form, or the reason why there is none.
+type compiled struct {
 	key        [sha256.Size]byte
 	constraint *structured.Constraint
+	err        error
 }
 
 func newConstraints(c engine.Config) *constraints {
@@ -59,8 +69,8 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 		return nil, fmt.Errorf("the form: %w", err)
 	}
 	key := sha256.Sum256(text)
-	if known := c.find(key); known != nil {
-		return known, nil
+	if known, ok := c.find(key); ok {
+		return known.constraint, known.err
 	}
 	var v *structured.Vocabulary
 	constraint, err := c.inTurn(ctx, c.little, key, func() (*structured.Constraint, error) {
@@ -80,7 +90,7 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 	return c.inTurn(ctx, c.much, key, func() (*structured.Constraint, error) { return compileLoose(ctx, v, shape, p) })
 }
 
-// inTurn calls compile when no other call has the turn, unless the constraint is kept by then.
+// inTurn calls compile when no other call has the turn, unless the result is kept by then.
 func (c *constraints) inTurn(
 	ctx context.Context, turn chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
 ) (*structured.Constraint, error) {
@@ -90,18 +100,30 @@ func (c *constraints) inTurn(
 		return nil, errGone
 	}
 	defer func() { <-turn }()
-	if known := c.find(key); known != nil {
-		return known, nil
+	if known, ok := c.find(key); ok {
+		return known.constraint, known.err
 	}
 	constraint, err := compile()
 	switch {
 	case ctx.Err() != nil:
 		return nil, errGone
-	case err != nil:
-		return nil, err
+	case err == nil:
+		c.keep(&c.kept, maxConstraints, compiled{key: key, constraint: constraint})
+	case turn == c.much: // more work does not help
+		err = shorten(err)
+		c.keep(&c.refusals, maxRefusals, compiled{key: key, err: err})
 	}
-	c.keep(key, constraint)
-	return constraint, nil
+	return constraint, err
+}
+
+// shorten leaves out the middle of an error that has a large part of a form.
+func shorten(err error) error {
+	text := err.Error()
+	if len(text) <= maxRefusal {
+		return err
+	}
+	half := maxRefusal/2 - 5
+	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
 // compileLoose compiles the form of answers to a prompt. It loosens the shape if that is needed and allowed.
@@ -113,25 +135,27 @@ func compileLoose(ctx context.Context, v *structured.Vocabulary, shape *shape, p
 	return constraint, err
 }
 
-func (c *constraints) find(key [sha256.Size]byte) *structured.Constraint {
+func (c *constraints) find(key [sha256.Size]byte) (compiled, bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	i := slices.IndexFunc(c.kept, func(k keptConstraint) bool { return k.key == key })
-	if i < 0 {
-		return nil
+	for _, list := range [][]compiled{c.kept, c.refusals} {
+		if i := slices.IndexFunc(list, func(k compiled) bool { return k.key == key }); i >= 0 {
+			found := list[i]
+			copy(list[1:], list[:i])
+			list[0] = found
+			return found, true
+		}
 	}
-	found := c.kept[i]
-	copy(c.kept[1:], c.kept[:i])
-	c.kept[0] = found
-	return found.constraint
+	return compiled{}, false
 }
 
-func (c *constraints) keep(key [sha256.Size]byte, constraint *structured.Constraint) {
+// keep adds a result to a list, which has at most a number of them.
+func (c *constraints) keep(list *[]compiled, most int, one compiled) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.kept = slices.Insert(c.kept, 0, keptConstraint{key, constraint})
-	if len(c.kept) > maxConstraints {
-		c.kept = slices.Delete(c.kept, maxConstraints, len(c.kept))
+	*list = slices.Insert(*list, 0, one)
+	if len(*list) > most {
+		*list = slices.Delete(*list, most, len(*list))
 	}
 }
 

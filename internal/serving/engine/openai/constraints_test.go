@@ -2,6 +2,8 @@ package openai
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,9 +22,57 @@ func (c *constraints) compile(ctx context.Context, form structured.Form) error {
 	return err
 }
 
+func inductionConstraints() *constraints {
+	return newConstraints(engine.Config{Model: &model.Model{Config: induction.Config(1)}, Tokenizer: induction.Tokenizer()})
+}
+
+// Ensure that only a form that needs much work is compiled in the turn of such forms, and that it does not keep the turn
+// of the others.
+func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
+	for text, large := range map[string]bool{"(a{500}){100}": true, "a{300}": false} {
+		c := inductionConstraints()
+		c.much = make(chan struct{})
+		ended := make(chan error)
+		go func() { ended <- c.compile(t.Context(), structured.Form{Regex: text}) }()
+		select {
+		case <-c.much:
+			require.True(t, large, text)
+			require.Empty(t, c.little)
+			c.much <- struct{}{}
+			require.NoError(t, <-ended)
+		case err := <-ended:
+			require.NoError(t, err)
+			require.False(t, large, text)
+		}
+	}
+}
+
+// Ensure that the refusal of a form is kept: it needs no turn again. Refusals take little memory and no constraint's place.
+func TestRefusalsAreKept(t *testing.T) {
+	c := inductionConstraints()
+	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "a"}))
+	refused := func(i int) structured.Form {
+		return structured.Form{Regex: fmt.Sprintf("%s(?=%d", strings.Repeat("é", 3000), i)}
+	}
+	var first error
+	for i := range maxRefusals + 1 {
+		first = c.compile(t.Context(), refused(i))
+		require.ErrorContains(t, first, "ééé")
+		require.LessOrEqual(t, len(first.Error()), maxRefusal)
+	}
+	c.little <- struct{}{}
+	c.much <- struct{}{}
+	ctx, gone := context.WithCancel(t.Context())
+	gone()
+	require.Equal(t, first, c.compile(ctx, refused(maxRefusals)))
+	require.NoError(t, c.compile(ctx, structured.Form{Regex: "a"}))
+	require.Equal(t, errGone, c.compile(ctx, refused(0)), "the refusal used last is kept, the first is not")
+	require.Len(t, c.refusals, maxRefusals)
+}
+
 // Ensure that a form that needs little work is compiled while others that need much work are compiled and wait.
 func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
-	c := newConstraints(engine.Config{Model: &model.Model{Config: induction.Config(1)}, Tokenizer: induction.Tokenizer()})
+	c := inductionConstraints()
 	c.much <- struct{}{} // another large form is being compiled
 	ctx, gone := context.WithCancel(t.Context())
 	waiting := make(chan error)
