@@ -192,7 +192,7 @@ func (n *numbers) key() string {
 		key = fmt.Appendf(key, " %t %s", m.negated, m.step)
 	}
 	for _, r := range n.list {
-		key = fmt.Appendf(key, " %s", r)
+		key = fmt.Appendf(key, " %s %q", r.Rat, r.text)
 	}
 	return string(key)
 }

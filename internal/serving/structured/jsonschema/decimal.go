@@ -21,9 +21,9 @@ func (n *numbers) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
 	case n.listed:
 		var texts []string
 		for _, r := range n.list {
-			texts = append(texts, written(r))
-			if r.IsInt() { // as some languages write it
-				texts = append(texts, written(r)+".0")
+			texts = append(texts, written(r.Rat))
+			if r.text != "" {
+				texts = append(texts, r.text)
 			}
 		}
 		d, err := automaton.Texts(texts, budget)

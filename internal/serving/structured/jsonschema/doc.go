@@ -6,10 +6,10 @@
 // The keyword allOf and references add schemas to a conjunction. Each conjunction with arrays or
 // objects becomes one rule of the grammar, so recursive schemas become recursive rules.
 //
-// Answers are written as follows. Unless they are compact, white space may occur between any two
-// lexemes, up to [lexeme.MaxSpace] characters. Listed properties come in the order of the schema, and other
+// Answers are written as follows. Unless they are compact, a space or a line break with an indentation may
+// occur between any two lexemes. Listed properties come in the order of the schema, and other
 // properties after them. Integers have neither fraction nor exponent. Limited numbers have no
-// exponent. Names and limited strings have escapes only where JSON requires them.
+// exponent. Numbers of enum and const may also be written as in the schema. Names and limited strings have escapes only where JSON requires them.
 //
 // A keyword that is not supported causes an [Unsupported] error. Keywords that JSON Schema does not
 // define, and keywords that only describe, are ignored. Formats that JSON Schema does not define are

@@ -1,7 +1,6 @@
 package jsonschema
 
 import (
-	"math/big"
 	"strings"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -131,7 +130,11 @@ func (c *compiler) constant(schema, v *value) (*shape, error) {
 		if err != nil {
 			return nil, refuse(schema, "const", "%v", err)
 		}
-		return &shape{numbers: []numbers{{listed: true, list: []*big.Rat{r}}}}, nil
+		one := constant{Rat: r}
+		if v.text != written(r) {
+			one.text = v.text
+		}
+		return &shape{numbers: []numbers{{listed: true, list: []constant{one}}}}, nil
 	case array:
 		layer := arrayLayer{items: c.just(nothing)}
 		for _, item := range v.items {

@@ -1,7 +1,6 @@
 package jsonschema
 
 import (
-	"math/big"
 	"slices"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -46,7 +45,7 @@ func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
 	if n.listed {
 		var limits []limit
 		for _, r := range n.list {
-			limits = append(limits, limit{r, differs})
+			limits = append(limits, limit{r.Rat, differs})
 		}
 		return append(out, numbers{limits: limits}), nil
 	}
@@ -58,7 +57,7 @@ func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
 	}
 	for _, l := range n.limits {
 		if l.relation == differs {
-			out = append(out, numbers{listed: true, list: []*big.Rat{l.bound}})
+			out = append(out, numbers{listed: true, list: []constant{{Rat: l.bound}}})
 			continue
 		}
 		opposite := map[relation]relation{atLeast: below, above: atMost, atMost: above, below: atLeast}[l.relation]

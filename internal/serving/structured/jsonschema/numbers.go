@@ -14,7 +14,13 @@ type numbers struct {
 	limits        []limit
 	multiples     []multiple
 	listed        bool // only those of list, all of which the fields above allow
-	list          []*big.Rat
+	list          []constant
+}
+
+// constant is a number of enum or const. If text is not empty, it is how the schema writes the number, unlike written.
+type constant struct {
+	*big.Rat
+	text string
 }
 
 // limit compares a number with a bound.
@@ -73,7 +79,7 @@ func (n *numbers) allows(r *big.Rat) bool {
 			return false
 		}
 	}
-	return !n.listed || slices.ContainsFunc(n.list, func(x *big.Rat) bool { return x.Cmp(r) == 0 })
+	return !n.listed || slices.ContainsFunc(n.list, func(x constant) bool { return x.Cmp(r) == 0 })
 }
 
 func (n numbers) and(o numbers) (numbers, bool) {
@@ -87,7 +93,12 @@ func (n numbers) and(o numbers) (numbers, bool) {
 		if !n.listed {
 			n, o = o, n
 		}
-		kept := slices.DeleteFunc(slices.Clone(n.list), func(r *big.Rat) bool { return !o.allows(r) })
+		kept := slices.DeleteFunc(slices.Clone(n.list), func(r constant) bool { return !o.allows(r.Rat) })
+		for i := range kept {
+			if o.whole {
+				kept[i].text = ""
+			}
+		}
 		return numbers{listed: true, list: kept}, len(kept) > 0
 	}
 	n.whole, n.broken = n.whole || o.whole, n.broken || o.broken

@@ -10,7 +10,7 @@ const None = automaton.None
 // same Key have the same States.
 type State struct {
 	phase phase
-	space uint8  // characters of white space so far
+	space uint8  // what is known of the white space so far
 	at    int32  // state of the automaton, node of the names, or tag
 	code  uint32 // what is known of an incomplete character
 }

@@ -38,8 +38,24 @@ func TestSpellingsOfStrings(t *testing.T) {
 		require.Equal(t, forms == "both", match(quotedAny, text) != None, text)
 		require.Equal(t, forms != "none", match(freeAny, text) != None, text)
 	}
-	require.Equal(t, int32(0), match(freeAny, strings.Repeat(" ", MaxSpace)+`""`))
-	require.Equal(t, int32(None), match(freeAny, strings.Repeat(" ", MaxSpace+1)+`""`))
+}
+
+// Ensure that white space is a space or a tab, or line breaks and an indentation, of a limited length.
+func TestWhiteSpaceIsLimited(t *testing.T) {
+	name := Names([]string{"a"}, []int32{0})
+	for space, want := range map[string]bool{
+		"": true, " ": true, "\t": true, "\n": true, "\r\n": true, "\n\n": true, "\r\n\r\n": true, "\n  ": true, "\n\t \t": true,
+		"\n" + strings.Repeat(" ", maxIndent): true, "\r\n\r\n" + strings.Repeat("\t", maxIndent): true,
+		"  ": false, " \n": false, "\t ": false, "\n \n": false, "\n\n\n\n\n": false, "\n" + strings.Repeat(" ", maxIndent+1): false, "\v": false, "\u00a0": false,
+	} {
+		for _, l := range []*Lexeme{Length(0, -1, 16), Strings([]string{"a"}), name, Text("", automaton.All(), Quoted, true)} {
+			text := space + `"a"`
+			if l == name {
+				text += space + ":"
+			}
+			require.Equal(t, want, match(l, text) != None, "%q", text)
+		}
+	}
 }
 
 // Ensure that encoding/json reads each written character, and that it counts as one character.

@@ -114,9 +114,10 @@ func (m *members) child(at int32, b byte) int32 {
 func (m *members) step(s State, b byte) (State, bool) {
 	switch s.phase {
 	case before:
-		if s.space < MaxSpace && isSpace(b) {
-			s.space++
-			return s, true
+		if isSpace(b) {
+			var ok bool
+			s.space, ok = readSpace(s.space, b)
+			return s, ok
 		}
 		return State{phase: inside}, b == '"'
 	case named:

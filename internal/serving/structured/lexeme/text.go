@@ -14,8 +14,31 @@ const (
 	Free               // as a JSON string, with any escapes
 )
 
-// MaxSpace is the most characters of white space before a lexeme.
-const MaxSpace = 64
+// The white space before a lexeme, and between a name and its colon, is a space or a tab, or line breaks and an
+// indentation. So a model that prefers white space to what the form requires cannot go on with it. While it is read,
+// State.space has the number of characters of line breaks, or indented and the number of characters after them.
+const (
+	maxBreaks = 4  // characters of line breaks
+	maxIndent = 40 // spaces and tabs after a line break
+	indented  = 100
+)
+
+// readSpace returns the state of white space after another character.
+func readSpace(space, b byte) (byte, bool) {
+	switch lineBreak := b == '\n' || b == '\r'; {
+	case !isSpace(b):
+	case lineBreak && space < maxBreaks:
+		return space + 1, true
+	case lineBreak:
+	case space == 0:
+		return indented + maxIndent, true
+	case space < indented:
+		return indented + 1, true
+	case space < indented+maxIndent:
+		return space + 1, true
+	}
+	return space, false
+}
 
 // Texts is an automaton over characters, as automaton.DFA documents it.
 type Texts interface {
@@ -30,7 +53,7 @@ type Texts interface {
 func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	m := &text{dfa: d, form: form}
 	if space {
-		m.space = MaxSpace
+		m.space = true
 	}
 	return newLexeme(key, m)
 }
@@ -49,7 +72,7 @@ func (l *Lexeme) FreeEnd() int32 { return l.free }
 // Name returns the lexeme of names of members that d accepts. They are written as Quoted and end with
 // a colon.
 func Name(key string, d Texts) *Lexeme {
-	return newLexeme(key, &text{dfa: d, form: Quoted, space: MaxSpace, colon: true})
+	return newLexeme(key, &text{dfa: d, form: Quoted, space: true, colon: true})
 }
 
 // Length returns the lexeme of JSON strings with least to most characters. If most is below 0, there
@@ -131,7 +154,7 @@ func (t special) tag(s State) int32 {
 type text struct {
 	dfa   Texts
 	form  Form
-	space uint8
+	space bool // white space may come before the text
 	colon bool
 }
 
@@ -140,9 +163,10 @@ func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\
 func (t *text) step(s State, b byte) (State, bool) {
 	switch s.phase {
 	case before:
-		if s.space < t.space && isSpace(b) {
-			s.space++
-			return s, true
+		if isSpace(b) && t.space {
+			var ok bool
+			s.space, ok = readSpace(s.space, b)
+			return s, ok
 		}
 		if t.form == Raw {
 			return t.inside(State{phase: inside}, b)
@@ -161,8 +185,9 @@ func afterName(s State, b byte) (State, bool) {
 	if b == ':' {
 		return State{phase: ended, at: s.at}, true
 	}
-	s.space++
-	return s, isSpace(b) && s.space <= MaxSpace
+	var ok bool
+	s.space, ok = readSpace(s.space, b)
+	return s, ok
 }
 
 func (t *text) tag(s State) int32 {
@@ -171,7 +196,7 @@ func (t *text) tag(s State) int32 {
 		return s.at
 	case s.phase == inside && t.form == Raw && s.code == 0:
 		return t.dfa.Tag(s.at)
-	case s.phase == before && t.form == Raw && s.space == 0 && t.space == 0:
+	case s.phase == before && t.form == Raw && s.space == 0 && !t.space:
 		return t.dfa.Tag(0)
 	}
 	return None
