@@ -422,3 +422,21 @@ func TestFormsThatAreTooLargeAreRefused(t *testing.T) {
 	_, err := Compile(v, Form{Tags: &Tags{Triggers: many.Triggers[:100], Tags: many.Tags[:100]}})
 	require.NoError(t, err)
 }
+
+// Ensure that Compacted reaches all parts of a form and does not change the form itself.
+func TestCompactedFormsAreCompactInAllParts(t *testing.T) {
+	v := vocabularyOf(t, "[", "]", ",", " ", "1", "<", ">", "2", "\n")
+	list := Form{JSONSchema: []byte(`{"const": [1, 2]}`)}
+	tag := Tag{Begin: "<", Content: list, End: []string{">"}}
+	for want, form := range map[string]Form{
+		"[1, 2]": list, "<[1, 2]>": {Tag: &tag}, "1[1, 2]": {Sequence: []Form{{Text: "1"}, list}},
+		"<[1, 2]>2":         {AnyOf: []Form{{Sequence: []Form{{Tag: &tag}, {Text: "2"}}}}},
+		"<[1, 2]>1":         {Tags: &Tags{Triggers: []string{"<"}, Tags: []Tag{tag}}},
+		"<[1, 2]>,<[1, 2]>": {Separated: &Separated{Tags: []Tag{tag}, Separator: ","}},
+	} {
+		compact, loose := compiled(t, v, form.Compacted()), strings.ReplaceAll(want, ", 2", ",2")
+		require.True(t, accepts(compact, want), want)
+		require.False(t, accepts(compact, loose), want)
+		require.True(t, accepts(compiled(t, v, form), loose), want)
+	}
+}

@@ -3,6 +3,7 @@ package structured
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/gbnf"
@@ -32,6 +33,37 @@ type Form struct {
 
 	// Compact limits the white space of a JSON text to one space after each comma and colon.
 	Compact bool `json:",omitempty"`
+}
+
+// Compacted returns the form with Compact set in all its parts.
+func (f Form) Compacted() Form {
+	compacted := func(tags []Tag) []Tag {
+		tags = slices.Clone(tags)
+		for i := range tags {
+			tags[i].Content = tags[i].Content.Compacted()
+		}
+		return tags
+	}
+	f.Compact = f.JSONSchema != nil || f.JSONObject
+	for _, parts := range []*[]Form{&f.Sequence, &f.AnyOf} {
+		*parts = slices.Clone(*parts)
+		for i := range *parts {
+			(*parts)[i] = (*parts)[i].Compacted()
+		}
+	}
+	switch {
+	case f.Tag != nil:
+		f.Tag = &compacted([]Tag{*f.Tag})[0]
+	case f.Tags != nil:
+		all := *f.Tags
+		all.Tags = compacted(all.Tags)
+		f.Tags = &all
+	case f.Separated != nil:
+		all := *f.Separated
+		all.Tags = compacted(all.Tags)
+		f.Separated = &all
+	}
+	return f
 }
 
 // Free is any text that contains none of Without.

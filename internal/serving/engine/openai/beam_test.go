@@ -183,8 +183,10 @@ func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
 // Ensure that beams call a tool that must be called, that an answer has one call without parallel calls, and that the
 // reasoning can be left out.
 func TestBeamsCallTools(t *testing.T) {
-	const tool = `"use_beam_search": true, "n": 2, "max_tokens": 250, "parallel_tool_calls": false, "tool_choice": "required",
-		"tools": [{"type": "function", "function": {"name": "f"}}]`
+	const tool = `"use_beam_search": true, "n": 2, "max_tokens": 100, "parallel_tool_calls": false, "tool_choice": "required",
+		"structured_outputs": {"disable_any_whitespace": true},
+		"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": [1, 2]}},
+		"required": ["a"], "additionalProperties": false}}}]`
 	a := startTools(t, "hermes", "").ask(t, chats, talk+tool+"}")
 	require.Equal(t, 200, a.Status, a.Text)
 	require.Len(t, a.Choices, 2)
@@ -192,7 +194,7 @@ func TestBeamsCallTools(t *testing.T) {
 		require.Equal(t, "tool_calls", c.Finish)
 		require.Len(t, c.Message.ToolCalls, 1)
 		require.Equal(t, "f", c.Message.ToolCalls[0].Function.Name)
-		require.JSONEq(t, "{}", c.Message.ToolCalls[0].Function.Arguments)
+		require.Regexp(t, `^\{"a": [12]\}$`, c.Message.ToolCalls[0].Function.Arguments)
 	}
 
 	const thought = demo + `"messages": [{"role": "user", "content": "Hm.</think>Yes."}], "use_beam_search": true, "max_tokens": 40`

@@ -197,6 +197,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if c.field, c.form, err = body.form(); err != nil {
 		return err
 	}
+	c.compact = body.compact
 	most, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err

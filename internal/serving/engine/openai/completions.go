@@ -104,6 +104,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	if j.shape.field, j.shape.content, err = body.form(); err != nil {
 		return err
 	}
+	j.shape.compact = body.compact
 	if !body.UseBeamSearch {
 		if request.N > wanted && !a.logprobs {
 			request.Logprobs = 0 // best needs the log probabilities

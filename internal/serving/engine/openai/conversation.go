@@ -27,8 +27,9 @@ type conversation struct {
 	unthinking bool // the reasoning is left out of the output
 
 	// form is the form of the content, unless it is nil. field is the field of the request that gives it.
-	form  *structured.Form
-	field string
+	form    *structured.Form
+	field   string
+	compact bool // JSON of a form or of arguments that must fit a schema has no more white space than json.dumps writes
 }
 
 // efforts are the values of reasoning_effort that vLLM passes to a template.
@@ -50,7 +51,7 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 			"with a --chat-template that does, or use tool_choice required.", s.config.Name)
 	}
 	j.shape = shape{content: c.form, field: c.field, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
-		once: c.serial}
+		once: c.serial, compact: c.compact}
 	j.shape.format.AddTools()
 	format, known := j.shape.format, c.known()
 	j.parser = func(p *prompt) *toolparser.Parser { return format.Parser(c.parserOptions(known, p)) }

@@ -14,6 +14,8 @@ type formFields struct {
 	GuidedRegex       json.RawMessage `json:"guided_regex"`
 	GuidedChoice      json.RawMessage `json:"guided_choice"`
 	GuidedGrammar     json.RawMessage `json:"guided_grammar"`
+
+	compact bool // JSON is compact; set by form
 }
 
 // form returns the form of an answer and the field that gives it, or nil if no field does.
@@ -24,7 +26,7 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 		read  func(name string, value json.RawMessage) (*structured.Form, error)
 	}{
 		{"response_format", f.ResponseFormat, responseFormat},
-		{"structured_outputs", f.StructuredOutputs, structuredOutputs},
+		{"structured_outputs", f.StructuredOutputs, f.structuredOutputs},
 		{"guided_json", f.GuidedJSON, schemaForm},
 		{"guided_regex", f.GuidedRegex, regexForm},
 		{"guided_choice", f.GuidedChoice, choiceForm},
@@ -107,8 +109,8 @@ func namedSchema(field string, value json.RawMessage) (*structured.Form, error) 
 }
 
 // structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends, and without any
-// white space means as Python's json.dumps writes JSON.
-func structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
+// white space means as Python's json.dumps writes JSON, also in the form of another field and in arguments of tools.
+func (f *formFields) structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
 	var given struct {
 		Choice        json.RawMessage `json:"choice"`
 		Grammar       json.RawMessage `json:"grammar"`
@@ -142,10 +144,9 @@ func structuredOutputs(field string, value json.RawMessage) (form *structured.Fo
 			form = read
 		}
 	}
-	if form == nil {
+	if f.compact = given.Compact; form == nil && !f.compact { // without a form, this is about the one of another field
 		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", names)
 	}
-	form.Compact = given.Compact
 	return form, nil
 }
 

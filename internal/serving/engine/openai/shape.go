@@ -14,6 +14,7 @@ import (
 type shape struct {
 	content *structured.Form // the form of the content, unless it is nil
 	field   string           // the field of the request that gives it
+	compact bool             // JSON is compact
 
 	format toolparser.Format
 	tools  []tool // that may be called
@@ -46,6 +47,9 @@ func (s *shape) form(p *prompt) *structured.Form {
 		form = s.marked()
 	}
 	form = s.reasoned(p, form)
+	if s.compact {
+		form = form.Compacted()
+	}
 	return &form
 }
 
