@@ -116,7 +116,6 @@ func (LE) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 	*out = sha256.Sum256(b)
 }
 
-// appendTokens appends the number of tokens and the tokens, 4 bytes each.
 func appendTokens(b []byte, tokens []int32) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(tokens)))
 	n := len(b)

@@ -12,8 +12,7 @@ func extraOfB() []Key {
 	return []Key{{Text: "ada"}, image, {Text: "s1"}}
 }
 
-// The expected hashes are the examples in the document about the trace format: the root, block A, and block B,
-// which follows A.
+// The expected hashes are the examples in the document about the trace format.
 func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"le": {

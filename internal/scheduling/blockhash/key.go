@@ -76,8 +76,8 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends the keys of multimodal items. The offset in a key is relative to the start of the block, so it is
-// negative if the item begins before the block.
+// In items, the offset in a key is relative to the start of the block, so it is negative if the item begins before
+// the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {

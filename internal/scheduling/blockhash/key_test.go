@@ -10,8 +10,7 @@ func item(id string, offset int64) Key {
 	return Key{Kind: Tuple, Tuple: []Key{{Text: id}, {Kind: Int, Int: offset}}}
 }
 
-// The prompt is that of recording m05. The first block contains two items, one item crosses the end of a block, and
-// the last block contains no item.
+// The first block contains two items, one item crosses the end of a block, and the last block contains no item.
 func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	e := Extras{
 		Salt:  "s2",
@@ -25,7 +24,6 @@ func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	require.Nil(t, e.Block(128, 160, &at))
 }
 
-// Ensure that a run of blocks that does not start at token 0 considers only the last item.
 func TestALaterRunStartsAtTheLastItem(t *testing.T) {
 	e := Extras{Items: []Item{{"a", 0, 100}, {"b", 100, 20}}}
 	at := Last
@@ -57,7 +55,6 @@ func TestItemsThatHideEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that an item adds a key to each block that contains one of its tokens, and to no other block.
 func TestAnItemBelongsToTheBlocksOfItsTokens(t *testing.T) {
 	e := Extras{Items: []Item{{"a", 4, 4}, {"b", 8, 1}}}
 	at := Cursor(0)

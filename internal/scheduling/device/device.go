@@ -17,9 +17,8 @@ import (
 // A Pair is a copy that must be made: of block Src to block Dst.
 type Pair struct{ Src, Dst int32 }
 
-// A Device has the blocks of one memory, with consecutive ids; their reference counts; and a stack of free blocks,
-// so that the block freed last is taken first. This is the free order of vLLM V0 and of the paper's system. The two
-// systems start from opposite ends of the pool (vllm/v0/RULES.md §1, §9).
+// A Device has the blocks of one memory, with consecutive ids; their reference counts; and a stack of free blocks, so
+// that the block freed last is taken first.
 type Device struct {
 	first  int32
 	counts []int32
@@ -151,8 +150,7 @@ func (d *Device) Clone() Device {
 	return Device{d.first, slices.Clone(d.counts), slices.Clone(d.free)}
 }
 
-// Tables recycles the arrays of block tables. There are never more arrays than sequences that had blocks at the
-// same time.
+// Tables recycles the arrays of block tables.
 type Tables struct{ spare [][]int32 }
 
 // Take returns an empty table.

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that one device takes its blocks in ascending order and the other in descending order, and that each takes
-// the block that was freed last first.
+// Ensure that each device takes the block that was freed last first.
 func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))
@@ -25,7 +24,6 @@ func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	require.Panics(t, func() { up.Drop(11) }, "it is free")
 }
 
-// Ensure that a write to a shared block gives the writer another block, and does not free the shared block.
 func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	d := Ascending(10, 3)
 	slot := d.Take()

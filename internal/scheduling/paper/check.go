@@ -51,7 +51,6 @@ func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[in
 	}
 }
 
-// checkTable checks the length of a table, and that it begins with the prefix.
 func (m *Manager) checkTable(g *Group, s *Seq) error {
 	n := m.blocks(s.Len)
 	if g.swapped {

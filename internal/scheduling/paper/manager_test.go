@@ -54,8 +54,6 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that a sequence that becomes a copy of a longer sequence gets the length and the blocks of the longer
-// sequence.
 func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	m, g := twoSequences(t)
 	g.Seqs[0].Len = 5
@@ -129,8 +127,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that every block table begins with the blocks of the prefix, that these blocks stay on the
-// GPU when a group is swapped out, and that a prompt must be longer than the prefix.
+// Ensure that the prefix's blocks stay on the GPU in a swap, and that a prompt must be longer than the prefix.
 func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)

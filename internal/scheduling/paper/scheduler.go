@@ -156,7 +156,6 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// resort moves the requests that joined in the last step to their places in the order of arrival.
 func (s *Scheduler) resort() {
 	for _, place := range s.joined {
 		if s.running.Has(place) {
@@ -200,8 +199,7 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	return nil
 }
 
-// preempt takes the blocks away from a running request, and moves it, by arrival, to the waiting or to the swapped
-// requests.
+// preempt moves the request, by arrival, to the waiting or to the swapped requests.
 func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
 	q := s.requests.At(place)
 	swapped, err := s.growing.preempt(it, q)
@@ -231,7 +229,6 @@ func (s *Scheduler) insertFront(q *reqtable.Queue, place int32) {
 	q.InsertAfter(place, before)
 }
 
-// swapIn swaps requests in, by arrival, while they fit.
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	for place := s.swapped.Head(); place != reqtable.None; place = s.swapped.Head() {
 		q := s.requests.At(place)
@@ -291,7 +288,6 @@ func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
 	s.forget(place)
 }
 
-// batch lists the requests that run in this iteration and adds a token to each of their sequences.
 func (s *Scheduler) batch(it *serve.Iteration) {
 	for _, place := range s.admitted {
 		q := s.requests.At(place)

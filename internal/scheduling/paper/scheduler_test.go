@@ -57,7 +57,6 @@ func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script,
 	return &script{t: t, s: s}, s
 }
 
-// Ensure that prompts join an iteration with decodes as long as the tokens of all of them fit into the budget.
 func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
@@ -68,16 +67,14 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	require.Equal(t, 20, x.Tokens)
 }
 
-// Ensure that the limit of sequences counts running requests and the sequences of new requests, as the paper's
-// artifact does.
+// Ensure that the limit of sequences counts as the paper's artifact does.
 func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
 
-// Ensure that the last arrival is preempted, and is not admitted again in the same step. Two preempted requests wait
-// in the order of their arrival, before requests that never ran.
+// Ensure that the last arrival is preempted, and is not admitted again in the same step.
 func TestVictimsWaitByArrival(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
@@ -97,8 +94,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
-// Ensure that a group is swapped out as a whole and still shares its blocks, that no request is
-// admitted while the group is swapped out, and that the group returns with a block for each sequence.
+// Ensure that no request is admitted while a group is swapped out, and that the group still shares its blocks.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
@@ -117,8 +113,7 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a group is swapped in if the limit MaxNumSeqs is then reached but not exceeded. A running request
-// counts as one sequence, however many it has.
+// Ensure that a group is swapped in if the limit MaxNumSeqs is then reached but not exceeded.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -135,8 +130,7 @@ func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 }
 
 // Ensure that a group is swapped in during a step in which another request is preempted by recomputation; only a
-// preemption by swapping prevents this. When the preempted request is admitted again, it runs before the group,
-// which arrived later. So the group is preempted next.
+// preemption by swapping prevents this.
 func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -153,8 +147,6 @@ func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
 }
 
-// Ensure that the tokens of a prompt that lie in the prefix's blocks do not count against the token
-// budget of an iteration.
 func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, Prefix: 8}, Limits{MaxNumBatchedTokens: 10, MaxNumSeqs: 20}, false)
 	require.NoError(t, err)
@@ -167,8 +159,7 @@ func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
 	require.Equal(t, 10, x.Tokens)
 }
 
-// Ensure that with alwaysSwap a request with a single sequence is also swapped. If the CPU has no space, the step
-// returns an error and every request stays in its queue.
+// Ensure that if the CPU has no space, the step returns an error and every request stays in its queue.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, wide, true)
@@ -186,7 +177,6 @@ func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	}
 }
 
-// Ensure that a request that can never run again is dropped, so that other requests can run.
 func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 4}, serve.Request{ID: 2, Prompt: 1})
@@ -196,8 +186,7 @@ func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 	require.Equal(t, []int{1}, x.Ignored)
 }
 
-// Ensure that a swapped group that needs more blocks than the GPU has is dropped, and that its CPU
-// blocks become free.
+// Ensure that the CPU blocks of the dropped group become free.
 func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
@@ -212,8 +201,6 @@ func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 	require.Zero(t, s.requests.Len())
 }
 
-// Ensure that beams share blocks, and that a beam that did not survive becomes a copy of a surviving
-// beam without copying a block.
 func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 3, Seqs: 2})
@@ -241,8 +228,7 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, free(3, 1, 2))
 }
 
-// Ensure that each of Orca's three policies reserves the documented number of tokens, and that the batch is as
-// large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
+// Ensure that the batch is as large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))
@@ -261,8 +247,7 @@ func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	}
 }
 
-// Ensure that all requests of a static batch are padded to one length, that no request joins the
-// batch, and that all are answered at the same time.
+// Ensure that no request joins a static batch, whose requests are padded to one length.
 func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 3, MaxModelLen: 20})
 	require.NoError(t, err)

@@ -82,8 +82,7 @@ func (s *Static) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// form makes a batch of the first waiting requests. It stops before a request that has another number of sequences,
-// or that would make the padded batch too long.
+// form stops before a request that has another number of sequences, or that would make the padded batch too long.
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0

@@ -29,8 +29,7 @@ func (m *Manager) distinct(g *Group) int {
 	return n
 }
 
-// movable returns the table of a sequence without the blocks of the prefix, which stay on the GPU. A table on the
-// CPU has no blocks of the prefix.
+// movable returns the table of a sequence without the blocks of the prefix, which stay on the GPU.
 func (m *Manager) movable(g *Group, i int) []int32 {
 	table := g.Seqs[i].table
 	if g.swapped || len(table) == 0 {
@@ -39,7 +38,6 @@ func (m *Manager) movable(g *Group, i int) []int32 {
 	return table[len(m.prefix):]
 }
 
-// newMark invalidates all entries of moved.
 func (m *Manager) newMark() {
 	if m.mark++; m.mark == 0 {
 		clear(m.moved)
@@ -90,8 +88,7 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix removes the prefix from a table that moves to the CPU, or adds the prefix to a table that moves to the
-// GPU. It returns the length that the table has on the GPU, before or after the move.
+// movePrefix returns the length that the table has on the GPU, before or after the move.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

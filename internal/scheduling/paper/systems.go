@@ -133,15 +133,14 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible reports whether an empty pool has a chunk for each sequence of q. It counts chunks of 2^k blocks as
-// newBuddy makes them: the number of blocks in the pool divided by 2^k, rounded down.
+// possible counts chunks of 2^k blocks as newBuddy makes them: the number of blocks in the pool divided by 2^k,
+// rounded down.
 func (r *reserved) possible(q *request) bool {
 	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }
 
 func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.running()) }
 
-// admit reserves a chunk for each sequence.
 func (r *reserved) admit(q *request) (err error) {
 	q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, len(q.Seqs))
 	return err

@@ -34,7 +34,6 @@ func TestSOSPTraffic(t *testing.T) {
 	})
 }
 
-// Ensure that each of Orca's sequences has its own chunk, and that each request is answered.
 func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.IntRange(1, 4).Draw(t, "block")
@@ -53,7 +52,6 @@ func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	})
 }
 
-// Ensure that static batches answer every request, and none too early.
 func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}
@@ -63,8 +61,7 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that after every operation the buddy allocator counts its free blocks correctly, and that it reports that
-// chunks fit exactly when it can allocate them.
+// Ensure that the buddy allocator reports that chunks fit exactly when it can allocate them.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))

@@ -68,7 +68,6 @@ func sameValue(a, b string) bool {
 	return text(x) == text(y)
 }
 
-// shorten keeps the beginning of a long text.
 func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

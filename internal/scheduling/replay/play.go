@@ -27,7 +27,6 @@ func the[T any](v T, err error) T {
 	return v
 }
 
-// oneOf returns the value that is recorded by name.
 func oneOf[T any](what, name, want string, values map[string]T) T {
 	v, ok := values[name]
 	if !ok {
@@ -81,8 +80,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely calls f for an operation. It turns a panic into an error, because a recording can contain an
-// impossible operation, for example on a request that does not exist.
+// safely turns a panic into an error, because a recording can contain an impossible operation, for example on a
+// request that does not exist.
 func safely(op *Op, f func()) (err error) {
 	defer func() {
 		switch why := recover().(type) {

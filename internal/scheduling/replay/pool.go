@@ -71,7 +71,6 @@ func (p *poolPlayer) playContent(c *pool.Content, op *Op, r result) {
 	}
 }
 
-// look returns the block of a hash in each group, or nil if one group has no such block.
 func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	ids := []int32{}
 	for _, g := range groups {
@@ -84,7 +83,6 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-// hashes sets two fields: the number of a request's hashes, and the last hash.
 func (r result) hashes(all []blockhash.Hash) {
 	r["nh"], r["lh"] = len(all), nil
 	if n := len(all); n > 0 {

@@ -33,7 +33,6 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	}
 }
 
-// A difference names the operation, the field and both values.
 func TestADifferenceNamesOperationFieldAndValues(t *testing.T) {
 	good := poolHeader + `{"i":1,"op":"pget","n":2,"r":{"ids":[1,2],"free":2,"hm":0,"fqh":"` + digest([]byte{3, 0, 0, 0, 4, 0, 0, 0}) + `"}}`
 	require.NoError(t, verifyText(good))

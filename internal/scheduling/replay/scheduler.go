@@ -143,7 +143,6 @@ func (p *schedulerPlayer) blocks(i int) [][]int32 {
 	return groups
 }
 
-// blocksOrNull returns blocks, or nil if no group has a new block.
 func (p *schedulerPlayer) blocksOrNull(i int) any {
 	groups := p.blocks(i)
 	if slices.ContainsFunc(groups, func(ids []int32) bool { return len(ids) > 0 }) {

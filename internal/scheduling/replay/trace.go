@@ -119,7 +119,6 @@ type Op struct {
 	old
 }
 
-// old has the arguments of operations of V0, of the paper's system and of Orca.
 type old struct {
 	GroupName      name        `json:"group"`
 	Seqs           []int       `json:"seqs"`

@@ -32,8 +32,7 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// given lists the fields that are arguments of operations. Such a field is compared only if the
-// replay's result contains it, too.
+// A field in given is compared only if the replay's result contains it, too.
 var given = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
@@ -41,7 +40,6 @@ var given = map[string]bool{
 	"now": true, "id": true, "prompt": true, "output": true,
 }
 
-// tokens returns the number of tokens of an operation, which has the number as n or has a list of tokens.
 func (op *Op) tokens() int {
 	if op.TokenIDs != nil {
 		return len(op.TokenIDs)
@@ -67,15 +65,14 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	return want
 }
 
-// An oldPlayer plays the operations of one kind of recording. Its method play sets the fields of the
-// operation's result, and free returns the numbers of free blocks, which all results contain.
+// play sets the fields of the operation's result, and free returns the numbers of free blocks, which all results
+// contain.
 type oldPlayer interface {
 	play(op *Op, r result)
 	free() any
 	check() error
 }
 
-// A checkedPlayer checks the whole state after every operation.
 type checkedPlayer struct{ oldPlayer }
 
 func (p checkedPlayer) state(op *Op, r result) {

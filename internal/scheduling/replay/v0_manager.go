@@ -122,7 +122,6 @@ func tables(list []*v0Seq) map[int][]int32 {
 // tableOf returns a copy of a table that is never nil, so that JSON shows a list.
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
-// playGroup plays an operation on the running or the swapped sequences of a group.
 func (p *v0Manager) playGroup(op *Op, r result) {
 	swapped := op.Name == "can_swap_in" || op.Name == "swap_in"
 	list, bare := []*v0Seq{}, []*v0.Seq{}
@@ -226,7 +225,6 @@ func (p *v0Manager) fork(parent *v0Seq, op *Op, r result) {
 	r["table"] = tableOf(child.Table())
 }
 
-// state returns the fields of a state operation for both devices.
 func (p *v0Manager) state() (gpu, cpu result) {
 	g, c := p.m.View.Devices()
 	gpu, cpu = deviceState(g), deviceState(c)

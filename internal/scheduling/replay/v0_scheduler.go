@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// v0Scheduler plays the recordings of vLLM V0's scheduler. It generates tokens in place of the model: a request is
-// finished when it has the recorded number of tokens.
+// v0Scheduler generates tokens in place of the model: a request is finished when it has the recorded number of
+// tokens.
 type v0Scheduler struct {
 	s         *v0.Scheduler
 	it        serve.Iteration

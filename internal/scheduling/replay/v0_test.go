@@ -21,8 +21,6 @@ func verifyText(text string) error {
 	return err
 }
 
-// Ensure that the comparison finds a wrong value in every field of an answer, an unknown field, a
-// missing field, and a wrong list of free blocks.
 func TestEveryAnsweredFieldOfV0IsCompared(t *testing.T) {
 	var d *Difference
 	for from, to := range map[string]string{

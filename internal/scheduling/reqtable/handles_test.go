@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the handle of a removed entry does not find the entry that is stored in the same place later.
 func TestHandlesDoNotComeBack(t *testing.T) {
 	var table Handles[string]
 	a, b, c := "a", "b", "c"

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twoQueues compares two queues over one table with two lists. Its methods are the actions of rapid's
-// state machine.
+// twoQueues compares two queues over one table with two lists.
 type twoQueues struct {
 	table  Table[int]
 	queues []*Queue
@@ -129,7 +128,6 @@ func (m *twoQueues) Check(t *rapid.T) {
 	}
 }
 
-// Ensure that the table panics when a place is added to a second queue, or removed from the wrong queue.
 func TestAPlaceInTwoQueuesIsFound(t *testing.T) {
 	var p Table[int]
 	a, b := p.Queue(), p.Queue()

@@ -107,7 +107,6 @@ func (m *Manager) Fork(parent, child *Seq) error {
 	return nil
 }
 
-// share gives child a copy of parent's table and adds a reference to each block.
 func (m *Manager) share(parent, child *Seq) {
 	child.table = append(m.tables.Take(), parent.table...)
 	child.full, child.known = parent.full, true
@@ -146,7 +145,6 @@ func (m *Manager) Free(s *Seq) {
 	s.reset()
 }
 
-// drop drops the references in order, except those to the null block.
 func (m *Manager) drop(d *device.Device, ids []int32) {
 	for _, id := range ids {
 		if id != m.null {

@@ -81,7 +81,6 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 	return fmt.Errorf("%w: %d needed for %d more tokens, %d free", ErrNoFreeBlocks, need, s.Unseen(), free)
 }
 
-// copies returns the number of shared blocks to which the unseen tokens are written.
 func (m *Manager) copies(s *Seq) int {
 	n := 0
 	size := m.config.BlockSize
@@ -93,8 +92,7 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// slide replaces the blocks before the window by the null block. When the null block is first needed, slide takes
-// it from the GPU (vllm/v0/RULES.md §5).
+// When the null block is first needed, slide takes it from the GPU (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

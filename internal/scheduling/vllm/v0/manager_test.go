@@ -92,8 +92,6 @@ func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	require.Equal(t, 1, m.View.FreeGPU(), "two have left, one was taken")
 }
 
-// Ensure that an append can use a block that becomes free during the same append: a promotion replaces a block by the
-// cached block with the same prefix.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6}
@@ -117,9 +115,8 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.Equal(t, other.table[1], s.table[1])
 }
 
-// Ensure that blocks count as computed as soon as the batch that computes them is formed, and that the last block
-// of a table never counts. Ensure that what Computed returns for a sequence does not change once the sequence was
-// scheduled.
+// Ensure that blocks count as computed as soon as the batch that computes them is formed, and that the last block of
+// a table never counts.
 func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}

@@ -33,14 +33,12 @@ func newPrefix(blocks int) *prefix {
 	}
 }
 
-// track starts recording the state of a block that is now in use.
 func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns the block. It starts with the block at the head, and considers
-// the following blocks as long as they were not accessed later than the best block so far. Among these blocks it
-// takes the one with the longest prefix.
+// evict starts with the block at the head, and considers the following blocks as long as they were not accessed later
+// than the best block so far. Among these blocks it takes the one with the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -60,7 +58,6 @@ func (p *prefix) evict() int32 {
 	return best
 }
 
-// register records that block id holds the end of a prefix with the given number of tokens.
 func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	b := &p.blocks[id]
 	b.key, b.tokens = *key, tokens
@@ -81,8 +78,7 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// allocateChunk returns a block for logical block i of a prompt, which is full: the cached block or, if there is
-// none, a new block, which becomes cached.
+// Block i must be full. If no cached block has its key, the new block becomes cached.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -95,7 +91,6 @@ func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	return id
 }
 
-// adopt adds a reference to a cached block, which may be evictable.
 func (m *Manager) adopt(id int32) {
 	if m.gpu.Ref(id) {
 		m.prefix.evictor.Remove(id)
@@ -103,8 +98,7 @@ func (m *Manager) adopt(id int32) {
 	}
 }
 
-// promote caches block i of s, which has just become full. If another block already holds the same prefix, that
-// block replaces block i in the table.
+// If another block already holds the same prefix, that block replaces block i in the table.
 func (m *Manager) promote(s *Seq, i int) {
 	key := m.key(s, i)
 	if id, hit := m.prefix.cached[key]; hit {
@@ -116,9 +110,7 @@ func (m *Manager) promote(s *Seq, i int) {
 	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
-// inUse returns how many full blocks of a prompt are cached and in use by other tables. Allocate takes no free
-// block for these. Other cached blocks count as not cached, because they may be evicted before Allocate reaches
-// them.
+// inUse returns how many full blocks of a prompt are cached and in use by other tables.
 func (m *Manager) inUse(s *Seq) int {
 	n := 0
 	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
@@ -130,7 +122,6 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys calls f with the keys of the full blocks, from block first on up to token end, until f returns false.
 // parent is the key of the block before block first.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
@@ -142,8 +133,7 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether an append has enough free blocks for its copies if the blocks that promotions free
-// are counted. A promotion frees a block if another block in use holds the same prefix.
+// A promotion frees a block if another block in use holds the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -176,8 +166,7 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// freeCached drops the references of s to its blocks. Full blocks stay cached, with the time of the sequence's last
-// access.
+// Full blocks stay cached, with the time of the sequence's last access.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {

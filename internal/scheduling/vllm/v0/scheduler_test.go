@@ -62,8 +62,7 @@ func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a swapped request that has become too long for the GPU is dropped, and that its CPU
-// blocks stay allocated, as in vLLM.
+// Ensure that the CPU blocks of the dropped request stay allocated, as in vLLM.
 func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 3, NumCPUBlocks: 4},
@@ -84,8 +83,7 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that no request is lost when a step fails because the CPU is full. When the CPU has space again, all
-// requests continue.
+// Ensure that no request is lost when a step fails because the CPU is full.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},
@@ -110,7 +108,6 @@ func TestAFailedStepLosesNobody(t *testing.T) {
 }
 
 // Ensure that requests are swapped in only up to max_num_seqs, although there are blocks for more.
-// With chunks, requests are admitted while others are swapped out: here requests 3 and 5.
 func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 11, NumCPUBlocks: 10},

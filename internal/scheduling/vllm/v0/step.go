@@ -42,7 +42,6 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// requeue puts requests back at the head of the running queue.
 func (s *Scheduler) requeue(list []int32) {
 	for i := len(list) - 1; i >= 0; i-- {
 		s.running.PushFront(list[i])
@@ -104,7 +103,6 @@ func (s *Scheduler) fits(n int) bool {
 	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
 }
 
-// admit admits waiting requests from the head of the queue as long as they fit.
 func (s *Scheduler) admit() {
 	t := &s.step
 	longest := s.config.MaxModelLen
@@ -183,8 +181,7 @@ func (s *Scheduler) runRunning() {
 	}
 }
 
-// preemptFor preempts requests until the given request can append, and reports whether it can. If no other request
-// is left, preemptFor preempts the given request.
+// If no other request is left, preemptFor preempts the given request.
 func (s *Scheduler) preemptFor(place int32) bool {
 	q := s.requests.At(place)
 	for !s.canAppend(q) {
@@ -213,7 +210,6 @@ func (s *Scheduler) canAppend(q *request) bool {
 	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.View.FreeGPU()
 }
 
-// append gives the unseen tokens of a sequence their slots.
 func (s *Scheduler) append(q *request) {
 	t := &s.step
 	if q.Unseen() == 0 && s.config.Manager.SlidingWindow == 0 {
@@ -247,9 +243,8 @@ func (s *Scheduler) preempt(place int32) error {
 	return nil
 }
 
-// swapIn swaps requests in from the head of the queue, as long as they fit on the GPU and into the budget. It does
-// nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all of its
-// remaining tokens.
+// swapIn does nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all
+// of its remaining tokens.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// traffic is a manager under random operations. Sequences of a group are swapped together. There are few different
-// tokens, so that prompts often have a common prefix.
+// Sequences of a group are swapped together. There are few different tokens, so that prompts often have a common
+// prefix.
 type traffic struct {
 	m      *Manager
 	groups []*group
@@ -88,7 +88,6 @@ func (x *traffic) allocate(t *rapid.T) {
 	x.groups = append(x.groups, g)
 }
 
-// pick returns nil if no group is on the device.
 func (x *traffic) pick(t *rapid.T, swapped bool) *group {
 	var list []*group
 	for _, g := range x.groups {
@@ -199,8 +198,7 @@ func (x *traffic) swap(t *rapid.T) {
 	g.swapped = !g.swapped && entries > 0
 }
 
-// runsOut reports whether f panics because no blocks are free. It calls f with copies, so that the real manager
-// does not change.
+// runsOut calls f with copies, so that the real manager does not change.
 func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()
@@ -237,8 +235,7 @@ func (x *traffic) dump() string {
 	return text
 }
 
-// Ensure that blocks are conserved after every operation, that a refused operation changes nothing, and that an
-// operation is refused exactly when there are too few blocks.
+// Ensure that an operation is refused exactly when there are too few blocks, and then changes nothing.
 func TestBlocksAreConservedAfterEveryOperation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := New(drawConfig(t))

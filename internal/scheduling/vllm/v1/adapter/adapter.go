@@ -124,7 +124,6 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// row adds row i of V1's step to the iteration.
 func (s *Scheduler) row(it *serve.Iteration, i int) {
 	row := &s.step.Rows[i]
 	q := s.requests.At(int32(row.UserData))
@@ -166,7 +165,6 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update passes the tokens that the last step has sampled to V1, if it has not passed them yet.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil
@@ -211,7 +209,6 @@ func (s *Scheduler) requestOf(row *sched.Row) *request {
 	return nil
 }
 
-// sampled returns token i of a request, which the model has just generated.
 func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	switch {
 	case q.tokens == nil:
@@ -222,8 +219,7 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// draft gives every decode its drafts. They are zeros, because the caller decides how many drafts are accepted
-// (Generated).
+// The drafts are zeros, because the caller decides how many drafts are accepted (Generated).
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {

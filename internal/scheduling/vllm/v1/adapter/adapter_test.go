@@ -39,8 +39,6 @@ func (s *Scheduler) check() error {
 	return s.s.Check()
 }
 
-// Ensure that every sequence attends to its own tokens, with preemptions, chunked prompts and prefix
-// hits.
 func TestEverySequenceAttendsToItsOwnTokens(t *testing.T) {
 	for _, caching := range []bool{false, true} {
 		t.Run(fmt.Sprintf("caching %t", caching), func(t *testing.T) {
@@ -59,7 +57,6 @@ func TestEverySequenceAttendsToItsOwnTokens(t *testing.T) {
 	}
 }
 
-// Ensure that two prompts with a common prefix share its blocks, and that the prefix is computed once.
 func TestASharedPrefixIsNotComputedAgain(t *testing.T) {
 	s, err := New(config(4, 20, true))
 	require.NoError(t, err)
@@ -84,8 +81,7 @@ func TestASharedPrefixIsNotComputedAgain(t *testing.T) {
 	require.Len(t, s.Cached(), 2, "the blocks that are full")
 }
 
-// Ensure that accepted draft tokens count as generated, and that the caller, not V1, decides when a
-// request ends.
+// Ensure that the caller, not V1, decides when a request ends.
 func TestAcceptedDraftsCount(t *testing.T) {
 	c := config(4, 20, false)
 	c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3

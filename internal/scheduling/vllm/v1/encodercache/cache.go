@@ -27,7 +27,6 @@ type Cache struct {
 	evicted      []string // hashes evicted since the last TakeEvicted
 }
 
-// An entry is one output.
 type entry struct {
 	hash   string
 	embeds int

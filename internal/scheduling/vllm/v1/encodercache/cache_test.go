@@ -120,8 +120,7 @@ func TestResetForgetsAll(t *testing.T) {
 	allocate(t, c, request("large", 20), 0)
 }
 
-// Ensure that the counts are correct after any operations, and that an output stays in the cache as
-// long as a request refers to it.
+// Ensure that an output stays in the cache as long as a request refers to it.
 func TestCountsAreRightAfterAnyOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(12)

@@ -24,7 +24,6 @@ func benchPrompt(n, seed int) []int32 {
 	return tokens
 }
 
-// admit adds a request whose whole prompt is computed.
 func admit(b *testing.B, c *Cache, tokens []int32, reserve int, hit *Hit) *Request {
 	r, err := c.Add(Spec{Tokens: tokens})
 	require.NoError(b, err)

@@ -131,7 +131,6 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	require.True(t, fits(t, c, r, Alloc{NumNewTokens: 1, ReservedBlocks: 2}))
 }
 
-// Ensure that a set of EAGLE groups drops its last block only once for each length of a hit.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true },
 		Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 6})

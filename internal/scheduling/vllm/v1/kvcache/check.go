@@ -44,7 +44,6 @@ func (c *Cache) Check() error {
 	return nil
 }
 
-// references leaves out the null block.
 func (c *Cache) references(yield func(int32) bool) {
 	for _, r := range c.live {
 		for i := range r.tables {

@@ -74,7 +74,6 @@ type Config struct {
 // maxGroups is the largest number of groups, because a lookup has one bit of a word for each group.
 const maxGroups = 64
 
-// complete fills in defaults and checks the configuration.
 func (c *Config) complete() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))

@@ -81,7 +81,6 @@ func (c *Cache) Withdraw(r *Request) {
 	})
 }
 
-// copyOnWrite puts the block private into slot at of a table, and adds a copy of the block that was there.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
@@ -98,7 +97,6 @@ func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
 
-// sharedSlots returns how many of the blocks that hold tokens from start to slots are shared.
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	n := 0
 	ids := r.tables[g.id].ids
@@ -110,8 +108,8 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces the blocks that sharedSlots counts. Only the first of these blocks holds tokens of r, but the
-// worker needs all pairs to know which slots of the table have changed.
+// Only the first replaced block holds tokens of r, but the worker needs all pairs to know which slots of the table
+// have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

@@ -99,8 +99,6 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, 11, c.Pool.NumFree())
 }
 
-// Ensure that the source and the destination of a copy stay allocated until the copy is taken, even if
-// the request is released.
 func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -173,8 +171,7 @@ func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)
 }
 
-// Ensure that a fork that shares no blocks starts with its parent's tokens, and that later changes to
-// either request do not change the other.
+// Ensure that later changes to a fork or to its parent do not change the other.
 func TestForksThatWaitKeepTheirTokens(t *testing.T) {
 	original := counting(8)
 	for _, test := range []struct {

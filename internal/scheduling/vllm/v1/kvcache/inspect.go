@@ -2,8 +2,7 @@ package kvcache
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// Package sched does not need the functions in this file. Tests, package replay and llmserve's offloading need
-// them.
+// Package sched does not need the functions in this file.
 
 // CachedPrefix returns how many of the given hashes, counted from the first without a gap, have a block in group 0.
 func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {

@@ -107,8 +107,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	return longest
 }
 
-// withMargin returns the limit for a lookup in a set. An EAGLE set, unless it is Mamba, looks one unit further,
-// because it then drops one.
+// An EAGLE set, unless it is Mamba, looks one unit further, because it then drops one.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length

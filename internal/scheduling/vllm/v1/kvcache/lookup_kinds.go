@@ -1,7 +1,6 @@
 package kvcache
 
-// lookupFull walks from the first block to the first block that is missing. If hits may end inside a block, it then
-// looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
+// If hits may end inside a block, it then looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize

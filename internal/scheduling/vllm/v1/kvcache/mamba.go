@@ -12,8 +12,8 @@ import (
 // block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit
 // named there).
 
-// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one new
-// running state, the speculative blocks of a first allocation, and the copy of the state in which a hit ends.
+// needAligned counts at most one new running state, the speculative blocks of a first allocation, and the copy of the
+// state in which a hit ends.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -60,8 +60,7 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 	}
 }
 
-// reused returns how many speculative blocks are before the new running state. These blocks move to the end of the
-// table.
+// reused returns how many speculative blocks are before the new running state.
 func reused(g *group, length, running int) int {
 	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
@@ -142,9 +141,8 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds the states in blocks from number before on to justStored. If the step ends at the last hash
-// of the prompt and inside a block, registerStates also registers the state there, because a later step would
-// overwrite it.
+// If the step ends at the last hash of the prompt and inside a block, registerStates also registers the state there,
+// because a later step would overwrite it.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
@@ -160,8 +158,7 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState gives the running state a key if it is the state after the last hash of the prompt. The next
-// allocation moves the key to a copy.
+// registerPromptState gives the running state a key if it is the state after the last hash of the prompt.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

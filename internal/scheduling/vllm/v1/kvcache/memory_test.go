@@ -5,9 +5,8 @@ import (
 	"hash/maphash"
 )
 
-// A memory models the keys and values in the blocks. Each place holds a number that depends on all tokens up to
-// that place. However its blocks were shared, copied, evicted and hit, a request must attend only to its own
-// numbers.
+// Each place holds a number that depends on all tokens up to that place. However its blocks were shared, copied,
+// evicted and hit, a request must attend only to its own numbers.
 type memory struct {
 	seed   maphash.Seed
 	blocks map[place]uint64
@@ -21,8 +20,7 @@ type place struct {
 
 func newMemory() *memory { return &memory{maphash.MakeSeed(), map[place]uint64{}} }
 
-// values returns the numbers that the positions of r must hold. The parameter drafts is the number of
-// draft tokens after the tokens of r.
+// The parameter drafts is the number of draft tokens after the tokens of r.
 func (m *memory) values(r *Request, drafts int) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)

@@ -93,8 +93,7 @@ func (w *world) snapshot() []any {
 	return all
 }
 
-// allocate calls Allocate and checks the state afterwards. At random, it makes one group fail in the
-// middle of the call.
+// At random, allocate makes one group fail in the middle of the call.
 func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	hit := 0
 	if a.Hit != nil {

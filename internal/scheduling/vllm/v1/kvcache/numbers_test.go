@@ -6,8 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of the rules, at their limits.
-
 // Ensure that a waiting request leaves the watermark of blocks free if other requests are scheduled, and that
 // requests in any other state may use these blocks (vllm/v1/RULES.md §6.2).
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
@@ -201,7 +199,6 @@ func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	}
 }
 
-// Ensure that an allocation counts a block for the copy of a partly hit block in each group.
 func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
 	first := prefilled(t, c, 12)
@@ -217,7 +214,6 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 
-// Ensure that the blocks of a hit that are outside the window take no free block.
 func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	c.Release(prefilled(t, c, 9), Drop, 0)

@@ -15,7 +15,6 @@ type plan struct {
 	copied int32 // the copy of the block in which the hit ends; -1: no copy
 }
 
-// plan sets c.plans and reports whether there are enough blocks.
 func (c *Cache) plan(r *Request, d *demand) bool {
 	adopt := d.adopts()
 	for i := range r.tables {
@@ -55,8 +54,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.Pool.NumFree()
 }
 
-// externalBlocks returns how many blocks the external tokens take after the first length blocks. It returns 0 if
-// the window skips all external tokens.
+// externalBlocks returns 0 if the window skips all external tokens.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
@@ -64,8 +62,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// commit carries out the plans. All groups adopt their hits before any block is taken from the pool, so that no
-// group evicts the hit of another group (vllm/v1/RULES.md §6, step 7).
+// All groups adopt their hits before any block is taken from the pool, so that no group evicts the hit of another
+// group (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -208,7 +206,6 @@ func (d *demand) blocks(g *group) int {
 	return n
 }
 
-// evictable returns how many of the blocks are free.
 func (c *Cache) evictable(ids []int32) int {
 	n := 0
 	for _, id := range ids {

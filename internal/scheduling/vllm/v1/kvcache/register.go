@@ -37,8 +37,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail gives a key to the part of a block that ends with the last hash of the prompt. It does so even if no
-// lookup ends inside a block (vllm/v1/RULES.md §10).
+// registerTail gives a key to the part of a block that ends with the last hash of the prompt.
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)

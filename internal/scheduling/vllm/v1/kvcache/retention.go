@@ -1,7 +1,7 @@
 package kvcache
 
-// retained returns a mask of those blocks [from, to) that get a key, or nil if all of them do. In some groups, hits
-// need only the last blocks before a boundary; other blocks of these groups get no key (vllm/v1/RULES.md §9).
+// In some groups, hits need only the last blocks before a boundary; other blocks of these groups get no key
+// (vllm/v1/RULES.md §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:

@@ -43,8 +43,7 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction, "full attention has 40 and drops 8")
 }
 
-// Ensure that with EAGLE, the blocks of a window may end one block after a boundary of the scheduler's block. The
-// reason is that EAGLE drops the last block, which is smaller than the scheduler's.
+// Ensure that with EAGLE, the blocks of a window may end one block after a boundary of the scheduler's block.
 func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 33)
@@ -79,7 +78,6 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 	require.Equal(t, 4, c.Config.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
-// Ensure that a request that hits a Mamba state waits until the step that stores the state is over.
 func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 	c.StartStep(0)
@@ -101,8 +99,6 @@ func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	}
 }
 
-// Ensure that external tokens get blocks after the blocks of the hit, and that they get no blocks where the window
-// skips the tokens.
 func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := added(t, c, counting(18))

@@ -12,7 +12,6 @@ type Stats struct {
 // Readmitted reports whether r has been admitted before.
 func (r *Request) Readmitted() bool { return r.NumPreemptions > 0 || r.recorded }
 
-// record counts an admitted request and the tokens of its hit.
 func (c *Cache) record(r *Request, hit int) {
 	again := r.Readmitted()
 	r.recorded = true

@@ -63,7 +63,6 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 	}
 }
 
-// Ensure that a request that hits a Mamba state does not hand the same state off again.
 func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 6)

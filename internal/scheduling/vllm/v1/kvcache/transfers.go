@@ -89,8 +89,7 @@ func (c *Cache) noteNew(i int, blocks []int32) {
 	}
 }
 
-// takeTails appends the tails to dst, group by group. The blocks of tails are kept until the blocks of their
-// requests are freed.
+// The blocks of tails are kept until the blocks of their requests are freed.
 func (c *Cache) takeTails(dst []Tail) []Tail {
 	for g := range c.groups {
 		for i := range c.tails {

@@ -36,8 +36,7 @@ func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) 
 	return appendInt(dst, int64(e.DataParallelRank))
 }
 
-// appendEvent appends an event as a map or as an array. In a map, optional fields are left out if they have their
-// defaults.
+// In a map, optional fields are left out if they have their defaults.
 func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byte {
 	switch v.Kind {
 	case pool.Stored:
@@ -104,7 +103,6 @@ func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []by
 	return e.appendOptional(dst, v, len(hashes), kind, window)
 }
 
-// appendOptional appends the fields of BlockStored that have defaults.
 func (e *Encoder) appendOptional(dst []byte, v *pool.Event, hashes int, kind string, window int) []byte {
 	switch {
 	case hashes > 0:
@@ -120,7 +118,6 @@ func (e *Encoder) appendOptional(dst []byte, v *pool.Event, hashes int, kind str
 	return dst
 }
 
-// spec returns vLLM's KVCacheSpecKind of a group, and its window.
 func (e *Encoder) spec(group uint32) (kind string, window int) {
 	if int(group) >= len(e.Groups) {
 		return "unknown", 0

@@ -21,7 +21,6 @@ type indexerBatch struct {
 	Rank   *int
 }
 
-// fields are those of an event, by position.
 func fields(t *testing.T, event []byte) []any {
 	var all []any
 	require.NoError(t, msgpack.Unmarshal(event, &all))

@@ -9,15 +9,13 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping has the groups of a model. It also has the model's layers, with the block sizes and pages that the
-// plan has given them.
+// A grouping also has the model's layers, with the block sizes and pages that the plan has given them.
 type grouping struct {
 	groups []Group
 	layers []Layer
 	packed bool // groups have pages of different sizes (see Tensor)
 }
 
-// errPages is the error if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
 func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
@@ -45,8 +43,7 @@ func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	return g, err
 }
 
-// alike groups layers whose pages can be made equally large. Each layer of hidden states has its own group; these
-// groups come after the others.
+// Each layer of hidden states has its own group; these groups come after the others.
 func alike(layers []Layer) (grouping, error) {
 	var rest, hidden []int
 	for i := range layers {
@@ -104,8 +101,7 @@ func sameSlots(a, b kvcache.Group) bool {
 	return a == b
 }
 
-// unifyPages makes the pages of the layers in list as large as the largest page. It gives a block more tokens, or
-// pads the page. It returns the size of the pages.
+// unifyPages gives a block more tokens, or pads the page. It returns the size of the pages.
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
@@ -162,8 +158,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// deal makes n groups. Each group gets every n-th layer of list, so that each stage of a pipeline has layers of
-// each group. A group with a layer of the draft model is an EAGLE group.
+// Each group gets every n-th layer of list, so that each stage of a pipeline has layers of each group. A group with a
+// layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -226,8 +222,7 @@ func promote(layers []Layer) ([]Layer, error) {
 	return layers, nil
 }
 
-// resize gives a layer blocks of n tokens. If the layer's page is padded, the page grows only if the content does
-// not fit.
+// If the layer's page is padded, the page grows only if the content does not fit.
 func (l *Layer) resize(n int) {
 	padded := l.Page > 0 && l.content() > 0 && l.content() <= l.Page
 	page := l.Page * n / l.BlockSize

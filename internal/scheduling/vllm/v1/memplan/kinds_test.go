@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that layers of hidden states form a group after the other groups.
 func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	attention := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 544}, KVHeads: 1, HeadSize: 512, ElementBytes: 2}
 	state := Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 544, Align: true}, StateBytes: 557056 * 2}

@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/testkit/rapidtest"
 )
 
-// Ensure that a plan is refused if one of its blocks would have more tokens than the limit.
 func TestBlocksThatWouldBeTooLargeAreRefused(t *testing.T) {
 	paged := func(blockSize, page int) Layer {
 		return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: blockSize}, Page: page}
@@ -66,7 +65,6 @@ func anyLayer(t *rapid.T) Layer {
 	return l
 }
 
-// Ensure that for random layers, each plan that Make returns is a valid configuration of a cache.
 func TestAPlanHasSoundNumbers(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		layers := rapid.SliceOfN(rapid.Custom(anyLayer), 1, 6).Draw(t, "layers")

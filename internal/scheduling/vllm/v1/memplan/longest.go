@@ -13,7 +13,6 @@ import (
 // ErrMemory is wrapped if a request of the maximum length does not fit into the memory.
 var ErrMemory = errors.New("not enough memory")
 
-// bytesPerBlock returns the size of one block in all tensors together.
 func (p *Plan) bytesPerBlock() int {
 	n := 0
 	for i := range p.Tensors {
@@ -55,7 +54,6 @@ func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 	return n, nil
 }
 
-// cache returns a cache with the plan's groups and two blocks.
 func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 	config := kvcache.Config{
 		NumGPUBlocks: 2, MaxModelLen: limit, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},

@@ -97,7 +97,6 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 	return mixed, nil
 }
 
-// maxOfOneSize returns the number of layers that have the most frequent page size.
 func maxOfOneSize(layers []Layer, list []int) int {
 	count, most := map[int]int{}, 0
 	for _, i := range list {

@@ -67,8 +67,6 @@ func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 	}
 }
 
-// Ensure that a cached block takes little memory, with its tokens and its key, and contains no
-// pointers for the garbage collector to scan.
 func TestABlockTakesAtMost96Bytes(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("each call checks the whole pool")

@@ -26,7 +26,6 @@ type Event struct {
 	hashes, tokens span
 }
 
-// A span is the part of Events.hashes or Events.tokens that belongs to an event.
 type span struct{ from, to int }
 
 // Events are the events between two calls of TakeEvents. The results of its methods are valid until the Events is
@@ -56,8 +55,8 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds a Stored event for the blocks to which Register gives keys. If table is nil, the event is for
-// all blocks [from, to). items is the cursor at which the first block looks for its multimodal items.
+// If table is nil, the event is for all blocks [from, to). items is the cursor at which the first block looks for its
+// multimodal items.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize

@@ -15,8 +15,7 @@ type Key struct {
 	Group uint32
 }
 
-// An entry is a node of the hash map: a key of a block. Nodes with the same key form a ring in the
-// order of their insertion.
+// Nodes with the same key form a ring in the order of their insertion.
 type entry struct {
 	hash           blockhash.Hash
 	group          uint32
@@ -30,8 +29,7 @@ type slot struct {
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// many is a bit that is set when a key gets a second node, and stays set until the key has no node. While it is
-// set, vLLM's map has a dict of blocks for the key, which recordings show.
+// many is a bit that is set when a key gets a second node, and stays set until the key has no node.
 const many = 1 << 31
 
 // slotsFor returns a number of slots. If every block has one key, at least half of the slots are empty.
@@ -59,8 +57,7 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// entry returns a node by its number. The first nodes are the primary keys of the blocks; the other nodes are in
-// more.
+// The first nodes are the primary keys of the blocks; the other nodes are in more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry

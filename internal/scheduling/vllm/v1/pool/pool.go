@@ -156,8 +156,7 @@ func (p *Pool) release(id, previous int32) int32 {
 	return previous
 }
 
-// end returns the sentinel of the queue, which is a ring of records. The block after the sentinel is taken next,
-// the block before it is taken last.
+// The block after the sentinel is taken next, the block before it is taken last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
 func (p *Pool) link(id, at int32) {

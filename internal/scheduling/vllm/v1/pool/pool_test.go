@@ -134,7 +134,6 @@ func unmark(p *Pool) {
 	}
 }
 
-// Ensure that a stored event contains the parent, all tokens of the range, and one list of extra keys for each hash.
 func TestAStoredEventTellsEverything(t *testing.T) {
 	p := newPool(t, 10)
 	c := &Content{Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, LoRAID: 7}

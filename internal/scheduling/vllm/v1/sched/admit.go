@@ -37,8 +37,7 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting returns the next request to admit, or nil. Skipped requests come first, unless the policy orders them
-// otherwise.
+// Skipped requests come first, unless the policy orders them otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
 	if k == nil || w != nil && s.order.before(w, k) {
@@ -47,8 +46,6 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: the request is not held, no step in flight will deliver tokens
-// for it, and all extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
 	return !r.held && (r.stale == 0 || r.dropStale) &&
 		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })
@@ -141,8 +138,7 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad gives e placeholder drafts, at most one less than its number of tokens. New refuses a Config with which vLLM
-// schedules more drafts than tokens.
+// pad gives e placeholder drafts, at most one less than its number of tokens.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

@@ -47,7 +47,6 @@ func newDecoder(t testing.TB, running, ahead int) *decoder {
 	return d
 }
 
-// refill replaces all requests by new ones whose prompts are computed.
 func (d *decoder) refill() {
 	d.s.Abort(d.s.Monitor.Running(nil)...)
 	for ; d.flying > 0; d.flying-- {
@@ -90,7 +89,6 @@ func (d *decoder) schedule() {
 	d.flying++
 }
 
-// BenchmarkStep schedules a step of decodes and updates it.
 func BenchmarkStep(b *testing.B) {
 	for _, c := range []struct{ running, ahead int }{{16, 0}, {64, 0}, {256, 0}, {256, 1}, {1024, 0}} {
 		b.Run(fmt.Sprintf("running=%d/ahead=%d", c.running, c.ahead), func(b *testing.B) {
@@ -108,7 +106,6 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// Ensure that a decode step allocates nothing.
 func TestASteadyStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")

@@ -64,7 +64,6 @@ func (s *Scheduler) checkStep(step *Step) error {
 	return nil
 }
 
-// checkFlight compares the counts of requests with the steps in flight.
 func (s *Scheduler) checkFlight() error {
 	tokens, samples := map[ID]int{}, map[ID]int{}
 	for i := range s.flight.n {

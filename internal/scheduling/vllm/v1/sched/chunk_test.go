@@ -9,7 +9,7 @@ import (
 )
 
 // Ensure that a prompt is admitted only if the whole prompt or, with AdmitChunks, its first chunk fits into the free
-// blocks. Without chunks, the whole prompt must also fit into the step.
+// blocks.
 func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -74,7 +74,6 @@ func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk that begins inside a block of a Mamba group ends where this block ends.
 func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
 	c := small(100)
 	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.Cache.RetentionInterval = 2, 8, kvcache.RetainAll

@@ -66,7 +66,6 @@ type Config struct {
 	MaxConcurrentBatches int
 }
 
-// complete fills in defaults and checks the configuration.
 func (c *Config) complete() error {
 	if c.PipelineParallelSize == 0 {
 		c.PipelineParallelSize = 1
@@ -81,7 +80,6 @@ func (c *Config) complete() error {
 	return c.check()
 }
 
-// maxBatches is the highest MaxConcurrentBatches.
 const maxBatches = 64
 
 func (c *Config) check() error {

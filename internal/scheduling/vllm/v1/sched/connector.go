@@ -59,7 +59,6 @@ func (c *Connector) checkSpec(spec *Spec) error {
 	return nil
 }
 
-// transfers is the state of a request's loads and sends.
 type transfers struct {
 	match      Match
 	asks       bool   // Spec.Ask

@@ -204,7 +204,7 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 }
 
 // Ensure that the connector's answer for a request stays valid until the request has used the answer, also after a
-// failed step. If a load brings no tokens, the request asks again.
+// failed step.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -272,8 +272,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	}
 }
 
-// Ensure that if a request is aborted with a step in flight, nothing is sent for it: neither the blocks that the
-// step loads nor the blocks that the request has hit.
+// Ensure that no blocks, loaded or hit, are sent for a request that is aborted with a step in flight.
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
@@ -289,7 +288,6 @@ func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that loaded blocks are sent, too, when the step that loads them is over.
 func TestWhatWasLoadedIsSent(t *testing.T) {
 	c := small(10)
 	c.Connector = Connector{Consumer: true, Producer: true}
@@ -317,7 +315,6 @@ func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	require.Zero(t, h.schedule()[0].NumComputedTokens)
 }
 
-// Ensure that all Mamba states of a finished request can be sent.
 func TestStatesAreSentWhole(t *testing.T) {
 	c := small(20)
 	c.Connector.Producer = true

@@ -9,9 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that no hit ends inside a block that is loaded in the same step, because copies are made before loads. The
-// request with such a hit is admitted later. If the block is computed in the same step, so is its state, and
-// requests do not hit such a state.
+// Ensure that no hit ends inside a block that is loaded in the same step, because copies are made before loads.
 func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	prompt := tokens(15, 1) // its last hash ends inside block 2, after token 12
 	for _, test := range []struct {
@@ -43,9 +41,8 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that if a request that copies a shared block is preempted in the same step, the step does not have the
-// copy, because other rows get the request's blocks immediately. With vLLM's rules, the step has the copy. The copy
-// then names no place in a table, because a worker drops the tables of preempted requests first.
+// Ensure that if a request that copies a shared block is preempted in the same step, the step does not have the copy,
+// because other rows get the request's blocks immediately.
 func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {

@@ -16,7 +16,6 @@ func deferringConfig(steps int) Config {
 	return c
 }
 
-// inFlight returns a host with one request, whose prefill and decodes are in flight.
 func inFlight(t *testing.T, c Config, steps int, spec Spec) (*host, ID, int) {
 	h := newHost(t, c)
 	spec.Stop = []int32{eos}

@@ -68,7 +68,6 @@ func (e *encoder) startAdmission() bool {
 
 func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
 
-// newRequest returns nil for a request with nothing to encode.
 func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
 	if e == nil || len(items) == 0 {
 		return nil, nil
@@ -117,8 +116,7 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// clip plans which items of r to encode for n tokens after the computed ones. If there is no space or budget for an
-// item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
+// If there is no space or budget for an item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -193,8 +191,7 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// encodeForOther reports whether another request of the batch reads the output of an item of r. If one does,
-// encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
+// If one does, encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
@@ -231,8 +228,8 @@ func (e *encoder) computed(r *request) {
 	}
 }
 
-// unblock preempts one request if nothing could be scheduled because requests keep outputs while they wait for
-// space for more outputs. In vLLM they wait for ever.
+// unblock preempts one request if nothing could be scheduled because requests keep outputs while they wait for space
+// for more outputs.
 func (e *encoder) unblock() bool {
 	s := e.s
 	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
@@ -255,8 +252,7 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed forgets outputs that were not computed. It lists the freed outputs again, because the worker may not have
-// dropped them.
+// failed lists the freed outputs again, because the worker may not have dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {

@@ -86,8 +86,6 @@ func TestItemsAreNotDividedIfAskedFor(t *testing.T) {
 	}
 }
 
-// Ensure that an encoder output is computed once for all requests with the same item, and is kept while any of these
-// requests reads it.
 func TestRequestsShareAnOutput(t *testing.T) {
 	c := encoderConfig(64, 40, 40)
 	c.LongPrefillTokenThreshold = 32
@@ -131,7 +129,6 @@ func importance(priority int, spec Spec) Spec {
 	return spec
 }
 
-// Ensure that an encoder output is computed even if the row that was to compute it is removed from the step.
 func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -210,7 +207,7 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 }
 
 // Ensure that requests that keep encoder outputs and wait for space lose their blocks if the only request that can
-// run needs these blocks. In vLLM that request preempts itself and computes the same tokens again for ever.
+// run needs these blocks.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

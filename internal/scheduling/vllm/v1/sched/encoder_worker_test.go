@@ -10,8 +10,6 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// An encoderWorker computes the encoder outputs that steps list, and keeps each output until a step lists it as
-// freed.
 type encoderWorker struct {
 	on      bool
 	size    int // embeddings

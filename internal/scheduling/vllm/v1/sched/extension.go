@@ -3,7 +3,7 @@ package sched
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
 // An extension is a feature that influences which requests run: the connector, Mamba states, the encoder, adapters
-// and zeroing. A Scheduler has the extensions that its Config requires.
+// and zeroing.
 type extension interface {
 	startPass()                            // a pass begins; a step can take several
 	startAdmission() bool                  // the running requests are scheduled; returns false if no request may be admitted

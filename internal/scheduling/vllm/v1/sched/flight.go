@@ -2,7 +2,6 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// A batch is a step that is being scheduled or in flight.
 type batch struct {
 	seq       uint64 // of the step, from 1
 	rows      []entry
@@ -24,7 +23,6 @@ type batch struct {
 	prefill bool // a running request computes its prompt
 }
 
-// An entry is a row of a batch.
 type entry struct {
 	r        *request
 	id       ID // ID of r when the row was scheduled; differs from r.id if r has ended since
@@ -49,8 +47,7 @@ func (b *batch) reset() {
 	}
 }
 
-// add returns a new row for the caller to fill. It does so because copying entries took most of the time of a
-// decode.
+// add returns a row for the caller to fill, because copying entries took most of the time of a decode.
 func (b *batch) add() *entry {
 	n := len(b.rows)
 	if n == cap(b.rows) {
@@ -64,7 +61,6 @@ func (b *batch) add() *entry {
 	return e
 }
 
-// A flight has the steps in flight, the oldest first.
 type flight struct {
 	batches []*batch // the first n are in flight; number n is being scheduled; the others are unused
 	n       int

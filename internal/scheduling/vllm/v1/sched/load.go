@@ -31,7 +31,6 @@ func (c *connector) find(r *request) (external int, known bool) {
 	return external, true
 }
 
-// load gives r blocks for its match and makes it wait for their contents.
 func (c *connector) load(r *request, external int) verdict {
 	local := c.s.hit.NumTokens
 	again := r.kv.Readmitted()
@@ -75,8 +74,7 @@ func (c *connector) count(r *request, local, external int, again bool) {
 	n.Hits += external
 }
 
-// reserve reserves the blocks that r still needs for its prompt. Other requests may not load into reserved blocks,
-// because a request that loads cannot be preempted.
+// Other requests may not load into reserved blocks, because a request that loads cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
 		r.transfers.reserving = true
@@ -143,8 +141,7 @@ func (c *connector) forgetMatch(r *request) {
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// unblock frees the blocks of a waiting request whose load is over, if no request could run otherwise. In this case
-// vLLM waits for ever.
+// unblock frees the blocks of a waiting request whose load is over, if no request could run otherwise.
 func (c *connector) unblock() bool {
 	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
 		return false
@@ -154,7 +151,6 @@ func (c *connector) unblock() bool {
 
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
-// unloadLast frees the blocks of the last waiting request whose load is over, if there is such a request.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

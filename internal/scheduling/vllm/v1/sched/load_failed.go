@@ -47,7 +47,6 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 	return err
 }
 
-// A failure is what LoadFailed has to do.
 type failure struct {
 	missing map[int32]bool // blocks that were not loaded
 	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad blocks
@@ -57,7 +56,6 @@ type failure struct {
 	again   []setback
 }
 
-// A setback is a request that has to compute tokens again.
 type setback struct {
 	r     *request
 	at    int  // slot of its first failed block; -1: none
@@ -99,8 +97,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing adds the blocks to missing. It also adds them to bad, because other requests may have read them,
-// except blocks that a waiting request loads and no other request has.
+// noteMissing also adds the blocks to bad, because other requests may have read them, except blocks that a waiting
+// request loads and no other request has.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -157,8 +155,7 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning considers running requests that were admitted before the oldest step in flight. It sets void for
-// them: whether their row in this step read a failed block.
+// findVoidRunning sets void for running requests: whether their row in this step read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -199,7 +196,6 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed returns the slot of the first failed block that holds some of the first tokens of r, or -1.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
@@ -212,7 +208,6 @@ func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	return first
 }
 
-// oldestEntry returns the row of r in the oldest step in flight, or nil.
 func (c *connector) oldestEntry(r *request) *entry {
 	if c.s.flight.n > 0 {
 		rows := c.s.flight.batches[0].rows
@@ -284,14 +279,13 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. r will write to
-// the other blocks, so these must not be shared.
+// r will write to the blocks after its first computed tokens, so these blocks must not be shared.
 func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// cutAt returns how many tokens before slot at can be kept. With several groups, or with windows, which may have
-// freed blocks that are needed again, none can be kept, and at is -1.
+// With several groups, or with windows, which may have freed blocks that are needed again, none can be kept, and at
+// is -1.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
@@ -299,7 +293,6 @@ func (c *connector) cutAt(at int) int {
 	return at * c.s.blockSizes[0]
 }
 
-// voided is the ID of a void row.
 const voided = ^ID(0)
 
 func (s *Scheduler) void(e *entry) {

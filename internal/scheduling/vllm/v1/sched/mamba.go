@@ -32,8 +32,7 @@ func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	return m
 }
 
-// clipsDecodes reports whether a prompt can be hit up to its last token. The first chunk of such a prompt is as
-// short as a decode.
+// clipsDecodes reports whether a prompt can be hit up to its last token.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 func (m *mambaSplit) clip(q *request, start, n int) int {

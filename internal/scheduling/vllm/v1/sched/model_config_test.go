@@ -63,7 +63,6 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks.
 // In the normal run, half of the configurations have no connector, because a connector that keeps blocks makes
 // preemptions rare.
 func underPressure(t *rapid.T) Config {

@@ -172,7 +172,6 @@ func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 	return counts, tokens
 }
 
-// beginEmpty makes the worker begin the steps without rows that were scheduled after f.
 func (e *engine) beginEmpty(f *flying) {
 	for _, empty := range f.after {
 		e.worker.begin(&empty.step, nil)

@@ -28,7 +28,6 @@ func (e *engine) finish(t *rapid.T) {
 	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Monitor.Load().FreeBlocks)
 }
 
-// repeat calls the methods of the engine, and the functions in more, in random order.
 func (e *engine) repeat(t *rapid.T, more map[string]func(*rapid.T)) {
 	actions := map[string]func(*rapid.T){
 		"add":     e.add,
@@ -85,7 +84,6 @@ func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
 	})
 }
 
-// drain lets what runs end while nothing is admitted.
 func (e *engine) drain(t *rapid.T) {
 	e.SetPause(PauseNew)
 	e.finishing = true
@@ -98,8 +96,6 @@ func (e *engine) drain(t *rapid.T) {
 	e.finishing = false
 }
 
-// Ensure that running requests finish while no request is admitted, whatever resources the running and the waiting
-// requests have.
 func TestWhatRunsEndsDuringAPause(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, contended(t))

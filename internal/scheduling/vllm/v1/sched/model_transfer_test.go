@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A load is keys and values on their way into blocks.
 type load struct {
 	id     ID
 	tables [][]int32
@@ -43,8 +42,7 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 	spec.Send = c.Producer && rapid.Bool().Draw(t, "send")
 }
 
-// drawExtras draws an adapter for a request, and up to two items near its beginning. In an item named
-// dog, every second token is text.
+// In an item named dog, every second token is text.
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
 	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
@@ -67,7 +65,6 @@ func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	}
 }
 
-// drawPictures draws a sequence of items that few other requests have.
 func (e *engine) drawPictures(t *rapid.T, spec *Spec) {
 	for at := 0; at+5 < len(spec.Tokens) && len(spec.Extras.Items) < 3; {
 		length := rapid.IntRange(3, 5).Draw(t, "length")
@@ -101,7 +98,6 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 }
 
 // checkZeroBlocks requires that a step zeroes the new blocks of running requests, and no blocks outside its rows.
-// Other tests check, when they read a block, that no other block was zeroed.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	var tables []int32
 	for i, row := range step.Rows {
@@ -243,8 +239,6 @@ func (e *engine) answer(t *rapid.T) {
 	require.NoError(t, e.Transfers.SetMatch(id, e.drawMatch(t, e.live(id).kv.NumTokens())))
 }
 
-// endTransfers removes an ended request from the queries, and starts sending its blocks if the
-// scheduler asks for it.
 func (e *engine) endTransfers(id ID) {
 	x := &e.transfers
 	x.asking = slices.DeleteFunc(x.asking, func(o ID) bool { return o == id })

@@ -8,7 +8,7 @@ import (
 )
 
 // A pipeline drives a scheduler as vLLM's engine core does: it schedules until enough steps are in flight, and then
-// updates the oldest step. Each sampled token is a different number, and the pipeline records its position.
+// updates the oldest step.
 type pipeline struct {
 	t       *testing.T
 	s       *Scheduler

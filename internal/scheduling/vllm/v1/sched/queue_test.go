@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the memory of a queue depends on the requests that are in the queue now, not on requests that have
-// left.
 func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -24,7 +22,6 @@ func TestAQueueForgetsRequestsThatLeft(t *testing.T) {
 	}
 }
 
-// Ensure that a request that returns to the front takes the free place there, so that no other request moves.
 func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	for i := range orders {
 		q := queue{order: &orders[i]}
@@ -41,7 +38,6 @@ func TestTheOthersStayWhenARequestReturnsToTheFront(t *testing.T) {
 	}
 }
 
-// Ensure that when many requests are put at the front, one after the other, the other requests seldom move.
 func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	q := queue{order: &orders[FCFS]}
 	last := &request{}
@@ -58,8 +54,6 @@ func TestManyRequestsAtTheFrontMoveTheOthersSeldom(t *testing.T) {
 	require.Less(t, moves, 30)
 }
 
-// Ensure that requests leave a long queue in any order without moving the others, because clients can
-// cancel many waiting requests.
 func TestARequestThatLeavesMovesNoOther(t *testing.T) {
 	q := queue{order: &orders[FCFS]}
 	var all []*request

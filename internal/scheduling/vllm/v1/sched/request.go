@@ -53,8 +53,8 @@ const (
 	parked // finished, with blocks in transfer
 )
 
-// A request has the state of a request. The fields that a decode reads come first, so that they are in one or two
-// lines of the processor's cache.
+// The fields of a request that a decode reads come first, so that they are in one or two lines of the processor's
+// cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
@@ -157,7 +157,6 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	return s.config.Connector.checkSpec(spec)
 }
 
-// checkItems returns an error unless the items are parts of a prompt of n tokens, in order.
 func checkItems(items []blockhash.Item, n int) error {
 	for i, item := range items {
 		if item.Offset > n || item.Length > n-item.Offset {
@@ -170,7 +169,6 @@ func checkItems(items []blockhash.Item, n int) error {
 	return nil
 }
 
-// enter gives r its ID.
 func (s *Scheduler) enter(r *request) {
 	s.added++
 	r.seq = s.added
@@ -247,7 +245,6 @@ func (s *Scheduler) Release(ids ...ID) {
 	}
 }
 
-// live returns a request that has not finished, or nil.
 func (s *Scheduler) live(id ID) *request {
 	r := s.requests.Get(uint64(id))
 	if r == nil || r.status == parked {

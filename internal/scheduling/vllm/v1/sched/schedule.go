@@ -68,8 +68,8 @@ func (s *Scheduler) fill(b *batch) {
 	}
 }
 
-// advance counts the tokens of a row as computed. With asynchronous scheduling, a row that samples adds
-// placeholders for its tokens, which the next step computes (RULES.md §15).
+// With asynchronous scheduling, a row that samples adds placeholders for its tokens, which the next step computes
+// (RULES.md §15).
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
@@ -117,7 +117,6 @@ func (s *Scheduler) scheduleRunning() {
 	}
 }
 
-// runningTokens returns how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens
 	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens+r.maxTokens {

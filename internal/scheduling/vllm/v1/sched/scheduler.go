@@ -173,8 +173,8 @@ func (s *Scheduler) preempt(r *request) {
 	r.queued = now()
 }
 
-// release frees the blocks of r. If a step in flight may write to these blocks while a load could get them, release
-// frees them when the last step is over.
+// If a step in flight may write to these blocks while a load could get them, release frees them when the last step is
+// over.
 func (s *Scheduler) release(r *request, why kvcache.Release) {
 	s.extensions.lost(r, why)
 	after := uint64(0)

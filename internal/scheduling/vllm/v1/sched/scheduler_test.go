@@ -116,8 +116,6 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a step contains what a worker needs: whole tables for new requests, new blocks for
-// running requests, and a slot for each token.
 func TestAStepHasWhatAWorkerNeeds(t *testing.T) {
 	h := newHost(t, small(9))
 	a := h.add(6, 1, Spec{})
@@ -162,8 +160,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, h.Monitor.Load())
 }
 
-// Ensure that the drafts of a row are verified, that rejected drafts are computed again, and that the blocks of
-// rejected drafts are kept or taken back.
+// Ensure that the blocks of rejected drafts are kept or taken back.
 func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
@@ -228,8 +225,6 @@ func TestTheOrderOfPriorities(t *testing.T) {
 	require.Equal(t, want[:4], s.Monitor.Running(nil), "as many as may run")
 }
 
-// Ensure that a decode that is padded with draft positions reserves no blocks for them, so that another request can
-// be loaded in the same step.
 func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		c := small(60)

@@ -247,8 +247,6 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose step failed reserves no blocks while it waits, because the reservation
-// would prevent its own load.
 func TestAFailedStepReservesNothing(t *testing.T) {
 	c := small(8)
 	c.MaxNumBatchedTokens, c.Connector.Consumer = 8, true

@@ -154,7 +154,6 @@ func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 	}
 }
 
-// Ensure that a step is empty only if nothing can run.
 func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 	c := small(7)
 	c.Policy = Priority
@@ -201,8 +200,6 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 	}
 }
 
-// Ensure that when a row gave no token, the later rows of its request do not count, even if the request was
-// preempted since then.
 func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 	for _, preempts := range []bool{false, true} {
 		c := small(20)

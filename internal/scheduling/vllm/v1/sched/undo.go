@@ -48,8 +48,7 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// undo undoes the newest row of a request. Stale rows are the oldest rows; their tokens are no longer among the
-// computed tokens.
+// Stale rows are the oldest rows; their tokens are no longer among the computed tokens.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

@@ -82,7 +82,6 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	return nil
 }
 
-// updateRow returns how many of the sampled tokens count.
 func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int) {
 	r := e.r
 	if r.id != e.id {
@@ -153,7 +152,6 @@ func (s *Scheduler) store(r *request, tokens int) {
 	}
 }
 
-// reject decreases the computed tokens of r by n rejected drafts.
 func (s *Scheduler) reject(r *request, n int) {
 	r.placeholders = max(r.placeholders-n, 0)
 	computed := r.kv.NumComputedTokens - n

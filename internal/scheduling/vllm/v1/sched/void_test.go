@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that blocks that were computed from a failed load cannot be hit. Request b computes on a shared block
-// whose load failed, and loses its own blocks in the next step. Only then the failure is reported.
+// Ensure that blocks that were computed from a failed load cannot be hit.
 func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -34,8 +33,7 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	require.LessOrEqual(t, rows[len(rows)-1].NumComputedTokens, 48, "b's own blocks were computed from what was not there")
 }
 
-// Ensure that a request gives up a hit that was computed from a failed load. The request's own window group does
-// not contain the failed block, because the window is already past this block.
+// Ensure that a request gives up a hit that was computed from a failed load.
 func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
@@ -96,7 +94,7 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 }
 
 // Ensure that a row that reads blocks that a void row writes is void, in the same step and in later steps, whatever
-// happened to the request of the void row. Only the first table contains the block whose load failed.
+// happened to the request of the void row.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -147,7 +145,7 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 }
 
 // Ensure that if a row read a block that was not loaded, the row is void, even if its request was preempted since
-// then and waits. In vLLM the token of that row is delivered (vllm/v1/RULES.md §19).
+// then and waits.
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -175,8 +173,7 @@ func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row that reads a copy of a block whose load failed is void. The second request hits 12
-// tokens, of which 4 are in the second block of the first request, and the load of that block fails.
+// Ensure that a row that reads a copy of a block whose load failed is void.
 func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	c := loadsIntoBlocks()
 	c.PipelineParallelSize = 3

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// longContext is a scheduler whose sequences can have 131,072 tokens.
 func longContext(t *testing.T) *Scheduler {
 	if invariants.Enabled {
 		t.Skip("a check of the whole state after each of thousands of calls takes minutes")
@@ -19,7 +18,6 @@ func longContext(t *testing.T) *Scheduler {
 	return newSmall(t, c)
 }
 
-// held returns by how many bytes the heap has grown since its size was before.
 func held(before uint64) int64 { return int64(heap() - before) }
 
 func heap() uint64 {
@@ -32,8 +30,7 @@ func heap() uint64 {
 
 const mib = 1 << 20
 
-// Ensure that a waiting request takes memory for its prompt, not for all tokens that it may generate,
-// and that finished requests leave little memory in use.
+// Ensure that a waiting request takes memory for its prompt, and that finished requests leave little memory in use.
 func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
 	s := longContext(t)
 	before := heap()
@@ -74,7 +71,6 @@ func TestRequestsThatHaveRunLeaveLittle(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// Ensure that waiting forks take almost no memory for tokens, and that running forks take memory for their prompts.
 func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A worker knows only its steps and the tokens that it sampled, not the scheduler's state. Each place of its memory
-// holds a number that depends on all tokens up to the place. A place that was never written holds 0.
+// A worker knows only its steps and the tokens that it sampled, not the scheduler's state.
 type worker struct {
 	groups   []kvcache.Group
 	drafts   bool
@@ -46,8 +45,7 @@ type job struct {
 	drafts  []int32
 }
 
-// begin applies a step to the worker's state. known has the tokens that each request had when the step was
-// scheduled.
+// known has the tokens that each request had when the step was scheduled.
 func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
@@ -90,8 +88,7 @@ func (w *worker) begin(step *Step, known map[ID][]int32) {
 	}
 }
 
-// run computes the rows of a step. It returns an error if a row attends to values that are not its
-// own.
+// run returns an error if a row attends to values that are not its own.
 func (w *worker) run(step *Step, jobs []job) error {
 	slot := 0
 	values := make([][]uint64, len(jobs))
@@ -199,7 +196,6 @@ func (w *worker) values(id ID, tokens []int32) []uint64 {
 	return values
 }
 
-// attend reads what the last token of the row attends to.
 func (w *worker) attend(j *job, values []uint64) error {
 	last := j.start + j.row.NumScheduledTokens - 1
 	for g, spec := range w.groups {

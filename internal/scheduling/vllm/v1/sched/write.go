@@ -105,8 +105,7 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step has the whole table of a request. Such a table includes the results of all
-// copies.
+// Such a table includes the results of all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	for i := range s.batch.rows {
 		if e := &s.batch.rows[i]; e.id == id {

@@ -36,8 +36,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and drops all other
-// open blocks; these count as new again when a request gets them.
+// writeOpen keeps open blocks of other requests, and drops all other open blocks; these count as new again when a
+// request gets them.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -57,7 +57,6 @@ func (z *zeroing) writeOpen(step *Step) {
 	})
 }
 
-// note adds the blocks of r to held.
 func (z *zeroing) note(r *request, row bool) {
 	for g := range z.s.groups {
 		for _, id := range r.kv.Table(g) {

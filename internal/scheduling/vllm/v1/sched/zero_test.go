@@ -88,8 +88,6 @@ func TestBlocksOfAFailedLoadAreZeroed(t *testing.T) {
 	require.Equal(t, table[3:], h.step.ZeroBlocks)
 }
 
-// Ensure that the blocks of a failed step are zeroed again in the next step, except the blocks that
-// are being loaded.
 func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -140,7 +138,6 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.Contains(t, []ID{h.step.Rows[0].ID, h.step.Rows[len(h.step.Rows)-1].ID}, loads)
 }
 
-// Ensure that blocks are zeroed if the failure of their load is reported only after the load is over.
 func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.AdmitChunks = false, true
@@ -218,9 +215,7 @@ func TestAProducerGetsTheBlockOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	}
 }
 
-// Ensure that a step does not zero a block after a Mamba state was loaded into it. A step that asks the worker to
-// zero the new block fails. Then another request gets this block and loads its state into the block. Zeroing the
-// block in the next step would destroy the state.
+// Ensure that a step does not zero a block after a Mamba state was loaded into it.
 func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	c := transferConfig(7)
 	c.AsVLLM, c.ZeroNewBlocks = false, true

@@ -28,7 +28,6 @@ func split(endpoint string) (network, address string, err error) {
 	return "", "", errors.New("want tcp://HOST:PORT or ipc://PATH")
 }
 
-// A service serves a connection until the peer or the publisher closes it.
 type service func(net.Conn)
 
 func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {

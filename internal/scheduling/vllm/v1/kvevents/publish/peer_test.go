@@ -26,7 +26,6 @@ type peer struct {
 	r    *bufio.Reader
 }
 
-// greeting returns the greeting of a peer with ZMTP 3.1 and the security mechanism NULL.
 func greeting() []byte {
 	g := make([]byte, 64)
 	g[0], g[9], g[10], g[11] = 0xff, 0x7f, 3, 1

@@ -150,8 +150,7 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// kept returns the batch with number seq, or the first batch after it that is in the buffer, and this batch's
-// number. If there is no such batch, it returns nil. The caller must hold p.mu.
+// If the buffer has no batch with number seq or a later number, kept returns nil. The caller must hold p.mu.
 func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)

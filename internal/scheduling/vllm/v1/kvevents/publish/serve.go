@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvevents/zmtp"
 )
 
-// stalled is the longest time that a handshake, or sending one batch, may take. After this time the connection is
-// closed.
+// stalled is the longest time that a handshake, or sending one batch, may take.
 const stalled = 30 * time.Second
 
 // A subscriber is the peer of a connection of the PUB socket. Publisher.mu guards it.
@@ -20,8 +19,6 @@ type subscriber struct {
 	gone   bool
 }
 
-// serveSubscriber sends batches over a connection of the PUB socket while the peer subscribes to
-// the topic.
 func (p *Publisher) serveSubscriber(conn net.Conn) {
 	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, stalled)
 	if err != nil || !p.wait(conn, true) {
@@ -69,7 +66,6 @@ func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	return nil, 0
 }
 
-// readSubscriptions reads the peer's messages until the connection ends.
 func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	for {
 		name, frames, err := c.Receive()
@@ -110,8 +106,7 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 // endOfReplay is the sequence number of the message after the last batch of a replay, -1.
 const endOfReplay = ^uint64(0)
 
-// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer has the batches
-// in the buffer from this number on, and a final message.
+// A request is a sequence number. The answer has the batches in the buffer from this number on, and a final message.
 func (p *Publisher) serveReplays(conn net.Conn) {
 	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
 	if err != nil {

@@ -132,8 +132,7 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// pong answers a PING. The data of a PING is the peer's time to live in tenths of a second, and a context that the
-// PONG must return.
+// The data of a PING is the peer's time to live in tenths of a second, and a context that the PONG must return.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))

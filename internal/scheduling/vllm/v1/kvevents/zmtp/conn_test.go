@@ -47,7 +47,6 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// received is what a PUB socket understands from the bytes that a peer sends.
 type received struct {
 	names  []string
 	frames [][][]byte

@@ -9,8 +9,6 @@ import (
 	"strings"
 )
 
-// greetingSize is the length of a greeting: the signature, the version, the
-// security mechanism, whether the peer is a server, and a filler.
 const greetingSize = 64
 
 func greeting() []byte {
