@@ -36,7 +36,6 @@ func (c *Calibration) saved(t *testing.T) cost.Measured {
 	return m
 }
 
-// The times in the table are those that the line predicts, multiplied by random noise.
 func table(line cost.Linear, noise float64) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -52,8 +51,7 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that the fit finds the line exactly if there is no noise, and nearly if there is, and that the stated errors
-// are as large as the noise.
+// Ensure that without noise the fit is exact, and that the stated errors are as large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -80,7 +78,6 @@ func TestPartsAreNotNegative(t *testing.T) {
 	require.Contains(t, c.Fit.String(), "fewer than 8: without data")
 }
 
-// Ensure that the output of each benchmark becomes the iterations that it measured.
 func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -166,8 +163,8 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 }
 
-// Ensure that all iterations of a trace with the same work become one point, so that many small batches do not
-// outweigh a few large ones.
+// Ensure that iterations with the same work become one point, so that many small batches do not outweigh few large
+// ones.
 func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
@@ -193,8 +190,7 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that the fit finds the line in a table with any number of rows, and that the stated errors are those of
-// single rows, not those of means.
+// Ensure that in a table of any length, the stated errors are those of single rows, not those of means.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -88,8 +88,7 @@ func number(text string, separator rune) (float64, error) {
 // leastTrace is the smallest number of iterations in a trace of a server. A file with fewer iterations is a table.
 const leastTrace = 200
 
-// merge combines iterations of a trace with about the same work into one point. Without merging, the thousands of
-// small batches in a trace would determine the line.
+// Without merge, the thousands of small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

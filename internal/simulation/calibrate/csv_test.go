@@ -94,8 +94,7 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	}
 }
 
-// Ensure that results of several models are refused, that a cost file names its model, and that failed requests are
-// reported.
+// Ensure that results of several models are refused, and that failed requests are reported.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +

@@ -26,8 +26,8 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// mostParts limits the number of parts into which the points are divided. For each part, a line is fitted to the
-// other parts, to measure the line's errors on this part.
+// For each of at most mostParts parts, a line is fitted to the other points, to measure the line's errors on the
+// part.
 const mostParts = 40
 
 // Fit returns the line without negative coefficients that has the smallest relative errors. The stated errors are
@@ -138,9 +138,8 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve finds the line with the least squares of errors relative to the line. If errors were relative to the
-// measured times, measurements that are too long would count less than measurements that are too short, and the
-// line would be too low. In each round, errors are relative to the line of the previous round.
+// Errors are relative to the line of the previous round: relative to the measured times, measurements that are too
+// long would count less than measurements that are too short.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -187,8 +186,7 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations for the coefficients whose indexes are in parts. Errors are relative to
-// scaled.
+// leastSquares fits the coefficients whose indexes are in parts. Errors are relative to scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -11,9 +11,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// trace returns a CSV of a server's iterations. Of the iterations with prompts, one in ten takes three times as long
-// as the others with the same work. Decodes with the same work take the same time. Batches of four are not on the
-// line.
+// Of the iterations with prompts, one in ten takes three times as long as the others with the same work. Decodes with
+// the same work take the same time. Batches of four are not on the line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder
@@ -36,8 +35,6 @@ func trace(n int) string {
 	return b.String()
 }
 
-// Ensure that the spread is computed from measurements of the same work, not from differences between kinds of
-// work.
 func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	c := fitOf(t, trace(8000))
 	require.Len(t, c.Spread.Prompts, 20)

@@ -76,9 +76,8 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for each
-// request. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens holds up
-// to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second.
+// In an M/D/1 queue with 0.1 s for each request, the mean wait is rho/(2(1-rho)) times the service time, so a limit
+// of 15 ms for each of 10 tokens holds up to rho = 1/2.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -106,7 +105,6 @@ func TestATraceHasNoKnee(t *testing.T) {
 	require.ErrorIs(t, err, ErrLoad)
 }
 
-// Ensure that the capacity does not rise if the objective is stricter or the server is smaller.
 func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	knee := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
@@ -153,8 +151,6 @@ func load(t *testing.T, s scenario.Scenario, seeds int) (*scenario.Plan, *Load) 
 	return p, l
 }
 
-// Ensure that a run contains the requests of its duration, and that the values of its objectives are the values
-// that the simulator reports.
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
 		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
@@ -210,8 +206,7 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that the lowest rate that failed is the limit even if a higher rate held, and that monotone returns false
-// then.
+// Ensure that the lowest rate that failed is the limit even if a higher rate held.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -294,7 +289,6 @@ func TestATraceKeepsItsShape(t *testing.T) {
 	}
 }
 
-// Ensure that the rate of a plan does not count requests that are left out because they are too long.
 func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
 	_, l := load(t, scenario.Scenario{Server: sim.Server{MaxModelLen: 400}}, 2)
 	require.InDelta(t, 0.47, l.LeftOut, 0.05)
@@ -311,7 +305,6 @@ func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	require.Equal(t, "-1", string(text))
 }
 
-// Ensure that a search begins at the same rate, no matter how many requests other searches have already drawn.
 func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Seed: 3}}, 1)
 	prompt, output := l.Means()

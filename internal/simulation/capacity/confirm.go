@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// confirmStep is the factor between neighbouring rates of the grid. fineStep is the factor by which lasting lowers
-// the rate at a time.
+// The rates of the grid differ by the factor confirmStep. fineStep is the factor by which lasting lowers the rate.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -17,9 +16,9 @@ const (
 	maxDown     = 40
 )
 
-// Confirm runs the seeds of the search and other seeds. It adds other seeds until one hour under each seed has
-// confirmRequests requests in total: at least leastOthers and at most mostOthers seeds. At a low rate an hour has
-// few requests and the seeds differ more, so the median needs more seeds.
+// Confirm adds seeds until one hour under each seed has confirmRequests requests in total: at least leastOthers and
+// at most mostOthers seeds. At a low rate an hour has few requests and the seeds differ more, so the median needs
+// more seeds.
 const (
 	confirmRequests = 30_000
 	leastOthers     = 4
@@ -64,8 +63,7 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
-// rates. A seed that failed at a rate is not run at higher rates.
+// A seed that held at a rate is not run at lower rates. A seed that failed at a rate is not run at higher rates.
 type confirmation struct {
 	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -78,8 +76,7 @@ func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error
 	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting lowers the rate in steps, starting at begin, until the rate lasts under nearly all seeds. It returns this
-// rate, and the runs at this rate under the seeds of the search.
+// lasting lowers the rate from begin until it lasts under nearly all seeds. The runs are those of the search's seeds.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -97,8 +94,7 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported returns the runs at a rate under the seeds of the search, and whether all these runs hold. If a seed
-// that held at a higher rate fails here, its earlier result is discarded.
+// If a seed that held at a higher rate fails at this rate, reported discards the earlier result.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
@@ -123,8 +119,7 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. The parameter rate comes from shorter
-// runs. Longer runs rarely hold a higher rate than shorter runs, so the grid begins one step below rate.
+// The grid begins one step below rate, because longer runs rarely hold a higher rate than shorter runs.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -176,8 +171,7 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. All seeds of the search must
-// hold, because their runs are reported.
+// At most one seed in 16 may fail, and no seed of the search, because the runs of these seeds are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
@@ -198,8 +192,8 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known returns how many seeds hold at a rate and how many fail, as far as results say so, and the indexes of the
-// other seeds.
+// known counts the seeds that hold and that fail at a rate according to the results; open has the other seeds'
+// indexes.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.held {
 		switch {

@@ -184,8 +184,7 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate returns an estimate of the rate that a full batch sustains. A full batch has as many sequences of mean
-// length as fit in memory.
+// A full batch has as many sequences of mean length as fit in memory.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

@@ -19,8 +19,7 @@ type process struct {
 	at   func(level float64) float64 // quantile
 }
 
-// waits returns the waiting times of an M/M/1 queue in steady state, with a mean service time of 1 s (Lindley's
-// recursion).
+// waits are the waiting times of an M/M/1 queue in steady state, with a mean service of 1 s (Lindley's recursion).
 func waits(load float64) process {
 	return process{
 		name: fmt.Sprintf("M/M/1 at load %v", load),
@@ -39,7 +38,6 @@ func waits(load float64) process {
 	}
 }
 
-// lognormal returns log-normal values, each correlated with the one before.
 func lognormal(correlation float64) process {
 	return process{
 		name: fmt.Sprintf("lognormal, correlation %v", correlation),
@@ -55,15 +53,13 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is rough
-// if it was computed from too few values.
+// A coverage has fractions of all runs. An interval is rough if it was computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough
 	missed float64 // are not, and do not contain it
 }
 
-// levels has the mean and some quantiles.
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
 // cover returns the coverage of intervals that are computed from n values, for each of levels.
@@ -95,11 +91,9 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs, for independent and for dependent values.
-// The runs have as many values as arrive in an hour at 1 and at 5 requests/s. If these are too few (as for the 99th
-// percentile at a high load), most intervals are marked as rough, and at most 5 % of the runs have an interval that
-// is not rough and does not contain the true value. The test allows 8 %, which is two standard deviations of 200
-// runs.
+// Ensure that 95 % intervals contain the true value in 95 % of the runs; 8 % may miss it, which is two standard
+// deviations of 200 runs. If there are too few values, as for the 99th percentile at a high load, most intervals are
+// rough.
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -159,7 +153,6 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, math.IsInf(e.High, 1))
 }
 
-// Ensure that a correlation between consecutive batches increases the variance of the mean.
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
 	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)
@@ -172,8 +165,7 @@ func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	require.InEpsilon(t, 9*independent, batchVariance(apart, 0, batches), 1e-9)
 }
 
-// Ensure that an interval is rough if fewer than five values are beyond the quantile, and not rough if there are many
-// more.
+// Ensure that an interval is rough if fewer than five values are beyond the quantile.
 func TestAQuantileWithFewValuesBeyondItIsRough(t *testing.T) {
 	for _, c := range []struct {
 		name  string

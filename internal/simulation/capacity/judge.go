@@ -17,7 +17,6 @@ const (
 // ErrShort is wrapped when a trace is too short to show the latencies of a server that runs permanently.
 var ErrShort = errors.New("too few requests to plan from")
 
-// errDecided ends a run with a verdict.
 var errDecided = errors.New("the outcome is clear")
 
 const overload = "more requests come than are served: the queue grows"
@@ -73,8 +72,7 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether a quantile will certainly be above its limit at the end: more requests are already above the
-// limit than the quantile allows.
+// lost reports whether more requests are already above the limit than the quantile allows at the end.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -161,14 +159,12 @@ func (w *run) tooShort(end, answer float64, measured, after int) string {
 	return text
 }
 
-// rounded returns n plus 2 %, rounded up to two significant digits.
 func rounded(n float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit estimates how many sequences can run at the same time. It counts each sequence with its prompt and half of
-// its answer.
+// fit counts each sequence with its prompt and half of its answer.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -186,8 +182,7 @@ type sample struct {
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows during the whole time of arrivals, from begin to end: the trend is
-// significant, and the queue has grown by more than 1 % of the requests that arrived.
+// The trend must be significant, and the queue must have grown by more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -221,8 +216,7 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of consecutive calls of judgeEarly in which the queue must grow.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of an extended run still grows. Without this check, such a run would
-// continue until maxSeconds, because its latencies keep rising.
+// Without keepsGrowing, a run whose queue grows would go on until maxSeconds, because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

@@ -65,8 +65,7 @@ func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	return requests[:max(1, n)], nil
 }
 
-// missed reports whether a mean normalized latency will certainly be above its limit at the end. Requests without
-// an answer have waited at least until now.
+// In missed, a request without an answer has waited at least until now.
 func (w *run) missed(now float64) bool {
 	for _, o := range w.slo {
 		if o.Metric != Normalized || o.Level != 0 {
@@ -95,9 +94,8 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters reports whether the server serves less than 95 % of the arriving requests. It compares the mean
-// time to the first token in the second and in the last quarter of the requests. The server is too slow if this mean
-// has grown by more than 5 % of the time between the two quarters.
+// growsInQuarters compares the mean time to the first token in the second and in the last quarter of the requests: if
+// it grows by more than 5 % of the time between the two, the server serves less than 95 % of the arrivals.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

@@ -101,7 +101,6 @@ func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
 	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
 }
 
-// readLoad returns the load of a trace.
 func readLoad(p *scenario.Plan) (*Load, error) {
 	s := p.Scenario
 	t, err := workload.Open(s.Trace)

@@ -122,8 +122,7 @@ func (o Objective) Of() string {
 
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
-// percent returns the level in percent. It rounds, because Level is a percentage divided by 100, which is not
-// exact.
+// percent rounds, because Level is a percentage divided by 100, which is not exact.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -153,8 +152,7 @@ func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// judgeable returns an error that wraps ErrLoad if an objective has no value for these requests: TPOT has no value
-// if every answer has one token.
+// judgeable refuses a limit on TPOT if every answer has one token. The error wraps ErrLoad.
 func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil

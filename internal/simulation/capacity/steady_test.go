@@ -60,7 +60,6 @@ var (
 	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
 )
 
-// plannedMemory is the memory utilization of the planned servers.
 const plannedMemory = 0.95
 
 // Ensure that a planned rate lasts: with seeds that the plan has not used, runs of an hour (half an hour in make
@@ -104,16 +103,14 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome counts under how many of five seeds an objective held and under how many it failed. Seeds that cannot
-// change the result of a test are not run.
+// An outcome may count fewer than five seeds, because seeds that cannot change the result of a test are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that the plan has not used. It stops when the objective has held
-// or failed under enough seeds, or when neither can be reached.
+// hours runs seeds that the plan has not used, until enough have held or failed, or until neither is possible.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -273,7 +270,6 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 	require.InEpsilon(t, 10, c.Rate, 0.03, "20 iterations of 10 ms, two at a time")
 }
 
-// Ensure that trend is significant for a queue that grows, and not significant for a queue that varies.
 func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
 	require.Greater(t, up, 3.0)
@@ -330,8 +326,7 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that all reported runs hold at the rate of the answer, even if a seed that held at a higher rate fails at
-// this rate.
+// Ensure that all reported runs hold, even if a seed that held at a higher rate fails at the answer's rate.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
@@ -354,7 +349,6 @@ func TestWhatIsReportedHolds(t *testing.T) {
 	require.ErrorIs(t, err, ErrShort)
 }
 
-// Ensure that Take fails if the context is done, even if the pool would allow another run.
 func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -365,8 +359,7 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Ensure that a run slightly above the sustained rate ends early. Without this rule, it would be extended to 20
-// hours.
+// Ensure that a run slightly above the sustained rate ends early; otherwise it would be extended to 20 hours.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
 		"tpot<1s")

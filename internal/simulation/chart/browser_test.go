@@ -29,8 +29,7 @@ const (
   }
   return bad
 })()`
-	// twice is JavaScript that finds ids that occur more than once. With such an id, a label could name the wrong
-	// element.
+	// twice is JavaScript that finds ids that occur twice, with which a label could name the wrong element.
 	twice = `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) != i)`
 )
 

@@ -197,7 +197,6 @@ func TestTheCSVHasEveryNumberDrawn(t *testing.T) {
 	require.Equal(t, []string{`a "quoted", title`, "low", "both", "40", "1", "4", "45", ""}, records[1])
 }
 
-// Ensure that a name in Fixed looks the same in every figure, and different from other series.
 func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 	figure := func(names ...string) Figure {
 		var l Lines
@@ -213,7 +212,6 @@ func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 	require.NotEqual(t, colour(both.look("c")), colour(both.look("other")))
 }
 
-// Ensure that a logarithmic axis has whole decades, at least one.
 func TestALogarithmicAxisHasWholeDecades(t *testing.T) {
 	for _, c := range [][4]float64{{2, 30, 1, 100}, {1, 1, 1, 10}, {0.02, 0.03, 0.01, 0.1}} {
 		low, high := decades(c[0], c[1])

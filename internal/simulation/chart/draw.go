@@ -25,7 +25,6 @@ const (
 	lineHeight   = 18
 )
 
-// A picture is a figure with its title, legend and panels, and a line of text about its runs.
 type picture struct {
 	Figure
 	legend plot.Legend
@@ -56,7 +55,6 @@ func newPicture(f Figure) *picture {
 
 func (p *picture) legendHeight() vg.Length { return p.legend.Rectangle(draw.Canvas{}).Size().Y }
 
-// newPlot returns the plot of a panel.
 func (p *picture) newPlot(panel Panel) *plot.Plot {
 	f := &frame{Plot: plot.New(), picture: p, panel: panel}
 	f.Title.Text, f.X.Label.Text, f.Y.Label.Text = panel.Title, panel.X, panel.Y.Title
@@ -75,7 +73,6 @@ func (p *picture) newPlot(panel Panel) *plot.Plot {
 	return f.Plot
 }
 
-// decades returns the powers of ten around two numbers.
 func decades(low, high float64) (least, most float64) {
 	power := math.Floor(math.Log10(low))
 	return math.Pow(10, power), math.Pow(10, max(power+1, math.Ceil(math.Log10(high))))
@@ -152,8 +149,7 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns the number that determines the colour, the dashes and the marker of a name. A name has the same
-// number in all panels of a figure. A Fixed name has the same number in all figures.
+// A name has the same look in all panels of a figure, and a Fixed name in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -166,7 +162,6 @@ func colour(look int) color.Color {
 	return all[look%len(all)]
 }
 
-// explain adds a name to the legend if the legend does not have it.
 func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	if !slices.Contains(p.named, name) {
 		p.named = append(p.named, name)
@@ -174,8 +169,7 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	}
 }
 
-// addSpread adds whiskers from low to high around values. On a logarithmic axis, no whisker goes below
-// the axis or below a thousandth of the value.
+// On a logarithmic axis, no whisker goes below the axis or below a thousandth of the value.
 func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range at {
@@ -189,7 +183,6 @@ func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	}
 }
 
-// addDeviation adds the whiskers of a value with a standard deviation.
 func (f *frame) addDeviation(x float64, v Value) {
 	if v.SD > 0 && v.Seeds > 1 {
 		f.addSpread(plotter.XYs{{X: x, Y: v.Mean}}, []float64{v.Mean - v.SD}, []float64{v.Mean + v.SD})
@@ -217,7 +210,6 @@ func (l Lines) draw(f *frame) {
 	}
 }
 
-// addPaper adds both ends of a range of the paper.
 func (f *frame) addPaper(ends plotter.XYs, look int) {
 	rings := &plotter.Scatter{XYs: ends, GlyphStyle: draw.GlyphStyle{Color: colour(look), Radius: 5, Shape: draw.RingGlyph{}}}
 	between := &plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: colour(look), Width: 1}}
@@ -225,7 +217,6 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 	f.explain(paperName, rings, between)
 }
 
-// barShare is the fraction of a group's width that bars fill.
 const barShare = 0.8
 
 // A group of bars takes a width of 1 on the x axis.
@@ -298,7 +289,6 @@ func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.B
 	return bar
 }
 
-// draw adds the column of each group, with the paper's column beside it.
 func (s Stacks) draw(f *frame) {
 	var names []string
 	for _, c := range s.Columns {

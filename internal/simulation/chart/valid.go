@@ -12,13 +12,11 @@ import (
 // ErrFigure is wrapped when a figure cannot be drawn.
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
-// These limit the numbers on an axis.
 const (
 	mostSize  = 1e12
 	leastSize = 1e-12
 )
 
-// valid returns an error if the figure has no panels or a number that an axis cannot show.
 func (f Figure) valid() error {
 	err := errors.New("there are no panels")
 	for _, p := range f.Panels {

@@ -31,7 +31,6 @@ func (s Setup) Model(block int) (*Model, error) {
 	return m, nil
 }
 
-// times returns the model without its descriptions.
 func (s Setup) times(block int) *Model {
 	m := &Model{factor: 1}
 	if s.Linear != nil {
@@ -116,7 +115,6 @@ func (s Setup) transfers(m *Model, block int) {
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
 }
 
-// describe returns one line that names the model, the GPUs, and the source of the times.
 func (s Setup) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
@@ -142,7 +140,6 @@ func (s Setup) describe() string {
 	return b.String()
 }
 
-// constants returns one line with the terms of the model's times.
 func (s Setup) constants(m *Model, block int) string {
 	var b strings.Builder
 	if s.Linear != nil {

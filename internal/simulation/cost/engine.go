@@ -27,7 +27,6 @@ type Fitted struct {
 	elsewhere []string // the GPUs to which the constants were fitted if no measurements on GPU are published
 }
 
-// engineFile is the format of vllm.json.
 type engineFile struct {
 	Name      string            `json:"name"`
 	Source    string            `json:"source"`
@@ -86,7 +85,6 @@ func OpenVLLM(gpu string) (Fitted, error) {
 	return fitted, nil
 }
 
-// addFormats adds the number formats of published points.
 func (f *Fitted) addFormats(p gpuPoints) {
 	f.types = append(f.types, p.Types...)
 	f.smallKV = f.smallKV || p.SmallKV

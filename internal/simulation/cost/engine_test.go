@@ -68,8 +68,7 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the stored errors for GPUs without points are the errors that result from leaving each GPU out of the
-// fit, and that the README has them.
+// Ensure that stored errors for GPUs without points come from leaving each GPU out of the fit, and are in the README.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))
@@ -88,8 +87,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 }
 
-// Ensure that held-out.json has the points that were not used in the fit, with their predictions. -update writes
-// the file.
+// Ensure that held-out.json has the predictions of the points that the fit did not use. -update writes the file.
 func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	var text bytes.Buffer
 	for _, gpu := range MeasuredGPUs() {
@@ -141,8 +139,7 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that a GPU without constants is refused, and that every answer names the GPUs to which the engine was
-// fitted.
+// Ensure that every answer also names the GPUs to which the engine was fitted.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

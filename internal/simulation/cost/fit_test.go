@@ -50,13 +50,11 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the indexes of the two rows of x whose sum gives the constants of a GPU: the common row and the
-// GPU's own.
+// rows returns the indexes of the common row of x and of the GPU's own row, whose sum gives the GPU's constants.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
 
-// common returns the engine with the constants that all GPUs share.
 func (f *engineFit) common() Engine {
 	x := slices.Clone(f.x)
 	clear(x[len(parts):])
@@ -76,7 +74,6 @@ func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	return e
 }
 
-// off returns the weighted error of a prediction.
 func (f *engineFit) off(i int, e hosted) float64 {
 	s, p := f.setups[i], f.points[i]
 	s.Engine = e.engine()

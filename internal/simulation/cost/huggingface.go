@@ -9,7 +9,6 @@ import (
 	"slices"
 )
 
-// huggingFace has the fields of a model's config.json on Hugging Face that this package reads.
 type huggingFace struct {
 	Architectures []string `json:"architectures"`
 
@@ -52,7 +51,6 @@ var architectures = map[string]architecture{
 	"Qwen3MoeForCausalLM": {headNorms: true},
 }
 
-// llm returns the model and the number of its parameters.
 func (h huggingFace) llm(path string) (LLM, error) {
 	name := "model"
 	if len(h.Architectures) == 1 {

@@ -15,8 +15,7 @@ func writeConfig(t *testing.T, name, text string) string {
 	return path
 }
 
-// Ensure that the config.json of a model on Hugging Face can be read without further settings, and that the number
-// of parameters is the one on the model's page.
+// Ensure that no further settings are needed, and that the number of parameters is the one on the model's page.
 func TestConfigsOfHuggingFaceAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string

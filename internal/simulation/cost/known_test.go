@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has straight lines of iteration times in ms, for decodes and for prompts. The test that uses them bounds
-// the ratio of the roofline's times to these lines.
+// decodes has straight lines of iteration times in ms, with which the roofline's times are compared.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -21,8 +20,7 @@ type prompts struct {
 	least, most         float64
 }
 
-// known has the measurements with which the roofline is compared. The bounds are the computed ratios, rounded
-// outwards to the next 0.05.
+// The bounds in known are the computed ratios, rounded outwards to the next 0.05.
 var known = []struct {
 	name       string
 	model, gpu string
@@ -58,8 +56,7 @@ var known = []struct {
 	}, prompts{25.491, 0.1066, 3.39e-6, 0.70, 1.00}},
 }
 
-// Ensure that the roofline is near all measurements of OPT-13B and OPT-66B with one set of efficiencies
-// (simulation/PAPER.md §1, §3).
+// Ensure that one set of efficiencies fits all measurements of OPT-13B and OPT-66B (simulation/PAPER.md §1, §3).
 func TestRooflineNearMeasurements(t *testing.T) {
 	for _, k := range known {
 		setup, err := cost.New(k.model, k.gpu, k.workers)

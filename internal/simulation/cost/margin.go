@@ -46,8 +46,7 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns the range of prediction errors for the setup. If the setup's times are measured or chosen by hand,
-// the range is not known, and Margin returns nil.
+// Margin returns nil if the setup's times are measured or chosen by hand, because the range is not known then.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil
@@ -77,8 +76,7 @@ func (m *Margin) String() string {
 // FirstToken returns the time in seconds that the server spends outside iterations before a first token arrives.
 func (m *Model) FirstToken() float64 { return m.first }
 
-// Within returns a copy of the model whose iteration times are multiplied by factor and whose FirstToken returns
-// first.
+// Within returns a copy with iteration times multiplied by factor, whose FirstToken returns first.
 func (m *Model) Within(factor, first float64) *Model {
 	c := *m
 	c.factor, c.first = factor, first

@@ -40,8 +40,7 @@ func (r *Range) String() string {
 	return text
 }
 
-// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, its time cannot
-// be separated from other times.
+// If a quantity varies by less than minVariation, its time cannot be separated from other times.
 const minVariation = 2
 
 // doubts lists what cannot be concluded from the measurements, even if the errors are small.
@@ -81,8 +80,7 @@ func (f Fit) errors() string {
 		100*f.Worst)
 }
 
-// Measured is a cost file that llmsim calibrate has written: a line fitted to times that were measured with one model
-// on one machine.
+// Measured is a cost file of llmsim calibrate: a line fitted to measured times of one model on one machine.
 type Measured struct {
 	Name   string  `json:"name"`
 	Source string  `json:"source"`

@@ -68,8 +68,7 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return fitted, heldOut
 }
 
-// Ensure that the computed pool sizes of vLLM V1 are near those in its logs, even for the half that was not used
-// for fitting, and that memory.csv lists both. -update writes the file.
+// Ensure that computed pools are near those in vLLM V1's logs, also for the held-out half. -update writes memory.csv.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"
 	fitted, heldOut := publishedPools(t)

@@ -13,8 +13,7 @@ import (
 
 func open(t testing.TB, name string, block int) *Model { return setup(t, name).model(t, block) }
 
-// Ensure that the calibrated lines have the coefficients that the notes about the paper state (simulation/PAPER.md
-// §3).
+// Ensure that the calibrated lines have the coefficients in simulation/PAPER.md §3.
 func TestTheCalibratedLinesAreThePapers(t *testing.T) {
 	w := Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
 	require.InDelta(t, 22+0.30*30+0.00070*15_000+0.14*161, 1e3*open(t, "paper-opt-13b", 16).Seconds(w), 1e-9)
@@ -51,7 +50,6 @@ const (
 	tinyHead  = 100_000
 )
 
-// Ensure that each part of a roofline takes the time of its bytes or of its operations, computed here by hand.
 func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	const ns, ps = 1e-9, 1e-12 // of a byte, of an operation
 	m := tiny(1).model(t, 16)
@@ -76,8 +74,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head that shares its weights with the embedding is read like any other head, and that a third
-// feed-forward matrix counts.
+// Ensure that a tied head is read like any other head, and that a third feed-forward matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
@@ -87,7 +84,6 @@ func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	require.InEpsilon(t, 2e-9*(2*(tinyLayer+25_600)+tinyHead), s.model(t, 16).weights, 1e-12)
 }
 
-// Ensure that every efficiency and overhead changes its own part.
 func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	var (
 		one    = Work{Seqs: 1}
@@ -126,8 +122,7 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that swapped blocks move over the host's link, with a copy for the keys and a copy for the values of each
-// layer, and that the times depend on the block size.
+// Ensure that a swapped block takes a copy for the keys and one for the values of each layer, over the host's link.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
@@ -147,8 +142,7 @@ func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	require.InEpsilon(t, m.Seconds(alone), s.model(t, 16).Seconds(alone), 1e-12, "a calibrated line moves blocks alike")
 }
 
-// Ensure that workers divide weights, heads and blocks among them, and that each layer has two all-reduces for
-// each token.
+// Ensure that each layer has two all-reduces for each token.
 func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	alone, two := tiny(1).model(t, 16), tiny(2).model(t, 16)
 	latency := 2 * 2 * 10e-6
@@ -169,8 +163,7 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers that transfer data through the CPU's memory share the link that two workers have for
-// themselves.
+// Ensure that four workers share the link that two workers have for themselves.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)
@@ -181,8 +174,6 @@ func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
-// Ensure that weights are read at the rate of the memory or at the rate of all multiprocessors together, whichever
-// is lower.
 func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	weights := func(processors, rate float64) float64 {
 		s := tiny(1)
@@ -196,8 +187,7 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that Reread makes the engine read keys and values more often: if two query heads share a key head and
-// Reread is 0.5, a key is read 1.5 times.
+// Ensure that if two query heads share a key head and Reread is 0.5, a key is read 1.5 times.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5
@@ -226,7 +216,6 @@ func eachFitted(t *testing.T, test func(name string, s Setup)) {
 	}
 }
 
-// Ensure that no engine is faster than the bandwidth and the FLOPS of its GPUs.
 func TestNoEngineIsFasterThanItsRoofline(t *testing.T) {
 	eachFitted(t, func(name string, s Setup) {
 		m, l := s.times(16), s.LLM
@@ -243,7 +232,6 @@ func TestNoEngineIsFasterThanItsRoofline(t *testing.T) {
 	})
 }
 
-// Ensure that more work never takes less time, and that times are numbers.
 func TestMoreTakesLonger(t *testing.T) {
 	var models []*Model
 	for _, name := range Setups() {
@@ -267,7 +255,6 @@ func TestMoreTakesLonger(t *testing.T) {
 	})
 }
 
-// Ensure that the description names the model, the GPUs and the source of the times in one line.
 func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	m := open(t, "paper-opt-13b", 16)
 	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line", m.Describe())
@@ -279,7 +266,6 @@ func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	require.NotContains(t, m.Describe()+m.Constants(), "\n")
 }
 
-// Ensure that Seconds, which is called for every iteration, does not allocate.
 func TestSecondsAllocatesNothing(t *testing.T) {
 	m, w := open(t, "paper-opt-66b", 16), Work{Seqs: 30, Context: 15_000, Prompt: 161}
 	require.Zero(t, testing.AllocsPerRun(100, func() { w.Seqs += int(m.Seconds(w)) }))

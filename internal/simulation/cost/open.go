@@ -172,7 +172,6 @@ func readFile(path string, into any) error {
 	return decode(text, into)
 }
 
-// embedded decodes an embedded file and panics if it is not valid.
 func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)

@@ -53,7 +53,6 @@ func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	require.Equal(t, 2, line.Workers)
 }
 
-// Ensure that README.md names every field.
 func TestTheReadmeNamesEveryField(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -65,8 +64,7 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown name lists the known names, and that the error for a model says which files can
-// be given instead.
+// Ensure that the error for a model also says which files can be given instead.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, unknownSetup := Open("opt-13b")
 	_, unknownGPU := New("opt-13b", "a100", 1)
@@ -91,7 +89,6 @@ func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	require.NotContains(t, unknownGPU.Error(), "Hugging Face")
 }
 
-// Ensure that a number out of its range is refused with an error that names it.
 func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	s, line := setup(t, filepath.Join("examples", "setup.json")), setup(t, filepath.Join("examples", "line.json"))
 	for _, valid := range []any{s.LLM, s.GPU, *line.Linear, s.Engine, s.Memory} {
@@ -143,8 +140,7 @@ func TestEachPartOfAFileIsChecked(t *testing.T) {
 
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that a number of workers is refused if the heads cannot be divided evenly: each worker needs whole KV
-// heads or a copy of one head.
+// Ensure that each worker must have whole KV heads or a copy of one head.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
@@ -168,8 +164,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
-// Ensure that a number of parameters is refused if a model of these dimensions cannot have it, such as 13 for 13
-// billion.
+// Ensure that numbers that the dimensions do not allow are refused, such as 13 for 13 billion.
 func TestParametersFitTheDimensions(t *testing.T) {
 	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){
@@ -185,7 +180,6 @@ func TestParametersFitTheDimensions(t *testing.T) {
 	require.NoError(t, l.check())
 }
 
-// Ensure that text after the object is refused, and that text that is no object is refused.
 func TestTextAfterTheObjectIsRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))
 	require.NoError(t, err)

@@ -44,8 +44,6 @@ func llm(t testing.TB, name string) LLM {
 	return l
 }
 
-// Ensure that number formats change two things: the bytes of weights and of keys and values, and the rate of linear
-// layers that are computed in these formats.
 func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	plain := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	base := timed(t, plain)
@@ -103,8 +101,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that pipeline stages divide the layers: the time of a single token only grows by the transfers, times that
-// grow with the batch are divided by the number of stages, and each GPU holds more blocks.
+// Ensure that stages divide the times that grow with the batch, and that a single token takes longer only by
+// transfers.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -132,8 +130,7 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "a model that does not fit on one GPU")
 }
 
-// Ensure that a single token reads only its own experts, that many tokens read all experts, and that all experts are
-// in memory.
+// Ensure that many tokens read all experts, and that all experts are in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -159,8 +156,7 @@ func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that with expert parallelism all workers wait for the worker with the most tokens, and that this costs
-// relatively less with more tokens.
+// Ensure that the wait for the fullest worker costs relatively less with more tokens.
 func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	shared := timed(t, s)

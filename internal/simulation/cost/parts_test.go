@@ -16,8 +16,8 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part is a constant that is fitted. Its pull draws the constant's difference on each GPU towards 0. The size of
-// the pull was chosen by leaving points out (published/README.md).
+// A part's pull draws its difference on each GPU towards 0; it was chosen by leaving points out
+// (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1
@@ -43,8 +43,7 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.Seq }, false, 0.33},
 }
 
-// open converts a constant to a number without bounds: to its logarithm or, if the constant is a fraction, to the
-// logarithm of its odds.
+// open converts a constant to a number without bounds: its logarithm or, for a fraction, the logarithm of its odds.
 func (p part) open(v float64) float64 {
 	if p.peak {
 		v = min(max(v, 1e-3), 1-1e-3)

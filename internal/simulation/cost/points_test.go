@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A measurement is a published point and everything that a prediction of it needs.
 type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
@@ -32,7 +31,6 @@ type measurement struct {
 	TPOT     float64 `json:"tpot_ms"`  // a request takes TTFT and Output - 1 times TPOT
 }
 
-// publishedPoints returns all points, in the order of the file.
 var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	var sources []struct {
 		measurement
@@ -83,7 +81,6 @@ func halves(gpu string) (fitted, heldOut []measurement) {
 	return fitted, heldOut
 }
 
-// digest returns a digest of the fields that identify a point.
 func (p measurement) digest() [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "0.10-0.20|%s|%s|%d|%s|%s|%d|%d|%d", p.GPU, p.Model, p.Workers, p.DType, p.Metric,
 		p.Prompt, p.Output, p.Batch))
@@ -157,7 +154,6 @@ func (p measurement) with(w Work, prompts float64) Work {
 	return w
 }
 
-// prefill returns the time until the first token of a prompt that runs alone.
 func (p measurement) prefill(m *Model) float64 {
 	tokens, _ := p.computed()
 	chunks := math.Ceil(tokens / float64(p.Budget))

@@ -26,8 +26,7 @@ const (
 	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// Constants of vLLM V1. They are medians over the fitted half of the published pool sizes (published/memory.json,
-// TestPoolsOfVLLMV1).
+// Medians over the fitted half of vLLM V1's published pool sizes (published/memory.json, TestPoolsOfVLLMV1).
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
@@ -59,8 +58,7 @@ func (s Setup) paperBlocks() (gpu, cpu int) {
 	return max(0, int(math.Floor(free/float64(bytes)))), int(s.Memory.Swap / bytes)
 }
 
-// used returns how many bytes of each GPU are in use before there are blocks, as a profiling run measures them: the
-// weights, the activations and the workspace of libraries.
+// used returns the bytes of each GPU before there are blocks, as a profiling run measures them.
 func (s Setup) used() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
@@ -85,8 +83,7 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// leastWorkers returns the smallest number of workers, larger than the setup's, whose memory holds one block and a
-// sequence of the model's greatest length. It returns 0 if there is no such number.
+// leastWorkers returns the least number above the setup's with memory for a block and the longest sequence, or 0.
 func (s Setup) leastWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

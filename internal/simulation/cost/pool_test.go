@@ -18,8 +18,7 @@ func TestKVBytesPerToken(t *testing.T) {
 	}
 }
 
-// Ensure that the pools are those of the paper: 983 blocks (15,728 slots) for OPT-13B, and the numbers of Table 1
-// for the other models (simulation/PAPER.md §1).
+// Ensure that pools are the paper's: 983 blocks for OPT-13B, and Table 1 for other models (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -60,8 +59,7 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that the used memory is the sum of the weights, the activations and the workspace (the artifact's rule,
-// simulation/PAPER.md §1). Each worker has its share of the weight matrices, and all other weights.
+// Ensure that each worker has its share of matrices and all other weights (artifact's rule, simulation/PAPER.md §1).
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
@@ -89,8 +87,7 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	require.Zero(t, cpu)
 }
 
-// Ensure that more workers than KV heads do not enlarge the pool, because each of the additional workers stores a
-// copy of a head.
+// Ensure that more workers than KV heads do not enlarge the pool: each additional worker stores a copy of a head.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
 	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
 	four := pool(t, s)
@@ -100,8 +97,7 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that the error for a model that does not fit states how many bytes are missing and how many workers are
-// needed at least.
+// Ensure that the error also says how many workers are needed at least.
 func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	s := roofline(t, "opt-66b", "a100-40gb", 1)
 	_, _, err := s.Pool(16)

@@ -18,8 +18,7 @@ func spreadModel(t *testing.T, s *Spread) *Model {
 	return m
 }
 
-// Ensure that iterations use the factors of the spread equally often, that iterations with prompts have their
-// own factors, and that a repeated run has the same times.
+// Ensure that iterations with prompts have their own factors, and that a repeated run has the same times.
 func TestIterationsDifferByTheSpread(t *testing.T) {
 	m := spreadModel(t, &Spread{Decodes: []float64{0.5, 0.75, 1.75}, Prompts: []float64{0.25, 1.75}})
 	for _, c := range []struct {

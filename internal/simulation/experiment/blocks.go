@@ -27,7 +27,6 @@ func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (value
 	return values, by, nil
 }
 
-// bySizePanel returns a panel with logarithmic bars for each block size.
 func bySizePanel(title, y string, series ...chart.Series) chart.Panel {
 	var names []string
 	for _, size := range sizes {

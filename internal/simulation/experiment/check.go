@@ -7,14 +7,12 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// checkWithinPercent checks that a value is within a percentage of the paper's.
 func (b *bench) checkWithinPercent(kind chart.Kind, item string, ours chart.Value, paper, percent float64) {
 	off := 100 * (ours.Mean - paper) / paper
 	b.check(kind, item, fmt.Sprintf("%.2f", paper), meanAndSD(ours), fmt.Sprintf("%+.1f %%", off),
 		fmt.Sprintf("within %g %%", percent), math.Abs(off) <= percent)
 }
 
-// checkWithinPoints checks that a percentage is within a number of percentage points of the paper's.
 func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
 	off := ours.Mean - paper
 	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", off),
@@ -25,8 +23,7 @@ func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart
 	b.check(kind, item, paper, meanAndSD(ours), "", fmt.Sprintf("%g to %g", low, high), ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkNearRange checks that a value is in a range of the paper, or outside it by at most a percentage of the nearer
-// end.
+// checkNearRange checks that a value is in the paper's range, or off by at most a percentage of the nearer end.
 func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, ours chart.Value, percent float64) {
 	off, where := 0.0, "inside"
 	switch {
@@ -42,8 +39,7 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss records a value that is outside any tolerance, and its known cause. The value does not count as a
-// pass. It must be between low and high; a value outside them would have another cause.
+// A known miss does not count as a pass. A value that is not between low and high would have another cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }

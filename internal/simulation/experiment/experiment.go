@@ -164,7 +164,6 @@ func (b *bench) add(f chart.Figure) {
 	b.report.Figures = append(b.report.Figures, f)
 }
 
-// averageOverSeeds runs a scenario with each seed and returns the average of f.
 func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64,
 	paper *chart.Range) (chart.Value, error) {
 	results, err := b.seeds(s, seeds)
@@ -184,7 +183,6 @@ func average(results []*sim.Result, f func(*sim.Result) float64) chart.Value {
 	return chart.Average(values)
 }
 
-// These return values that are averaged.
 func requests(r *sim.Result) float64 { return r.Window.Requests }
 func latency(r *sim.Result) float64  { return r.Normalized.Mean }
 func saving(r *sim.Result) float64   { return 100 * r.Window.Saving }

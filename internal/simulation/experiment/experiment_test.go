@@ -15,9 +15,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds in shortened experiments, and that neither the number of
-// concurrent runs nor stored runs change a result. make test leaves out slow figures whose systems also occur in
-// other figures.
+// Ensure that neither the number of concurrent runs nor stored runs change a result. make test leaves out slow
+// figures whose systems also occur in other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
@@ -48,8 +47,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 }
 
-// Ensure that the systems of a figure share the requests of a seed, so that a figure with more systems does not
-// need more memory.
+// Ensure that a figure with more systems does not need more memory.
 func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	allocated := func(systems int) float64 {
 		var before, after runtime.MemStats

@@ -10,23 +10,18 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// threshold is the normalized latency, in s/token, at which rates are compared. The paper does not say which
-// latency it uses. At this latency, the ratios in the paper's curves agree with those in its text
-// (simulation/PAPER.md §2).
+// threshold is in s/token: at this latency, the ratios of the paper's curves agree with its text (PAPER.md §2).
 const threshold = 0.5
 
-// A curve has the normalized latencies of a system at several rates.
 type curve struct {
 	system string
 	line   chart.Line
 	each   []float64 // requests/s by seed; the highest rate below the threshold
 }
 
-// curveParts are the fractions of the capacity at which a curve has points.
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// All systems and rates of curves use the same requests of a seed, because at high rates these requests take tens of
-// megabytes.
+// All curves use the same requests of a seed, because at high rates these requests take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))

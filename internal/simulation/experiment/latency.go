@@ -64,7 +64,6 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
-// versions draws the figure for later versions of vLLM, which the paper does not have.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
@@ -93,8 +92,7 @@ func title(workload string) string {
 	return map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
 }
 
-// rates compares the rate that the paper's system sustains with the rates of other systems, and returns the bars of
-// their ratios.
+// rates also returns the bars of the ratios between the paper's system and the others.
 func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
 	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),

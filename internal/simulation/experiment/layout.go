@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout makes Fig. 1: how a GPU's memory is used, and how memory and throughput grow with the number of concurrent
-// requests.
+// layout makes Fig. 1: the use of memory, and memory and throughput by the number of concurrent requests.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {
@@ -63,8 +62,7 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs closed loops of Orca (Max) and of vLLM, with an increasing number of requests, until more requests no
-// longer give a larger batch.
+// byBatch runs closed loops until more requests no longer give a larger batch.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

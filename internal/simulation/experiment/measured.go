@@ -43,8 +43,7 @@ func measuredOn() string {
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 
-// paged makes Fig. 18a: the time of attention over blocks, compared with contiguous memory and by block size, on
-// one processor.
+// paged makes Fig. 18a: attention over blocks against contiguous memory, by block size, on one processor.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
 	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Ensure that a measured figure says so, names its machine, and has the paper's values beside it.
 func TestMeasuredFiguresNameTheirMachine(t *testing.T) {
 	report, err := Run(context.Background(), Options{Only: []string{"fig18a"}})
 	require.NoError(t, err)

@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// table1 compares the numbers of slots with the paper's Table 1: exactly for OPT-13B, and within 1 % for the other
-// models.
+// table1 checks the slots of the paper's Table 1: exactly for OPT-13B, within 1 % for the other models.
 func (b *bench) table1() error {
 	const blockSize = 16
 	t := targets.Model

@@ -171,7 +171,6 @@ func (f *fleet) left(d sim.Departure) {
 	f.clients.Answered(session, d.Done, f.live)
 }
 
-// A replica is a server of the fleet.
 type replica struct {
 	*sim.Replica
 	kind    *Kind

@@ -84,7 +84,6 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 	}
 }
 
-// Ensure that a result does not keep its fleet in memory.
 func TestAResultDoesNotKeepItsFleet(t *testing.T) {
 	freed := make(chan struct{})
 	source := &struct{ workload.Source }{singles(t, "sharegpt", 8, 10)}
@@ -109,8 +108,7 @@ func TestRoundRobinSharesRequestsOut(t *testing.T) {
 	}
 }
 
-// Ensure that, compared with a random choice, routers that know the load send more requests to faster replicas
-// and have shorter tail latencies.
+// Ensure that, against a random choice, routers that know the load have shorter tail latencies.
 func TestTheLessLoadedGetMore(t *testing.T) {
 	kinds := []Kind{replicas(t, 2, "l4"), replicas(t, 2, "h100-80gb")}
 	random := run(t, Config{Kinds: kinds, Router: Random}, singles(t, "sharegpt", 25, 600))
@@ -122,8 +120,7 @@ func TestTheLessLoadedGetMore(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix router sends a turn to the replica that has cached the conversation, and that it does so
-// less often if events arrive late.
+// Ensure that a turn goes to the replica with the conversation, and less often if events arrive late.
 func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	hits := func(router Router, delay float64) float64 {
 		r := run(t, Config{Kinds: []Kind{replicas(t, 4, "l4")}, Router: router, EventDelay: delay}, talks(t, 3, 150))

@@ -24,8 +24,7 @@ type event struct {
 	kind pool.EventKind
 }
 
-// short returns the first 64 bits of a hash. Among a billion blocks, two have the same first 64 bits with a
-// probability of 3 %.
+// Among a billion blocks, two have the same first 64 bits with a probability of 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {

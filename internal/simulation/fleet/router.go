@@ -69,8 +69,7 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// least returns the replica with the fewest requests. Replicas with the same number take turns; without turns, the
-// first replica would get all requests of an idle fleet.
+// Replicas with equally few requests take turns; otherwise the first would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
@@ -82,9 +81,8 @@ func (r *router) least(replicas []*replica) int {
 	return best
 }
 
-// prefix returns the replica with the least work. Work is the number of blocks of the prompt that the replica has
-// not cached, plus the prompt blocks of the replica's unanswered requests. NVIDIA Dynamo's KV router adds the same
-// two numbers.
+// prefix adds the blocks of the prompt that a replica has not cached and the prompt blocks of its unanswered
+// requests, as NVIDIA Dynamo's KV router does.
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++

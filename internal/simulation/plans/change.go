@@ -109,16 +109,14 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the change with the greatest gain, among the changes that gain more than precision
-// under every seed. It returns -1 if there is no such change.
+// limiting returns the index of the greatest gain among those above precision under every seed, or -1.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// changes finds the capacities of trials concurrently. The rates of the results come from shorter runs; use scale
-// to convert them.
+// The rates that changes returns come from shorter runs; use scale to convert them.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -184,8 +182,7 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
 }
 
-// scaled returns rates of shorter runs, multiplied by the ratio of the report's capacity to the capacity of shorter
-// runs.
+// scaled multiplies rates of shorter runs by the ratio of the report's capacity to that of shorter runs.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
@@ -194,8 +191,7 @@ func (s *sizer) scaled(rates []float64) []float64 {
 	return all
 }
 
-// gains returns the median, the smallest and the greatest gain of rates over base, seed by seed. It leaves out seeds
-// with a base of 0.
+// gains compares rates seed by seed, and leaves out seeds with a base of 0.
 func gains(rates, base []float64) (median, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	var all []float64

@@ -30,8 +30,7 @@ func kept(t *testing.T, path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Ensure that an interrupted plan resumes with the stored runs, and has the same answer as without the
-// interruption.
+// Ensure that an interrupted plan has the same answer as without the interruption.
 func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	level.SkipQuick(t)
 	q := small(t)
@@ -67,7 +66,6 @@ func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	require.LessOrEqual(t, taken, there)
 }
 
-// Ensure that together returns the first error of the concurrent functions, and cancels the others after it.
 func TestTheFirstErrorStopsTheOthers(t *testing.T) {
 	full := errors.New("no space left on device")
 	waits := func(ctx context.Context) error {

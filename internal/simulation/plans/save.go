@@ -86,8 +86,7 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			// The figure uses the median, as the table does: near the highest rate, one seed may differ much from
-			// the others.
+			// Near the highest rate, one seed may differ much from the others, so the figure uses the median.
 			if v := median(s, c.value); !math.IsInf(v, 0) {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}
@@ -116,8 +115,7 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// bars returns a figure of the capacities of changes. If base is not "", the first bar, with this name, is the
-// capacity of the unchanged server.
+// If base is not "", the first bar has this name and is the capacity of the unchanged server.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

@@ -53,9 +53,8 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds the capacity. Then it concurrently confirms the capacity, and finds the gains of all changes and
-// the capacities of other servers. It returns the changes of limits, blockSizes, systems and bounds, in this order,
-// with the rates of shorter runs.
+// searches finds the capacity, then concurrently confirms it and finds the other rates, of shorter runs: the changes
+// of limits, blockSizes, systems and bounds, in this order.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
@@ -95,8 +94,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// together calls functions concurrently. After the first error, it cancels the context of the other functions, and
-// returns that error.
+// After the first error, together cancels the context of the other functions, and returns that error.
 func together(ctx context.Context, do ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

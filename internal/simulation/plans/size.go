@@ -107,7 +107,6 @@ type Change struct {
 	sys   policy    // system
 }
 
-// sizer is the state of Size.
 type sizer struct {
 	Question
 	plan   *scenario.Plan

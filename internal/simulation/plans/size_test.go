@@ -48,7 +48,6 @@ func words(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// Ensure that the report names the tightest limit.
 func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	level.SkipQuick(t)
 	for name, c := range map[string]struct {
@@ -133,7 +132,6 @@ func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	require.NoError(t, r.Save(t.TempDir()))
 }
 
-// Ensure that a change replaces the default only if it gains more than the precision under every seed.
 func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	s := &sizer{Question: Question{Precision: 0.02}}
 	at := func(size int, rates ...float64) Change {
@@ -181,8 +179,7 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that the report gives a number of blocks and of GPUs for a target rate, that this number of blocks is
-// enough, and that 3 % fewer blocks are not.
+// Ensure that the number of blocks for a target rate is enough, and that 3 % fewer blocks are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -228,8 +225,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Contains(t, never.Note, "--model")
 }
 
-// Ensure that the report does not advise more memory if it gains nothing: a server with at most 4 sequences
-// uses 2 % of its memory. (Short runs sustain higher rates than runs of an hour.)
+// Ensure that no memory is advised for a server with at most 4 sequences, which use 2 % of its memory.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
@@ -263,8 +259,7 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change without effect has the same bar and the same rate as the unchanged server, and that rates
-// from the search are scaled to the rates of the answer.
+// Ensure that a change without effect has the bar and the rate of the unchanged server, after scaling.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}
@@ -282,8 +277,7 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
-// Ensure that the report, as text and as files, does not depend on the number of concurrent runs, and equals the golden
-// file.
+// Ensure that neither text nor files depend on the number of concurrent runs, and that both equal the golden file.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	// The batch is small, so that runs are short.
@@ -376,7 +370,6 @@ func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
 }
 
-// Ensure that the median over the seeds includes seeds under which the queue grows without end.
 func TestAGrowingQueueIsNotLeftOutOfAMedian(t *testing.T) {
 	point := func(seconds float64) capacity.Point {
 		return capacity.Point{Result: &sim.Result{Normalized: sim.Spread{Mean: seconds}}}

@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is the recommended block size and system. A recommendation differs from vLLM's default only if the change
-// gains under every seed.
+// Take is the recommended block size and system: vLLM's default, unless a change gains under every seed.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags
@@ -44,8 +43,7 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy and block size, but with the same bytes of memory.
-// Settings that the user did not choose get the defaults of the new system.
+// The memory keeps its bytes, and settings that the user did not choose get the new system's defaults.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
@@ -119,9 +117,8 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the change with the greatest median gain over the default, among the changes that gain under every
-// seed. If there is no such change, it returns the default. If the default has no rate, it returns the change with
-// the greatest rate.
+// choose takes the greatest median gain among the changes that gain under every seed, or else the default. If the
+// default has no rate, choose takes the greatest rate.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

@@ -36,8 +36,7 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives for requests that do not overlap. It returns "" if some requests have
-// no answer.
+// Alone returns the objectives' values for requests that do not overlap, or "" if some have no answer.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -79,8 +78,7 @@ func (f facts) MoreMemory() *Change {
 	return nil
 }
 
-// Settings returns the settings, other than the limit, that raise the capacity. Changing a setting needs no new
-// hardware.
+// Settings returns the settings, other than the limit, that raise the capacity without new hardware.
 func (f facts) Settings() (all []Change) {
 	for _, c := range f.Limits {
 		if (c.Is == Sequences || c.Is == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {

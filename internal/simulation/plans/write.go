@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the report for a terminal, with the answer first. If verbose is true, the report includes the
-// constants of the cost model.
+// Write writes the report with the answer first; verbose adds the constants of the cost model.
 func (r *Report) Write(out io.Writer, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	r.writeAnswer(w)

@@ -15,8 +15,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that simulated closed loops of vLLM V1 take as long as published, within 20 %. The constants were fitted
-// in package cost, where the scheduler does not run.
+// Ensure an error of at most 20 %. The constants were fitted in package cost, where the scheduler does not run.
 func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 	runs := 0
 	var points []cost.Published

@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that margins.json has the numbers that the program margins computes, and that the README states how many
-// quantities that were not used for the fit are within the margins.
+// Ensure that margins.json is what the program margins computes, and that the README has its counts.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

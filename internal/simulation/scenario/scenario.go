@@ -19,8 +19,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrScenario is wrapped by errors about a Scenario, except those from a system,
-// a workload or a model.
+// ErrScenario is wrapped by errors about a Scenario that are not from a system, a workload or a model.
 var ErrScenario = errors.New("bad scenario")
 
 // A Scenario describes one run. Open replaces fields that are zero by the defaults in their comments.
@@ -33,8 +32,7 @@ type Scenario struct {
 	Window
 }
 
-// PaperSetup is OPT-13B on one A100 with 40 GB. Its times are fitted to two
-// numbers of the paper (simulation/PAPER.md §3).
+// PaperSetup is OPT-13B on one A100 with 40 GB, fitted to two numbers of the paper (simulation/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
 // A Plan is a complete scenario, together with everything that its names refer to.
@@ -218,16 +216,14 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatches has the sizes of FasterTransformer's largest batches in the paper's artifact (simulation/PAPER.md
-// §1): for Alpaca, and for other workloads.
+// staticBatches are FasterTransformer's largest batches (simulation/PAPER.md §1): for Alpaca, and for others.
 var staticBatches = map[string][2]int{
 	"opt-13b on 1 x a100-40gb":  {14, 5},
 	"opt-66b on 4 x a100-40gb":  {8, 2},
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// staticBatch returns the size of FasterTransformer's largest batch. On the paper's GPUs it is the size in the
-// artifact; otherwise it is the number of sequences of the greatest length that fit into memory.
+// On other GPUs than the paper's, a static batch has as many of the longest sequences as fit into memory.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
@@ -240,8 +236,7 @@ func (p *Plan) staticBatch() int {
 	return batch[1]
 }
 
-// prefix returns the number of tokens that all prompts of the workload share. It returns 0 with a trace, because
-// each request of a trace has its own number.
+// prefix returns 0 with a trace, because each request of a trace has its own number of shared tokens.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil

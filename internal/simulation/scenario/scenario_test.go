@@ -54,8 +54,7 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that a model on a GPU uses vLLM's default memory utilization, that the paper's setups use their own, and
-// that the scenario can set another.
+// Ensure that a model on a GPU uses vLLM's default memory utilization, and the paper's setups their own.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -122,8 +121,7 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-// Ensure that a trace is replayed at its own rate or at a given rate, and that it ends after the given duration or
-// number of requests.
+// Ensure that a trace keeps its rate or gets a given rate, and ends after the given duration or number of requests.
 func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
 	run := func(s Scenario) *sim.Result {
@@ -180,8 +178,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, ":3:")
 }
 
-// Ensure that number formats, stages and expert parallelism change the setup, and that they are refused if they
-// have no effect for the model.
+// Ensure that formats, stages and expert parallelism are refused if they have no effect for the model.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	p, err := Open(Scenario{Machine: Machine{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2,
 		Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3}})
@@ -213,8 +210,7 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that the default engine is the engine that has published times for the GPU, that the answer and the plan's
-// scenario name this engine, and that the scenario can choose another engine.
+// Ensure that the answer and the plan's scenario name the default engine, and that another engine can be chosen.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string
@@ -258,7 +254,6 @@ func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that the pool is smaller with a sampler that sorts all logits.
 func TestASamplerThatSortsLeavesASmallerPool(t *testing.T) {
 	open := func(s Scenario) *Plan {
 		s.Model, s.GPU, s.Engine, s.Requests, s.Rate, s.InputLen, s.OutputLen = "qwen3-32b", "h100-80gb",

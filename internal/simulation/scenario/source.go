@@ -25,7 +25,6 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	return source, func() { t.Close() }, nil
 }
 
-// drawn returns the requests of a named workload.
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
@@ -48,7 +47,6 @@ func (p *Plan) drawn() (source workload.Source, err error) {
 		s.Server.MaxModelLen)
 }
 
-// traced applies the scenario's settings to the requests of a trace.
 func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	s := &p.Scenario
 	switch {

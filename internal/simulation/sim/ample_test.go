@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// An account has everything that a run reports.
 type account struct {
 	Result *Result
 	Left   []Departure
@@ -40,8 +39,7 @@ func variedCost(t require.TestingT) *cost.Model {
 	return m
 }
 
-// Ensure that a run with Ample either gives exactly the results of a run without it, for any requests and limits,
-// or returns ErrAmple because memory is short.
+// Ensure that a run with Ample gives the results of a run without it, or returns ErrAmple because memory is short.
 func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	same, short := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -145,8 +143,7 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
 
-// Ensure that a run with Ample returns ErrAmple if a request would have to wait for memory or for the blocks
-// that the watermark keeps free.
+// Ensure that a request that would wait for the watermark's blocks ends such a run with ErrAmple, too.
 func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -20,8 +20,7 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	return workload.AtOnce(s)
 }
 
-// Ensure that the number of unanswered requests reaches the limit and never exceeds it, and that the time that
-// a request waits at its client is not part of its latency.
+// Ensure that the limit is reached and never exceeded, and that a request's wait at its client is not in its latency.
 func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		underWay, highest := 0, 0
@@ -56,8 +55,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
-// Ensure that each turn of a conversation is sent after the answer to the previous turn, and that the prefix cache
-// then has the conversation so far.
+// Ensure that when a turn is sent, the prefix cache has the conversation so far.
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
@@ -105,8 +103,7 @@ func (*talks) Follow(session int64, answered float64, r *workload.Request) bool 
 	return session > 0
 }
 
-// Ensure that a request is sent as soon as it is due and the number of unanswered requests is below the limit, and
-// that the next turn of a conversation is sent before a new request that is due at the same time.
+// Ensure that the next turn of a conversation is sent before a new request that is due at the same time.
 func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
 	require.NoError(t, err)

@@ -196,8 +196,7 @@ func (r *run) token(id, n int) {
 	}
 }
 
-// finish passes the complete requests to the scheduler and the observer, and removes the requests that the
-// scheduler reports as answered.
+// finish removes the requests that the scheduler reports as answered.
 func (r *run) finish() error {
 	if len(r.done) == 0 {
 		return nil
@@ -244,8 +243,7 @@ func (r *run) notify(session int64) {
 	}
 }
 
-// delivered returns the time at which clients receive the tokens of the iteration that has just ended. The server
-// needs some time outside iterations; this delays all tokens of an answer by the same amount.
+// delivered is later than r.now by the server's time outside iterations, which delays all tokens equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 func (r *run) drop(i int32) {

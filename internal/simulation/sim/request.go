@@ -27,7 +27,6 @@ type request struct {
 	length   int  // tokens of each sequence with keys and values in memory
 }
 
-// A requestTable has all requests and the totals of their memory.
 type requestTable struct {
 	server *Server
 	kind   *System
@@ -112,7 +111,6 @@ func (l *requestTable) setLength(q *request, length int) {
 	q.length = length
 }
 
-// empty returns the number of empty slots in the last block of a sequence with the given length.
 func (l *requestTable) empty(length int) int {
 	b := l.server.BlockSize
 	if over := length % b; over > 0 {

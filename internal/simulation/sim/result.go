@@ -48,8 +48,6 @@ type Goodput struct {
 	E2E  float64 `json:"whole,omitempty"`
 }
 
-// keeps reports whether an answer is within all limits. The parameters are the time to the first token, the time
-// between tokens, and the time of the whole answer.
 func (g Goodput) keeps(first, between, whole float64) bool {
 	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
@@ -84,7 +82,6 @@ type Window struct {
 	Saving float64 `json:"saving"`
 }
 
-// A window has sums over iterations.
 type window struct {
 	from, until float64
 	sum         Window  // with seconds in place of milliseconds

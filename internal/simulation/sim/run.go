@@ -45,8 +45,7 @@ type Config struct {
 	Progress func(now float64, arrived, answered int) // called from time to time
 }
 
-// ErrStuck is wrapped when all requests wait and none of them can ever run, or when running requests never generate
-// a token.
+// ErrStuck is wrapped when no waiting request can ever run, or running requests never generate a token.
 var ErrStuck = errors.New("nothing can run")
 
 // Run serves the requests of a source. If ctx is done, it returns ctx's error and the result so far.
@@ -270,8 +269,7 @@ func (r *run) add() error {
 	return nil
 }
 
-// tokens returns the tokens of a prompt and of one of its answers. Different answers to a prompt differ from their
-// first token on.
+// Different answers to a prompt differ from their first token on.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {

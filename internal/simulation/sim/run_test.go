@@ -51,7 +51,6 @@ func served(t require.TestingT, c Config, requests ...workload.Request) *Result 
 	return ran(t, c, (*list)(&requests))
 }
 
-// ran does the same with the requests of a source.
 func ran(t require.TestingT, c Config, source workload.Source) *Result {
 	if c.Cost == nil {
 		c.Cost = paperCost(t)
@@ -68,7 +67,6 @@ const (
 	whole = first + 2*0.0223 + 0.0007e-3*(101+102)
 )
 
-// Ensure that times are those computed by hand.
 func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "sosp"}}, workload.Request{Arrival: 5, Prompt: 100, Output: 3})
 	require.InDelta(t, 5+whole, r.Seconds, 1e-12)
@@ -86,8 +84,7 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
 }
 
-// Ensure that the time outside iterations is added once to the first token and once to the whole answer, and
-// that a client sends its next request when it has received the answer.
+// Ensure that a client sends its next request when it has received the answer, after the time outside iterations.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5
 	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way), MaxConcurrency: 1},
@@ -111,7 +108,6 @@ func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	}
 }
 
-// Ensure that equal configurations give results with the same bytes, and that other seeds give other results.
 func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
 	for _, system := range Systems() {
 		t.Run(system, func(t *testing.T) {
@@ -159,7 +155,6 @@ func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
 	}
 }
 
-// Ensure that a shared prefix is computed at most once.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	source := func() *list {
 		return &list{{Prompt: 100, Output: 2, Shared: 80}, {Arrival: 1, Prompt: 90, Output: 2, Shared: 80}}
@@ -262,8 +257,7 @@ func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
 }
 
-// Ensure that a run ends with an error if requests preempt each other forever, but not because a single prompt
-// takes long.
+// Ensure that the run ends with an error, and that a single prompt that takes long does not end a run.
 func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
 		NumGPUBlocks: 40}, Cost: paperCost(t)}

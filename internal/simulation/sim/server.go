@@ -58,7 +58,6 @@ func (s Server) Complete() Server {
 // watermark returns the watermark as the block managers expect it, where 0 means no watermark.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
-// readsTokens reports whether the scheduler needs the tokens of requests.
 func (s Server) readsTokens(kind *System) bool {
 	return kind.CachesPrefixes && !s.NoCaching || kind.CanCachePrefixes && s.Caching
 }

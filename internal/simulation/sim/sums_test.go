@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Ensure that a result does not keep its run in memory.
 func TestAResultDoesNotKeepItsRun(t *testing.T) {
 	freed := make(chan struct{})
 	source := &list{{Prompt: 100, Output: 3}}
@@ -91,8 +90,7 @@ func checkSums(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
-// Ensure that, for any requests and memory, the totals are right after every iteration, the fractions of the memory are
-// from 0 to 1, and every request is counted once.
+// Ensure that after every iteration the totals are right, and the fractions of the memory are from 0 to 1.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -205,8 +203,7 @@ func (e *endless) Next(r *workload.Request) error {
 	return nil
 }
 
-// Ensure that iterations allocate no memory after the arrays have grown, even with preemptions, in systems with
-// paged memory.
+// Ensure that iterations allocate nothing once the arrays have grown, even with preemptions.
 func TestIterationsDoNotAllocate(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)

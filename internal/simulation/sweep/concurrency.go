@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeConcurrencies writes a row for each number of clients: throughput, and latencies as medians and as 95th and
-// 99th percentiles. Throughput and medians have their ranges. All values are means over the seeds.
+// Throughput and medians have their ranges. All values are means over the seeds.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+
@@ -53,7 +52,6 @@ func (st *State) writeConcurrencies(out io.Writer) error {
 	return err
 }
 
-// mean returns the mean of a quantity over the seeds.
 func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	sum := 0.0
 	for _, o := range seeds {

@@ -12,9 +12,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeCSV writes a row for each job, in the order of the grid. A row has the job, the error if the job failed, and
-// every number of the result. Times are in seconds, except those of iterations, which are in milliseconds. If jobs
-// have ranges, the last columns have both ends of each range.
+// Times are in seconds, except those of iterations, in ms. If jobs have ranges, the last columns have both ends.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := append([]string{"system", "block_size", "rate", "seed", "error"},
@@ -110,7 +108,6 @@ func snake(name string) string {
 	return b.String()
 }
 
-// cells returns the numbers of a struct, in the order of columns.
 func cells(row []string, v reflect.Value) []string {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {

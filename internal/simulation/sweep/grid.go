@@ -28,8 +28,7 @@ type Grid struct {
 
 const mostJobs = 100_000
 
-// ordered returns the grid in the order in which it is run and written. This order does not depend on the order of
-// the lists.
+// The order in which the grid is run and written does not depend on the order of the lists.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()
@@ -84,7 +83,6 @@ func (g Grid) ordered() (Grid, error) {
 	return g, nil
 }
 
-// sorted returns an error if the list is empty or has duplicates.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
@@ -99,7 +97,6 @@ func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, er
 	return all, nil
 }
 
-// jobs returns all combinations, in the order of sweep.csv.
 func (g Grid) jobs() []Job {
 	var all []Job
 	for _, system := range g.Systems {
@@ -124,7 +121,6 @@ func (g Grid) scenario(j Job) scenario.Scenario {
 	return s
 }
 
-// load describes the rate or the concurrency of a job.
 func (j Job) load() string {
 	if j.MaxConcurrency > 0 {
 		return fmt.Sprintf("%d requests at once", j.MaxConcurrency)

@@ -21,7 +21,6 @@ type Outcome struct {
 	Error string // why there is no result
 }
 
-// measured has the results of a job.
 type measured struct {
 	Result *sim.Result
 	// Range has the results of the fastest and of the slowest server within the margin of the times. Only jobs with

@@ -39,8 +39,7 @@ func table(t *testing.T, st *State) string {
 	return string(text)
 }
 
-// Ensure that a sweep runs only the jobs whose results the folder does not have, and that its table is the same as
-// that of a complete run.
+// Ensure that the table of a resumed sweep is the same as that of a complete run.
 func TestWhatIsThereIsNotRunAgain(t *testing.T) {
 	whole, ran := run(t, t.TempDir(), open(t, grid()), 3)
 	require.Len(t, ran, 8)
@@ -62,8 +61,7 @@ func TestAnInterruptedSweepHasTheContextsError(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a failed job does not stop the others, appears in the table with its error, and is run again the
-// next time.
+// Ensure that a failed job does not stop the others, and appears in the table with its error.
 func TestWhatFailedIsRunAgain(t *testing.T) {
 	files := t.TempDir()
 	const text = `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}`
@@ -134,7 +132,6 @@ func TestAResultIsTakenOnlyForTheSameRun(t *testing.T) {
 		"a default that is written down")
 }
 
-// Ensure that the table has every number of a result under its name.
 func TestTheTableHasAllNumbers(t *testing.T) {
 	r := &sim.Result{Seconds: 8, Iterations: 5, Answered: 4, Generated: 40, SwapBlocks: 7,
 		Normalized: sim.Spread{P99: 0.25}, EndToEnd: sim.Spread{Max: 3}, TTFT: sim.Spread{Mean: 0.1},

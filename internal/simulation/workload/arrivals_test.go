@@ -13,7 +13,6 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that the gaps between arrivals have the rate and variance that the parameter shape requires.
 func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 	for _, shape := range []float64{0.25, 1, 4} {
 		s, err := Gamma(fixed{1, 1}, 4, shape, 1, 0, draws)
@@ -73,7 +72,6 @@ func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	require.Equal(t, []Request{want, want}, drain(t, AtOnce(s)))
 }
 
-// Ensure that the rate changes arrivals only, and the seed everything.
 func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	draw := func(rate float64, seed uint64) []Request {
 		s, err := Gamma(shareGPT(), rate, 1, seed, 0, 100)
@@ -162,7 +160,6 @@ func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	require.Empty(t, drain(t, WithoutLonger(s, 499)), "these have an end")
 }
 
-// Ensure that the rate of a workload counts only the requests that fit.
 func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	sharegpt, _, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -178,7 +175,6 @@ func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
 	require.Greater(t, fitted.LeftOut(), 0.5)
 }
 
-// fixed has the same lengths for all requests.
 type fixed struct{ prompt, output int }
 
 func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }

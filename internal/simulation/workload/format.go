@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A format describes the rows of a trace. Columns are found by their names, in any order and case. Other columns are
-// ignored.
+// Columns are found by their names, in any order and case; other columns are ignored.
 type format struct {
 	name    string
 	json    bool
@@ -125,8 +124,7 @@ func (p *parser) split(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// unquote returns a field of a CSV row without the spaces and double quotes around it. The field must not contain
-// commas.
+// unquote also removes the spaces around a field. The field must not contain commas.
 func unquote(field []byte) []byte {
 	field = bytes.TrimSpace(field)
 	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {
@@ -157,7 +155,6 @@ func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// equalFold returns a function that reports whether a name equals a, except for case.
 func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
@@ -169,7 +166,6 @@ func semicolons(line []byte) string {
 	return ""
 }
 
-// columns returns the names in the first line, which is a header or an object.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] == '{' {
 		var object map[string]json.RawMessage

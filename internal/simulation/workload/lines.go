@@ -10,8 +10,7 @@ import (
 	"io"
 )
 
-// longestLine is a limit far above what any row needs: Mooncake's longest row has 2.7 kB, and a prompt of ten million
-// tokens would have 20,000 hashes.
+// longestLine is far above Mooncake's longest row, which has 2.7 kB.
 const longestLine = 1 << 20
 
 // lines accepts Windows line ends, and skips a byte order mark and blank lines.
@@ -23,7 +22,6 @@ type lines struct {
 	again  bool // the next call of next returns the last line again
 }
 
-// open decompresses the file if it starts as a gzip file.
 func (l *lines) open(r io.Reader, name string) error {
 	l.name = name
 	l.r = bufio.NewReaderSize(r, longestLine)
@@ -69,7 +67,6 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// errorf returns an error about the last line.
 func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }

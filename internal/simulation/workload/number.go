@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// mostTokens is the greatest permitted length. It limits memory, because the tokens of a request are created
-// before a scheduler can refuse the request.
+// mostTokens limits memory, because a request's tokens are created before a scheduler can refuse the request.
 const mostTokens = 1 << 24
 
 func (f *format) seconds(text []byte) (float64, error) {

@@ -9,8 +9,7 @@ import (
 	"sync"
 )
 
-// pipes keeps the contents of files that can be read only once. This is needed because a trace is read twice: it is
-// checked before it is run.
+// pipes keeps contents that can be read only once, because a trace is checked before it is run.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte
@@ -48,7 +47,6 @@ func open(path string) (io.ReadCloser, error) {
 // mostPiped limits the size of a file that can be read only once.
 const mostPiped = 1 << 30
 
-// readAtMost returns an error if the file has more than most bytes.
 func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

@@ -59,7 +59,6 @@ type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }
 
-// A sharer is a Lengths whose prompts share a prefix.
 type sharer interface{ shared() int }
 
 func sharedBy(l Lengths) int {

@@ -7,7 +7,6 @@ import (
 	"math"
 )
 
-// A next is a function that implements Source.
 type next func(*Request) error
 
 func (n next) Next(r *Request) error { return n(r) }
@@ -58,8 +57,7 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// In an endless workload, after manyDropped requests that are too long, at least one request in leastFitting must
-// fit. Without this rule, reading the workload might never end.
+// After manyDropped requests that are too long, one in leastFitting must fit; otherwise reading might never end.
 const (
 	leastFitting = 1000
 	manyDropped  = 10_000

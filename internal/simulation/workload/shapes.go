@@ -67,8 +67,8 @@ func (c chat) Draw(r *rand.Rand) (prompt, output int) {
 	return min(longest, prompt+query), min(longest, answer)
 }
 
-// random has the lengths of vLLM's "bench serve --dataset-name random": uniformly distributed integers from
-// floor(mean (1 - ratio)) to ceil(mean (1 + ratio)).
+// random is vLLM's "bench serve --dataset-name random": integers from floor(mean (1 - ratio)) to ceil(mean (1 +
+// ratio)).
 type random struct {
 	prompt, output int
 	ratio          float64

@@ -19,7 +19,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden requests anew")
 
-// Ensure that the requests of a named workload do not change.
 func TestNamedWorkloadsDoNotChange(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +110,7 @@ func scores(x []float64) []float64 {
 
 const draws = 60_000
 
-// Ensure that ShareGPT's lengths have the means, deviations and quantiles of the paper's data (simulation/PAPER.md
-// §1).
+// Ensure that ShareGPT's lengths have the moments and quantiles of the paper's data (simulation/PAPER.md §1).
 func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	l, info, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -151,8 +149,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	require.InDelta(t, 0.217, correlation(scores(prompts), scores(outputs)), 0.01)
 }
 
-// Ensure that the lengths of Alpaca are independent and have the means and the spread that were inferred
-// (simulation/PAPER.md §1), and that the other distribution of its prompts has the same mean and maxima.
+// Ensure that Alpaca's lengths are independent, with the inferred means and spread (simulation/PAPER.md §1).
 func TestAlpacaHasThePapersLengths(t *testing.T) {
 	for name, blocks := range map[string]float64{"alpaca": 0.71, "alpaca-inputs": 0.65} {
 		l, info, err := Named(name)

@@ -22,8 +22,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	}
 	chain := uint64(1)
 	for i, h := range r.Hashes {
-		// The contents of a block depend on its hash and on the hashes before it. The first id is the hash itself,
-		// so two different blocks already differ in their first id.
+		// The first id is the hash itself, so two different blocks already differ in their first id.
 		chain = mix(chain, uint64(h))
 		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
 		for ; at < end; at++ {
@@ -46,8 +45,7 @@ func Common(r *Request) int {
 	return min(r.Shared, r.Prompt)
 }
 
-// common returns an id below 2^30, which requests may share. private returns an id from 2^30 on, which only one
-// request has.
+// common returns an id below 2^30, which requests may share; private an id from 2^30 on, which only one request has.
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
 func private(word uint64) int32 { return common(word) | 1<<30 }
 

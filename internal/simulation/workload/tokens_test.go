@@ -16,8 +16,7 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that the longest common prefix of two requests is as long as their shared prefix. If they have hashes,
-// ensure that it is as long as the blocks of their equal first hashes.
+// Ensure that two requests share as many tokens as their shared prefix or their equal first hashes say.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
@@ -59,8 +58,7 @@ func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	}
 }
 
-// Ensure that requests with nothing in common differ from the first token on, and that Tokens appends ids to its
-// argument.
+// Ensure that Tokens appends ids to its argument.
 func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}

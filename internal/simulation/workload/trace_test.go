@@ -79,7 +79,6 @@ func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	}
 }
 
-// Ensure that two requests of Mooncake share the tokens of their common first hashes.
 func TestMooncakeRequestsShareTheTokensOfCommonHashes(t *testing.T) {
 	trace, err := Open(filepath.Join("testdata", "traces", "mooncake.jsonl"))
 	require.NoError(t, err)
@@ -104,7 +103,6 @@ const (
 	ownRow1     = `{"arrival":9,"prompt":6,"output":5}` + "\n"
 )
 
-// Ensure that an error about a row names the line, the column, and what is expected there.
 func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -207,7 +205,6 @@ func readAll(r io.Reader) error {
 	return err
 }
 
-// Ensure that columns may have any order and case, and that other columns may be between them.
 func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	for _, text := range []string{
 		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
@@ -265,7 +262,6 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Ensure that Check summarizes a trace, and that a trace without requests is an error.
 func TestCheckSumsATraceUp(t *testing.T) {
 	s, err := Check(filepath.Join("testdata", "traces", "burstgpt.csv"), 0)
 	require.NoError(t, err)
@@ -318,14 +314,12 @@ func rows(format string, n int) io.Reader {
 	return r
 }
 
-// Ensure that a trace of a million rows is read in constant memory.
 func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	level.SkipQuick(t)
 	n := level.Pick(100_000, 1_000_000)
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
-			// The goroutine that generates the rows allocates memory, too. The test measures this first, to
-			// subtract it.
+			// The goroutine that generates the rows allocates memory, too, which the test subtracts.
 			var before, between, after, kept runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -350,7 +344,6 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	}
 }
 
-// Ensure that an endless pipe is refused with an error that says what to do.
 func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	text, err := readAtMost(strings.NewReader("12345"), 5)
 	require.NoError(t, err)

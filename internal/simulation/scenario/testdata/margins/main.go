@@ -77,8 +77,7 @@ func main() {
 	}
 }
 
-// read returns the points of a file in two halves. It orders the points of each publisher on a GPU by the SHA-256 of
-// their loads. The first, the third and so on are in the first half.
+// read orders each publisher's points on a GPU by the SHA-256 of their loads; the first, third and so on are used.
 func read(file string) (used, heldOut []point, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -153,8 +152,7 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate runs a point with vLLM's defaults. Iterations take times as long as simulated. The time to the first token
-// includes first, the server's own time in ms.
+// simulate multiplies iteration times by times, and adds first, the server's own time in ms, to the first token.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
@@ -172,7 +170,6 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	return r, p.quantities(n), nil
 }
 
-// light reports whether the load is so light that requests hardly wait for other requests before their first token.
 func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
@@ -190,7 +187,6 @@ func (r *ratios) margin() cost.Margin {
 		Least: math.Floor(100*min(1, slices.Min(r.all))) / 100, Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
 }
 
-// marginsOf returns the ranges in which the points' ratios are.
 func marginsOf(points []point) (margins, error) {
 	servers, firsts := map[string]*ratios{}, map[string][]float64{}
 	for _, p := range points {
@@ -239,7 +235,6 @@ func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
 	return f
 }
 
-// report prints each quantity of the points with its range, and how many quantities are in their ranges.
 func report(m margins, points []point) error {
 	within, all := 0, 0
 	for _, p := range points {
