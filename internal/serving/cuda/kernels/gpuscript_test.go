@@ -133,6 +133,7 @@ func requireServerTable(t *testing.T, out string) {
 		`3 requests of 4 to 40 tokens, 4 new .* tokens/s; transformers 0 .* 2\.00 of transformers: yes`, `5 requests .* tokens/s +- +2\.00 of transformers: not compared`,
 		`1 request of 22 tokens, 4 new .* 0\.00 +3\.00 of transformers: NO`, `OPT-13B's shape, .* 20 requests of ShareGPT's lengths at once:`,
 		`blocks \(llmserve\) against Orca \(Oracle\) .* 1\.50 \(the paper: 1\.7 to 2\.7\)` + verdict, `blocks \(llmserve\) against Orca \(Max\) .* 2\.50 \(the paper: 2\.7 to 8\)` + verdict,
+		`simulated: 100 requests/s of 15 \+ 5 tokens +throughput \d+\.\d tokens/s; measured .* % off .*`, ` +first token \d+\.\d ms; measured .*`, ` +per token \d+\.\d ms; measured .*`,
 		`\d+ of 11 required ratios hold, 1 could not be compared`,
 	} {
 		require.Regexp(t, `(?m)^`+row+`$`, out)

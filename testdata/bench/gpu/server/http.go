@@ -46,15 +46,23 @@ func (b *bench) work(to io.Writer) error {
 	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
 }
 
-// child returns a command of llmserve, which finds the library in place of the driver if the bench does.
-func (b *bench) child(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, b.llmserve, args...)
+// child returns a command. With -small it finds the library in place of the driver.
+func (b *bench) child(ctx context.Context, program string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, program, args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.Stderr = os.Stderr
 	if b.small {
 		c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.dir)
 	}
 	return c
+}
+
+// limits are flags of llmserve.
+func (b *bench) limits() []string {
+	if b.small {
+		return []string{"--max-num-batched-tokens", "64", "--max-model-len", "128", "--kv-cache-gb", "0.001"}
+	}
+	return []string{"--max-num-seqs", "256", "--max-num-batched-tokens", "2048", "--max-model-len", "2048"}
 }
 
 // A server is a running llmserve.
@@ -69,7 +77,7 @@ var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 // serve starts llmserve with a model.
 func (b *bench) serve(ctx context.Context, dir string, args ...string) (*server, error) {
-	s := &server{cmd: b.child(ctx, append([]string{dir, "--port", "0", "--device", "cuda", "--served-model-name", "m"}, args...)...)}
+	s := &server{cmd: b.child(ctx, b.llmserve, append([]string{dir, "--port", "0", "--device", "cuda", "--served-model-name", "m"}, args...)...)}
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -148,11 +156,7 @@ func (b *bench) http() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	flags := []string{"--max-num-seqs", "256", "--max-num-batched-tokens", "2048", "--max-model-len", "2048"}
-	if b.small {
-		flags = []string{"--max-num-batched-tokens", "64", "--max-model-len", "128", "--kv-cache-gb", "0.001"}
-	}
-	on, err := b.serve(ctx, dir, flags...)
+	on, err := b.serve(ctx, dir, b.limits()...)
 	if err != nil {
 		return err
 	}

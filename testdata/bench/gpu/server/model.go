@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/serving/model"
@@ -166,8 +168,9 @@ func (s *shape) write(dir string) error {
 	return s.writeData(file, elements)
 }
 
-// writeData writes ones, and then random numbers with a standard deviation of 0.02, as models are initialized. They
-// repeat themselves, but not in the same columns of a matrix.
+// writeData writes ones, and then random numbers, whose standard deviation is 0.02 for Llama-3-8B, as models are
+// initialized, and larger in small models, so that answers depend on all tokens. The numbers repeat themselves, but not in
+// the same columns of a matrix.
 func (s *shape) writeData(file *os.File, elements int) error {
 	encode := half.ToBF16
 	if s.dtype == "F16" {
@@ -180,9 +183,10 @@ func (s *shape) writeData(file *os.File, elements int) error {
 	if _, err := file.Write(piece); err != nil {
 		return err
 	}
+	deviation := 1.28 / math.Sqrt(float64(s.config["hidden_size"].(int)))
 	left, period := 2*(elements-ones), 2*(1<<22+8)
 	for piece = piece[:0]; len(piece) < min(left, period); {
-		piece = binary.LittleEndian.AppendUint16(piece, encode(float32(0.02*rnd.NormFloat64())))
+		piece = binary.LittleEndian.AppendUint16(piece, encode(float32(deviation*rnd.NormFloat64())))
 	}
 	for ; left > 0; left -= len(piece) {
 		piece = piece[:min(left, len(piece))]
@@ -216,7 +220,7 @@ func tokenizerFile() []byte {
 func (b *bench) open(dir string) (*model.Model, *gpu.Model, error) {
 	var on *gpu.Model
 	m, err := model.OpenFolder(dir, b.pool, model.Part{}, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
-		if on, err = b.device.NewModel(c); err != nil {
+		if on, err = b.device.NewModel(c, kernels.CacheAuto); err != nil {
 			return err
 		}
 		return on.Load(s, "auto", b.pool)
