@@ -126,26 +126,51 @@ func TestAnswersAreJSONObjects(t *testing.T) {
 	}
 }
 
-// The stream has the text of the whole answer, and 16 streams at once have those of the same requests alone.
+// Ensure that 64 streams at once have the answers of the same requests alone: with forms, with calls that must or may come,
+// and without either.
 func TestStreamsWithFormsAreThoseOfTheSameRequestsAlone(t *testing.T) {
-	const n = 16
-	body := func(i int) string {
-		return text + forms[i%len(forms)].fields + noSpace + fmt.Sprintf(`, "seed": %d, "temperature": 1.5`, i)
+	const n = 64
+	tools := `"tools": [{"type": "function", "function": {"name": "f", "parameters": ` + personSchema + `}}], "tool_choice": `
+	request := func(i int) (path, body string) {
+		more := noSpace + fmt.Sprintf(`, "seed": %d, "temperature": 1.5`, i)
+		form := forms[i/4%len(forms)].fields
+		switch i % 4 {
+		case 0:
+			return texts, text + form + more
+		case 1:
+			return chats, talk + form + more
+		case 2:
+			return chats, talk + tools + []string{`"required"`, `"auto"`}[i/4%2] + more
+		}
+		return texts, text + `"echo": false` + strings.Replace(more, "200", "50", 1)
 	}
-	s := start(t, func(_ *openai.Config, c *engine.Config) { c.BlockSize = 8 })
-	var alone [n]string
+	answer := func(a *reply) (all string) {
+		for _, c := range a.Choices {
+			all += c.Text + c.Message.Content + c.Delta.Content
+			for _, call := range append(c.Message.ToolCalls, c.Delta.ToolCalls...) {
+				all += call.Function.Name + call.Function.Arguments
+			}
+			all += c.Finish
+		}
+		return all
+	}
+	s := start(t, func(o *openai.Config, c *engine.Config) {
+		c.BlockSize, c.MaxNumSeqs = 8, n
+		useTools(t, o, "hermes")
+	})
+	var alone, together [n]string
 	for i := range alone {
-		a := s.ask(t, texts, body(i)+"}")
+		path, body := request(i)
+		a := s.ask(t, path, body+"}")
 		require.Equal(t, 200, a.Status, a.Text)
-		alone[i] = a.Choices[0].Text + a.Choices[0].Finish
+		alone[i] = answer(a)
+		require.NotEmpty(t, alone[i])
 	}
 	var wait sync.WaitGroup
-	var together [n]string
 	for i := range together {
 		wait.Go(func() {
-			for _, c := range s.ask(t, texts, body(i)+`, "stream": true}`).Choices {
-				together[i] += c.Text + c.Finish
-			}
+			path, body := request(i)
+			together[i] = answer(s.ask(t, path, body+`, "stream": true}`))
 		})
 	}
 	wait.Wait()

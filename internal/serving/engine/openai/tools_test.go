@@ -25,16 +25,22 @@ const echoTools = "\x01{% if tools %}{% endif %}{% for message in messages if me
 // startTools serves a model that repeats the last message, with the parsers of these names.
 func startTools(t *testing.T, tools, reasoning string) *served {
 	return startAll(t, func(c *openai.Config, _ *engine.Config) {
-		var err error
-		c.Template, err = chat.New(echoTools, nil)
-		require.NoError(t, err)
-		c.Format.Tools, err = toolparser.Tools(tools, "")
-		require.NoError(t, err)
+		useTools(t, c, tools)
 		if reasoning != "" {
+			var err error
 			c.Format.Reasoning, err = toolparser.Thinking(reasoning)
 			require.NoError(t, err)
 		}
 	})
+}
+
+// useTools sets a template that mentions tools, and a tool parser.
+func useTools(t *testing.T, c *openai.Config, name string) {
+	var err error
+	c.Template, err = chat.New(echoTools, nil)
+	require.NoError(t, err)
+	c.Format.Tools, err = toolparser.Tools(name, "")
+	require.NoError(t, err)
 }
 
 var weatherTool = client.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
