@@ -2,8 +2,11 @@ package openai
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
+	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -32,6 +35,33 @@ type argumentSchema struct {
 	Properties  map[string]json.RawMessage
 	Defs        map[string]json.RawMessage `json:"$defs"`
 	Definitions map[string]json.RawMessage
+
+	AdditionalProperties json.RawMessage
+}
+
+// taggedArguments returns the form of arguments between tags. The names of parameters are those of the schema; their values
+// are any text.
+func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
+	var s argumentSchema
+	if json.Unmarshal(t.parameters, &s) != nil {
+		return anyText
+	}
+	begins := slices.Sorted(maps.Keys(s.Properties))
+	switch {
+	case len(begins) > 0:
+		for i, name := range begins {
+			begins[i] = tags.Parameter + name + ">\n"
+		}
+	case string(s.AdditionalProperties) == "false":
+		return structured.Form{Sequence: []structured.Form{}}
+	default:
+		begins = []string{tags.Parameter}
+	}
+	all := &structured.Separated{}
+	for _, begin := range begins {
+		all.Tags = append(all.Tags, structured.Tag{Begin: begin, Content: anyText, End: []string{tags.ParameterEnd + "\n"}})
+	}
+	return structured.Form{Separated: all}
 }
 
 // types returns which values a schema inside s has: strings, null or others.

@@ -90,8 +90,8 @@ func (s *shape) tags(before string) (tags []structured.Tag) {
 		t := &s.tools[i]
 		arguments := structured.Form{JSONSchema: t.parameters}
 		switch {
-		case s.format.Tools.Tagged != nil: // any values of the parameters
-			arguments = anyText
+		case s.format.Tools.Tagged != nil:
+			arguments = t.taggedArguments(s.format.Tools.Tagged)
 		case s.loose[t.name]:
 			arguments = structured.Form{JSONObject: true}
 		}
