@@ -257,6 +257,40 @@ func TestWithoutToolsCallsAreContent(t *testing.T) {
 	require.Equal(t, text, show(append(p.Feed(text), p.Close()...)))
 }
 
+// Ensure that a template of each family chooses its parsers. The templates have what those of the models have.
+func TestATemplateChoosesTheParsersOfItsFamily(t *testing.T) {
+	const qwen = "<tools>{{ tool | tojson }}</tools> return a json object <tool_call>{{ tool_call.arguments | tojson }}</tool_call>"
+	for _, test := range []struct{ family, template, tools, reasoning string }{
+		{"Qwen2.5, Hermes", qwen, "hermes", ""},
+		{"Qwen3", qwen + "{{ content.split('</think>')[-1] }}<think>", "hermes", "qwen3"},
+		{"SmolLM3", "{% if xml_tools %}" + qwen + "{% elif python_tools %}<code>{% endif %}<think>\n\n</think>", "hermes", "qwen3"},
+		{"Qwen3-Coder", "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>{{ tool_call.arguments|items }}", "qwen3_coder", ""},
+		{"Qwen3.5", "<think><tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>{{ tool_call.arguments|items }}",
+			"qwen3_coder", "qwen3"},
+		{"Llama 3.1, 3.3", "<|start_header_id|>{% if builtin_tools %}<|python_tag|>{% endif %}'\"parameters\": '", "llama3_json", ""},
+		{"Llama 3.2", "<|start_header_id|>'{\"name\": \"' + tool_call.name + '\", \"parameters\": '", "llama3_json", ""},
+		{"Mistral, lists", "[AVAILABLE_TOOLS][TOOL_CALLS] [{{ tool_call.function|tojson }}, \"id\": ", "mistral", ""},
+		{"Mistral, names", "[AVAILABLE_TOOLS][TOOL_CALLS]{{ name }}[ARGS]{{ arguments }}", "mistral", ""},
+		{"Granite 3", "<|start_of_role|>available_tools<|end_of_role|> <|tool_call|>", "granite", ""},
+		{"Granite 4", "<|start_of_role|>" + qwen, "hermes", ""},
+		{"Phi-4-mini", "<|system|>{{ message['content'] }}<|tool|>{{ message['tools'] }}<|/tool|>", "phi4_mini_json", ""},
+		{"Phi-4-mini of vLLM", "functools[{\"name\": ", "phi4_mini_json", ""},
+		{"gpt-oss", "<|start|>assistant<|channel|>analysis<|message|>", "openai", "openai_gptoss"},
+		{"DeepSeek-R1", "<｜Assistant｜>{{ content.split('</think>')[-1] }}", "json", "deepseek_r1"},
+		{"another", "<|user|>{{ content }}", "json", ""},
+	} {
+		t.Run(test.family, func(t *testing.T) {
+			f := toolparser.Choose(test.template)
+			require.Equal(t, test.tools, f.Tools.Name)
+			reasoning := ""
+			if f.Reasoning != nil {
+				reasoning = f.Reasoning.Name
+			}
+			require.Equal(t, test.reasoning, reasoning)
+		})
+	}
+}
+
 func TestUnknownParsersAreRefused(t *testing.T) {
 	_, err := toolparser.Tools("x", "")
 	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v3, deepseek_v31, granite, hermes, json, `)

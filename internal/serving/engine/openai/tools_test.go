@@ -135,6 +135,54 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 	}
 }
 
+// Ensure that each choice of tools has its effect in each family, whole and streamed. With auto, the model begins a call
+// because it repeats a text.
+func TestChoicesOfToolsInEachFamily(t *testing.T) {
+	const object = `{"name":"f","arguments":{}}`
+	for _, test := range []struct{ parser, template, text string }{
+		{"hermes", "", "<tool_call>"}, {"llama3_json", "", object}, {"llama3_json", "", "<|python_tag|>"},
+		{"mistral", "[TOOL_CALLS][ARGS]", "[TOOL_CALLS]"}, {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]"}, {"granite", "", "<|tool_call|>"},
+		{"phi4_mini_json", "functools[", "functools"}, {"phi4_mini_json", "<|tool|><|/tool|>", "<|tool_call|>"},
+		{"qwen3_coder", "", "<tool_call>\n<function=f>\n</function>\n</tool_call>"},
+		{"openai", "", "<|channel|>commentary to=functions.f"}, {"json", "", object},
+	} {
+		t.Run(test.parser+" "+test.text, func(t *testing.T) {
+			s := startAll(t, func(c *openai.Config, _ *engine.Config) {
+				useTools(t, c, test.parser)
+				var err error
+				c.Format.Tools, err = toolparser.Tools(test.parser, test.template)
+				require.NoError(t, err)
+			})
+			p := officialMessage(test.text)
+			p.Tools = []client.ChatCompletionToolUnionParam{client.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: "f"})}
+			p.ParallelToolCalls, p.MaxTokens = client.Bool(false), client.Int(90)
+			p.LogitBias = map[string]int64{"9": -100, "10": -100, "13": -100, "32": -100} // the model would repeat spaces
+			if test.parser == "qwen3_coder" || test.parser == "openai" {                  // whose calls have spaces
+				p.LogitBias = nil
+			}
+			for _, choice := range []client.ChatCompletionToolChoiceOptionUnionParam{
+				{OfAuto: client.String("none")}, {OfAuto: client.String("auto")}, {OfAuto: client.String("required")},
+				client.ToolChoiceOptionFunctionToolChoice(client.ChatCompletionNamedToolChoiceFunctionParam{Name: "f"})} {
+				p.ToolChoice = choice
+				one := s.chatBoth(t, p)
+				if choice.OfAuto.Value == "none" {
+					require.Empty(t, one.Message.ToolCalls)
+					require.Equal(t, test.parser == "openai", one.Message.Content == "") // harmony's text has no content
+					continue
+				}
+				require.Equal(t, "tool_calls", one.FinishReason, "%v: %s", choice, one.RawJSON())
+				require.Len(t, one.Message.ToolCalls, 1)
+				require.Empty(t, one.Message.Content)
+				require.Equal(t, "f", one.Message.ToolCalls[0].Function.Name)
+				require.JSONEq(t, "{}", one.Message.ToolCalls[0].Function.Arguments)
+				if test.parser == "mistral" {
+					require.Len(t, one.Message.ToolCalls[0].ID, 9)
+				}
+			}
+		})
+	}
+}
+
 // Ensure that a call that max_tokens cuts is the same in all interfaces, whole and streamed: nothing, or a call with the
 // arguments so far, and never content.
 func TestCallsThatAreCut(t *testing.T) {
