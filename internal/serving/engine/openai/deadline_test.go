@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 		"/tokenize":   demo + `"return_token_strs": true, "prompt": "` + strings.Repeat("x", 100_000) + `"}`,
 		"/detokenize": `{"tokens": [120` + strings.Repeat(",120", 100_000) + `]}`,
 	} {
-		for range 32 { // at least as many as are decoded at a time
+		for range runtime.GOMAXPROCS(0) + 2 { // more than are decoded at a time
 			c, request := connect(t, server, "POST", path, body)
 			_, err := io.WriteString(c, request)
 			require.NoError(t, err)

@@ -46,7 +46,7 @@ func TestAStreamThatWaitsGetsComments(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	for path, body := range map[string]string{
 		texts: demo + `"prompt": "` + long + `", "max_tokens": 2, "stream": true}`,
-		chats: demo + `"messages": [{"role": "user", "content": "` + long + `"}], "stream": true}`,
+		chats: demo + `"messages": [{"role": "user", "content": "` + long + `"}], "max_tokens": 2, "stream": true}`,
 	} {
 		s, release := held(t, nil)
 		a := s.open(t, path, body)

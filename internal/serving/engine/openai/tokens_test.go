@@ -47,7 +47,7 @@ func TestTheTokensOfAChatAreReturned(t *testing.T) {
 	prompt := []int32{1, 2, 'H', 'i', 3, 2}
 	for how, times := range map[string]int{``: 1, `, "n": 2`: 1, `, "stream": true`: 1, `, "stream": true, "n": 2`: 2,
 		`, "use_beam_search": true`: 1} {
-		body := demo + `"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "return_token_ids": true` + how + "}"
+		body := demo + `"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 4, "return_token_ids": true` + how + "}"
 		a := s.ask(t, chats, body)
 		var want []int32
 		for range times { // once in a whole answer, and once for each answer of a stream
