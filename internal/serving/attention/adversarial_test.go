@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// optionSets are options that change logits.
 var optionSets = []struct {
 	name   string
 	change func(b *Batch)
@@ -35,8 +34,7 @@ var optionSets = []struct {
 	}},
 }
 
-// contents lists distributions of keys, values and queries. Most of them cause large rounding errors
-// or special values.
+// contents lists distributions, most of which cause large rounding errors or special values.
 var contents = []struct {
 	name string
 	make func(r *rand.Rand) float32
@@ -210,8 +208,7 @@ func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	})
 }
 
-// Ensure that queries of any magnitude work with int8 keys, for which queries are rounded to integers.
-// NaN and infinity affect only the head that contains them.
+// Ensure that NaN and infinity affect only the head that contains them, although int8 keys round queries to integers.
 func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {

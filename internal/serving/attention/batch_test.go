@@ -120,8 +120,7 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix through the
-// table of the first sequence, whose later entries can have any value.
+// In the first sequence, through whose table all sequences read the prefix, later entries can have any value.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
 	const last = rowsOfItem / group // with the token of the first sequence, these are too many rows for one item

@@ -73,8 +73,7 @@ func (s *Shape) Check() error {
 	return nil
 }
 
-// Check returns an error if the shape is invalid, or if the blocks do not fit into the memory with the given
-// strides.
+// Check returns an error if the shape is invalid, or if the blocks do not fit into the memory with the given strides.
 func (c *Cache) Check() error {
 	if err := c.Shape.Check(); err != nil {
 		return err

@@ -108,8 +108,7 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// Ensure that a cache that CheckApart accepts has no two elements at one address. With LayoutFlash,
-// CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
+// With LayoutFlash, CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0
@@ -149,8 +148,7 @@ func (c *Cache) places() (places, elements int) {
 	return len(found), 2 * n
 }
 
-// Ensure that the last block may end exactly where its memory ends. With -gcflags=all=-d=checkptr, a
-// pointer past the end stops this test.
+// With -gcflags=all=-d=checkptr, a pointer past the end of the memory stops this test.
 func TestTheLastBlockIsTheEndOfItsMemory(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, layout := range allLayouts {

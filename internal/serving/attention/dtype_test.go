@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes has the types narrower than float32 whose values float32 represents exactly. Each type is mapped to
-// the smallest bits that no finite number of the type has.
+// narrowTypes maps types that float32 represents exactly to the smallest bits that no finite number of the type has.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.
@@ -138,8 +137,7 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 	}
 }
 
-// Ensure that the same numbers in another layout give outputs with the same bits, and that converting a cache to
-// another layout and back gives the same memory.
+// Ensure that layouts give outputs with the same bits, and that converting there and back gives the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {

@@ -24,7 +24,6 @@ func (p *problem) eachToken(change func(seq, token int)) {
 	}
 }
 
-// float32Kinds lists float32 problems for which rounding errors matter most.
 var float32Kinds = []struct {
 	name   string
 	change func(p *problem, r *rand.Rand)
@@ -100,9 +99,8 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales the logits so that their largest magnitude equals the parameter most. If products is true, it
-// scales the largest sum of the magnitudes of products to most instead. Afterwards the problem has the results of
-// the reference for the scaled logits.
+// scaleTo scales the logits so that their largest magnitude, or if products is true the largest sum of the magnitudes
+// of products, equals most. It also updates the results of the reference.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
@@ -226,8 +224,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Ensure that where products cancel, the error in float32 is at most 1.5e-7 of the largest sum of
-// their magnitudes.
+// Ensure that the error is at most 1.5e-7 of the largest sum of the products' magnitudes.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

@@ -26,8 +26,7 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly contains the functions that differ between instruction sets. Its methods use AVX2's
-// functions for everything else.
+// The methods of an assembly use AVX2's functions where the instruction set has none of its own.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
@@ -35,8 +34,7 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is read as F16
 }
 
-// A sized is a function for a fixed number of rows. If fewer rows remain, it computes that many nevertheless, and
-// writes results behind the last row.
+// If fewer rows remain, a sized computes its number of rows nevertheless, and writes results behind the last row.
 type sized struct {
 	rows int
 	run  func(*call)
@@ -90,7 +88,6 @@ var avx512 = assembly{
 	},
 }
 
-// avx512vnni is avx512 with its own functions for int8 keys.
 var avx512vnni = func() assembly {
 	a := avx512
 	a.name = "avx512vnni"

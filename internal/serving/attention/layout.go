@@ -65,8 +65,7 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan returns how many bytes, in Key or in Value, lie between the start of the first element and the end of
-// the last element of one block and head.
+// headSpan returns the bytes from the first to the last element of a block and head, in Key or in Value.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {

@@ -167,8 +167,7 @@ func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	}
 }
 
-// attended returns the logits and values of the tokens that a row attends to, read by the formulas of
-// the layouts.
+// attended reads the logits and values of a row's tokens by the formulas of the layouts.
 func (p *problem) attended(seq, query, head int) (logits []float64, values [][]float64) {
 	c, b := &p.cache, &p.batch
 	first, _, position := b.queries(seq)

@@ -15,7 +15,6 @@ const (
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
-// A scratch is a worker's memory: the rows that it computes, the partition that it reads, and the results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers
@@ -107,12 +106,10 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	row.unit = r.quantize(w, x, q)
 }
 
-// largestInteger is the largest integer in a query for int8 keys. With this limit, the sum of 256 products fits into
-// 32 bits.
+// With largestInteger, the sum of 256 products of a query and an int8 key fits into 32 bits.
 const largestInteger = 32512
 
-// quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into
-// numbers; the factor is NaN if a number of x is NaN or infinite.
+// quantize returns the factor that turns the integers back into numbers, or NaN if x has a NaN or an infinity.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))
 	if !isFinite(top) {
@@ -127,8 +124,7 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// reaches reports whether any row reaches a partition, and sets w.from and w.to to the tokens of it that are
-// reached.
+// reaches sets w.from and w.to to the tokens of the partition that any row reaches.
 func (w *scratch) reaches(part int) bool {
 	w.from, w.to = partitionSize, 0
 	for i := range w.rows {

@@ -64,8 +64,7 @@ type Memory struct {
 	size  int    // bytes of the block
 }
 
-// alignment is the alignment that writes past the page cache need for memory, offsets and lengths. No disk has
-// larger sectors.
+// Writes past the page cache need alignment for memory, offsets and lengths. No disk has larger sectors.
 const alignment = 4096
 
 func NewMemory(size int) Memory {

@@ -98,8 +98,7 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error for a folder that another user can change. That user would decide what is read from it
-// and, through links, which files of this user are removed. Folders of the superuser are allowed.
+// Another user who can change a folder decides what is read and, through links, which files are removed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -154,8 +153,7 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work, which counts what it has done. It returns this count when work ends or the context is done. work
-// may then still run, because a call for a file cannot be interrupted.
+// inTime returns when work ends or the context is done; work may then still run, because file calls do not stop.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -260,7 +258,6 @@ func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
 // ours matches the names of folders of spaces, in any format.
 var ours = regexp.MustCompile(`^llmkv-[0-9]+-[0-9a-f]{32}$`)
 
-// clean removes folders of other formats and abandoned partial files.
 func (f *Folder) clean() {
 	spaces, err := os.ReadDir(f.path)
 	if err != nil {
@@ -278,7 +275,6 @@ func (f *Folder) clean() {
 	}
 }
 
-// glob returns the files whose paths inside the folder match.
 func (f *Folder) glob(pattern string) []string {
 	files, _ := fs.Glob(os.DirFS(f.path), pattern) // unlike filepath.Glob, it does not interpret the folder's path
 	for i, name := range files {
@@ -293,7 +289,6 @@ type file struct {
 	used time.Time
 }
 
-// measure lists the stored blocks of every Space in the folder, and adds up their sizes.
 func (f *Folder) measure() (all []file, total int64) {
 	for _, name := range f.glob(spacePrefix + "*/??/*") {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
@@ -338,8 +333,7 @@ func (f *Folder) evict(size int64) error {
 	return nil
 }
 
-// removeOldest removes files until a tenth of the limit and at least size bytes are free. It returns the bytes that
-// remain.
+// removeOldest frees a tenth of the limit and at least size bytes, and returns the bytes that remain.
 func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))

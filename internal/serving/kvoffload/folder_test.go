@@ -112,7 +112,6 @@ func TestBlocksOfAnotherSpaceAreNotFound(t *testing.T) {
 	require.NotEqual(t, kvoffload.NewSpace("a", "bc"), kvoffload.NewSpace("ab", "c"))
 }
 
-// A damaged block is not returned, and is gone.
 func TestADamagedFileIsRemoved(t *testing.T) {
 	for name, damage := range map[string]func(text []byte) []byte{
 		"a bit of the data":     func(text []byte) []byte { text[len(text)-1] ^= 0x80; return text },
@@ -143,8 +142,8 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// Ensure that the least recently used blocks are removed first, even if they belong to another model, and that the
-// folder's path is not used as a pattern.
+// Ensure that the least recently used blocks go first, also another model's, and that the path is not used as a
+// pattern.
 func TestAFolderKeepsItsSize(t *testing.T) {
 	const most = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")
@@ -169,8 +168,7 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	require.Equal(t, 1, n, "the newest")
 }
 
-// Ensure that opening a folder removes files of killed processes and of older formats, and keeps files
-// that other programs put there.
+// Ensure that files of killed processes and of older formats go, and that files of other programs stay.
 func TestAFolderIsCleanedWhenItIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	storeAll(t, newFolder(t, dir, 1<<20), named(1))
@@ -224,7 +222,6 @@ func TestAFolderThatIsRemovedWhileInUseComesBack(t *testing.T) {
 	requireLoads(t, f, named(3), 3)
 }
 
-// Several servers store, load and evict at once.
 func TestManyCanShareAFolder(t *testing.T) {
 	dir, blocks := t.TempDir(), named(64)
 	var wait sync.WaitGroup
@@ -264,7 +261,6 @@ func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 	require.Zero(t, n, fmt.Sprint(err))
 }
 
-// What several servers store counts for each of them before long.
 func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
 	const most, servers = 100 * blockBytes, 5
 	dir := t.TempDir()
@@ -306,7 +302,6 @@ func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that nothing is stored after the context ends.
 func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -318,7 +313,6 @@ func TestAFolderStoresNothingWhenItsTimeIsOver(t *testing.T) {
 	require.Empty(t, files(t, dir))
 }
 
-// Ensure that a folder of another user is refused.
 func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only the superuser can make a folder another user's")
@@ -368,7 +362,6 @@ func sharedMemory(t *testing.T) string {
 	return dir
 }
 
-// sizeOf is how many bytes the blocks in a folder have.
 func sizeOf(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	for _, name := range files(t, dir) {

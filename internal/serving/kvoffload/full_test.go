@@ -18,8 +18,7 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that a folder stays below its size if its files cannot be removed: nothing is stored, blocks are still
-// loaded, and the folder is walked once a minute.
+// Ensure that blocks are still loaded, and that the folder is walked once a minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 20 * blockBytes
@@ -75,8 +74,7 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that files that cannot be removed count against the folder's size, that the folder uses the rest of its
-// size, and that it is walked at most once a minute.
+// Ensure that the folder uses the rest of its size, and is walked at most once a minute.
 func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100 * blockBytes
@@ -112,7 +110,6 @@ func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// Ensure that the message that a folder is full is logged once a minute, even if other messages are logged.
 func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolder(t, t.TempDir(), 3*blockBytes)
@@ -130,8 +127,7 @@ func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// Ensure that a block that is larger than the folder's size is not stored, and that no block is
-// removed for it.
+// Ensure that no block is removed for a block that is larger than the folder's size.
 func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 2*blockBytes)

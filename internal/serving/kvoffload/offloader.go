@@ -194,8 +194,7 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld drops the blocks in older and moves those in recent there, if recent has maxRecent blocks or was begun
-// KnownFor ago. After twice that time it drops both.
+// forgetOld moves recent to older if recent is full or was begun KnownFor ago, and drops both after twice that time.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)
@@ -217,7 +216,6 @@ func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	}
 }
 
-// store stores the blocks in the queue.
 func (o *Offloader) store() {
 	for s := range o.queue {
 		begin := time.Now()
@@ -237,7 +235,6 @@ func (o *Offloader) store() {
 	}
 }
 
-// What an Offloader does with blocks, as messages name it.
 const (
 	storing   = "storing"
 	looking   = "looking for"
@@ -245,8 +242,7 @@ const (
 	declining = "declining"
 )
 
-// paused reports whether Find or Load has failed within the last second. The pause lets a tier that does not answer
-// delay only one request.
+// The pause of a second lets a tier that does not answer delay only one request.
 func (o *Offloader) paused() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -351,7 +347,6 @@ func (o *Offloader) Load(
 	})
 }
 
-// loaded counts blocks that were loaded in the time took.
 func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
 	if len(blocks) == 0 {
 		return

@@ -71,8 +71,7 @@ func offer(o *kvoffload.Offloader, blocks []blockhash.Hash) {
 	}
 }
 
-// Ensure that a tier that is too slow delays no request: blocks are dropped, and they are stored when they are
-// offered again.
+// Ensure that dropped blocks are stored when they are offered again.
 func TestAQueueThatIsFullDropsBlocks(t *testing.T) {
 	tier := newSlow(t)
 	o := start(t, tier, 10)
@@ -117,8 +116,7 @@ func TestALoadReadsWhatWasStored(t *testing.T) {
 	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
 }
 
-// Ensure that a load ends after the time in which the blocks could be computed, and that data that arrives later is
-// written nowhere.
+// Ensure that data that arrives after the time to compute the blocks is written nowhere.
 func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	tier := newSlow(t)
 	storeAll(t, tier.Folder, named(5))
@@ -132,7 +130,6 @@ func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	require.Equal(t, 5, n)
 }
 
-// What is computed faster than it is loaded is not loaded.
 func TestWhatIsFasterToComputeIsNotLoaded(t *testing.T) {
 	var said bytes.Buffer
 	o := kvoffload.New(kvoffload.Config{
@@ -185,7 +182,6 @@ func TestAProducerLoadsNothingAndAConsumerStoresNothing(t *testing.T) {
 	require.Len(t, files(t, dir), 3)
 }
 
-// Ensure that a chain of tiers stores each block in all tiers, and loads it from the first tier that has it.
 func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	blocks := named(10)
 	fast, far := newFolder(t, t.TempDir(), 1<<20), newFolder(t, t.TempDir(), 1<<20)
@@ -199,8 +195,7 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	requireLoads(t, far, blocks, 10)
 }
 
-// Ensure that a block that a tier has removed, for lack of space or because it was damaged, is stored
-// again.
+// Ensure that a block that a tier lost, for lack of space or by damage, is stored again.
 func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
 		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
@@ -223,8 +218,7 @@ func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a block that the process uses from its own cache is stored again after a while, so that
-// the tier does not treat it as unused.
+// Ensure that the tier does not treat a block that the process uses from its own cache as unused.
 func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -246,7 +240,6 @@ func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	})
 }
 
-// Ensure that a block is stored again at its first use after a long time, if the tier has lost it meanwhile.
 func TestABlockIsStoredAgainAfterALongTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -260,8 +253,7 @@ func TestABlockIsStoredAgainAfterALongTime(t *testing.T) {
 	})
 }
 
-// Ensure that Find waits only a short time for a tier that does not answer, even if computing the blocks takes a
-// long time.
+// Ensure that Find waits only a short time, even if computing the blocks takes a long time.
 func TestLookingTakesLittleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := kvoffload.New(kvoffload.Config{Tier: newSlow(t), BlockBytes: blockBytes, Loads: true})

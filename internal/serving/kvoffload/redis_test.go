@@ -98,7 +98,6 @@ func TestARedisConfigurationThatCannotWorkIsRefused(t *testing.T) {
 	require.NoError(t, (&kvoffload.RedisConfig{URL: "rediss://host:1/2"}).Check())
 }
 
-// serve accepts connections and answers each with the given function.
 func serve(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -134,8 +133,7 @@ func TestAServerThatIsNotRedisIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a reply is an error if it announces more bytes than fit into memory, or if it really sends too many,
-// and that it does not exhaust the memory.
+// Ensure that a reply that announces or sends too many bytes is an error and does not exhaust the memory.
 func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	for _, reply := range []string{
 		"$9223372036854775000\r\n", "$99999999999999\r\n", "=99999999999999\r\n", "!99999999999999\r\n",

@@ -14,8 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replies is a connection to a Redis server. It checks replies before the client reads them, because the client
-// allocates as much memory as a reply announces, without a limit.
+// replies checks a server's replies first, because the client allocates as much memory as a reply announces.
 type replies struct {
 	net.Conn
 	line []byte // the bytes read of an incomplete line
@@ -35,7 +34,6 @@ const (
 
 var errTooLarge = errors.New("the reply is larger than any reply of a Redis server")
 
-// dialer makes connections that check replies.
 func dialer(options *redis.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: cmp.Or(options.DialTimeout, dialTimeout)}
 	dial := d.DialContext
@@ -70,7 +68,6 @@ func (r *replies) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// follow checks the bytes that have arrived.
 func (r *replies) follow(text []byte) error {
 	for len(text) > 0 {
 		if r.skip > 0 {
@@ -98,8 +95,7 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin checks the first line of a reply or of an element. It accepts unknown types: the client does not know them
-// either, and closes the connection itself.
+// begin accepts unknown types: the client does not know them either, and closes the connection itself.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {

@@ -146,7 +146,6 @@ func TestRedisServerWithTLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// certificate writes a certificate for 127.0.0.1 that signs itself.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -34,8 +34,7 @@ func eachThreads(b *testing.B, run func(b *testing.B, threads int)) {
 	}
 }
 
-// BenchmarkDecode compares the time of decoding one sequence over scattered blocks with the time of
-// reading the same bytes.
+// BenchmarkDecode compares decoding one sequence over scattered blocks with reading the same bytes.
 func BenchmarkDecode(b *testing.B) {
 	for _, dtype := range []attention.DType{attention.F16, attention.BF16} {
 		for _, tokens := range []int{4096, 16384} {
@@ -87,9 +86,8 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade decodes 32 sequences that share 4,096 tokens. It compares reading the shared tokens once for all
-// sequences with reading them once for each sequence. The second kind computes one head after the other, so that
-// the prefix of one head stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share 4,096 tokens, which are read once for all sequences or once for
+// each, one head after the other, so that the prefix of a head stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {
@@ -159,8 +157,7 @@ func BenchmarkBlockSize(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite compares reshape_and_cache of 2,048 tokens, each time to other blocks, with copying
-// the same bytes.
+// BenchmarkWrite compares reshape_and_cache of 2,048 tokens, each time to other blocks, with copying.
 func BenchmarkWrite(b *testing.B) {
 	const n, width = 2048, kvHeads * headSize
 	for _, layout := range []attention.Layout{attention.LayoutTile, attention.LayoutFlash, attention.LayoutVLLM} {
@@ -190,8 +187,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkMove compares copying and swapping 256 scattered blocks of 4 layers with copying the same
-// bytes.
+// BenchmarkMove compares copying and swapping 256 blocks of 4 layers with copying the same bytes.
 func BenchmarkMove(b *testing.B) {
 	config := kvstore.Config{Shape: shape(attention.F16), Layers: 4, NumBlocks: 1024, HostBlocks: 512}
 	store, _ := newBenchStore(b, config, 1)
@@ -228,7 +224,6 @@ func touched(n int) []byte {
 	return data
 }
 
-// A layer is a store of one layer, and threads.
 type layer struct {
 	b      *testing.B
 	pool   *parallel.Pool
@@ -243,7 +238,6 @@ func shape(dtype attention.DType) attention.Shape {
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: kvHeads, HeadSize: headSize, DType: dtype}
 }
 
-// newLayer returns a store of the given size, filled with random keys and values.
 func newLayer(b *testing.B, dtype attention.DType, layout attention.Layout, bytes, threads int) *layer {
 	s := shape(dtype)
 	s.Layout = layout
@@ -273,7 +267,6 @@ func newBenchStore(b *testing.B, config kvstore.Config, threads int) (*kvstore.S
 	return store, pool
 }
 
-// fill writes random keys and values into the first blocks, and copies them to all others.
 func (l *layer) fill() {
 	r := rand.New(rand.NewPCG(1, 1))
 	const width = kvHeads * headSize
@@ -295,8 +288,7 @@ func (l *layer) fill() {
 	require.NoError(l.b, l.store.CopyBlocks(pairs))
 }
 
-// tables returns block tables for sequences of equal length, which together use all blocks of the store, in random or
-// in ascending order.
+// tables uses all blocks of the store, in random or in ascending order, for sequences of equal length.
 func (l *layer) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, l.cache.NumBlocks)
 	for i := range order {
@@ -347,7 +339,6 @@ func (l *layer) decode(a *attention.Batch, tables [][]int32) benchtest.Work {
 	}
 }
 
-// A reader reads the blocks of sequences with all workers of a pool.
 type reader struct {
 	*layer
 	blocks []int32

@@ -50,7 +50,6 @@ func fill(piece []byte) {
 	}
 }
 
-// pieces returns the memory of a block in one of the store's layers.
 func pieces(c *attention.Cache, id int32) (p [4][]byte) {
 	block := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
 	p[0] = block(c.Key, c.BlockStride)

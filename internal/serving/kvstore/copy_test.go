@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// bits are rows of random bits, NaN among them.
 func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Tensor {
 	data := make([]byte, (rows*stride+width)*d.Size()+8)
 	for i := 0; i+8 <= len(data); i += 8 {
@@ -20,8 +19,7 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Ensure that numbers that already have the cache's type are stored bit for bit: in whole tiles, and in a tile with
-// a slot of -1, whose tokens are written one by one.
+// The tokens are in whole tiles, and in a tile with a slot of -1, where they are written one by one.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size
@@ -53,7 +51,6 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	}
 }
 
-// requireElement compares the first bytes of stored with the bytes of an element of a tensor.
 func requireElement(t *testing.T, x *attention.Tensor, row, element int, stored []byte) {
 	size := x.DType.Size()
 	if at := (row*x.Stride + element) * size; string(x.Data[at:at+size]) != string(stored[:size]) {

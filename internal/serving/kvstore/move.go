@@ -42,8 +42,7 @@ func checkPairs(pairs []Pair, to, from int) error {
 	return nil
 }
 
-// A mover copies blocks on the workers of a pool. Each task copies the same part of every block, one pair after the
-// other, so that a later pair reads what an earlier pair has written.
+// Each task copies the same part of every block, so that a later pair reads what an earlier pair has written.
 type mover struct {
 	to, from []attention.Cache
 	pairs    []Pair
@@ -108,7 +107,6 @@ func checkCopy(to, from *attention.Cache) error {
 	return nil
 }
 
-// sameMemory reports whether a and b are the same blocks in the same memory.
 func sameMemory(a, b *attention.Cache) bool {
 	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
 		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) &&

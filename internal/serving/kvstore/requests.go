@@ -128,8 +128,7 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks returns an error if the blocks leave a gap behind the table's present entries, whose number is had,
-// or are too few for the row's tokens.
+// checkBlocks refuses a gap behind the had present entries, and too few blocks for the row's tokens.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// begun has two requests of two groups.
 func begun(t *testing.T) *Requests {
 	q := NewRequests(2, 4, 10)
 	rows := []Row{{ID: 1, Fresh: true, Tokens: 6}, {ID: 2, Fresh: true, Tokens: 3}}
@@ -19,7 +18,6 @@ func begun(t *testing.T) *Requests {
 	return q
 }
 
-// Ensure that a step with any error is refused as a whole and changes nothing.
 func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 	type step struct {
 		gone         []uint64
@@ -77,7 +75,6 @@ func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a step is refused if a length or a query start does not fit into an int32.
 func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
 	const half = 1 << 30
 	for _, tc := range []struct {
@@ -117,7 +114,6 @@ func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a request can lose its blocks and get new ones in the same step.
 func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	q := NewRequests(1, 4, 10)
 	rows := []Row{{ID: 1, Fresh: true, Tokens: 4}}
@@ -129,7 +125,6 @@ func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	require.Equal(t, [][]int32{{2}}, q.tables[1])
 }
 
-// Ensure that new blocks can replace the last entries of a table.
 func TestBlocksTakeThePlaceOfATablesLastEntries(t *testing.T) {
 	q := begun(t)
 	rows := []Row{{ID: 1, Computed: 3, Tokens: 4}}

@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A transformer has layers of attention, and functions for the computation between them.
 type transformer struct {
 	dim, layers, heads, kvHeads, size int
 
@@ -50,7 +49,6 @@ type memory struct {
 	stride int
 }
 
-// A machine runs transformers over a store.
 type machine struct {
 	model  *transformer
 	store  *kvstore.Store
@@ -230,7 +228,6 @@ func randomTransformer(seed uint64, longest int) *transformer {
 	return t
 }
 
-// makeRotation fills in the rotation of positions below longest.
 func (t *transformer) makeRotation(longest int) {
 	half := t.size / 2
 	t.cos, t.sin = make([]float32, longest*half), make([]float32, longest*half)
@@ -242,8 +239,7 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
-// times sets y to the product of the matrix w and x. It computes four rows at once, so that the processor need not
-// wait for one sum before it continues the next.
+// times computes four rows at once, so that the processor need not wait for one sum before the next.
 func times(y, w, x []float32) {
 	done := 0
 	for ; done+4 <= len(y); done += 4 {

@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant breaks a rule that moves data. It names a text that occurs once in a file below internal, and the text
-// that replaces it.
+// A mutant replaces a text that occurs once in a file below internal, and so breaks a rule that moves data.
 type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{
@@ -45,8 +44,7 @@ var mutants = []mutant{
 // dataOnly leaves out the checks of bookkeeping, so that a test can fail only because the data is wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
-// Ensure that the tests of survival see each rule by the data alone: if it is changed, they fail.
-// The normal run only checks that the texts of the rules are in their files.
+// Ensure that the tests of survival fail if a rule is changed. The normal run only checks that the texts exist.
 func TestBrokenRulesShowInTheData(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

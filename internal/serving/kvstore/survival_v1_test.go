@@ -17,7 +17,6 @@ func group(blockSize int) kvcache.Group {
 	return kvcache.Group{Kind: kvcache.Full, BlockSize: blockSize}
 }
 
-// kinds lists configurations of the scheduler and of the model.
 var kinds = []struct {
 	name   string
 	change func(c *sched.Config, t *transformer)
@@ -78,8 +77,7 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 	}
 }
 
-// traffic adds requests during the given number of steps, and forks some of them. Many prompts have a common
-// prefix. Then traffic runs steps until all requests are done.
+// traffic adds and forks requests, many with a common prefix, for some steps, and then runs until all are done.
 func (e *v1) traffic(steps int, fork bool) {
 	for range steps {
 		if len(e.ids) < 8 && e.r.IntN(3) > 0 {

@@ -34,7 +34,6 @@ type v1 struct {
 	copies, preempted, rejected, logits int
 }
 
-// A request is what the worker knows of one.
 type request struct {
 	tokens []int32 // prompt and answer
 	prompt int
@@ -118,7 +117,6 @@ func (e *v1) copy() {
 
 func (e *v1) blockSize() int { return e.config.Cache.Groups[0].BlockSize }
 
-// batch is what the model computes in the step.
 func (e *v1) batch() *batch {
 	s, groups := &e.step, len(e.config.Cache.Groups)
 	b := &batch{starts: []int32{0}, groups: make([]memory, groups), groupOf: make([]int, e.machine.model.layers)}
@@ -181,7 +179,6 @@ func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float3
 	return got
 }
 
-// settle appends the tokens that the scheduler has kept.
 func (e *v1) settle(counts, sampled []int32) {
 	for i, row := range e.step.Rows {
 		kept := e.out.Kept[i]

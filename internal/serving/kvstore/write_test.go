@@ -60,7 +60,6 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	})
 }
 
-// Ensure that pairs of elements are rotated by the angle of the key's position.
 func TestKeysAreRotated(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64}
 	for _, interleaved := range []bool{false, true} {
@@ -154,8 +153,7 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a token whose numbers are all below 2^-120 is stored as 0, because the inverse of its scale is
-// infinite in float32.
+// Ensure that numbers below 2^-120 are stored as 0, because the inverse of their scale is infinite in float32.
 func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
 	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {

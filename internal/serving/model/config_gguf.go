@@ -26,8 +26,7 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufKeys reads the keys of an architecture. err is the first error that occurred: a missing key or a value of the
-// wrong type.
+// err is the first error: a missing key or a value of the wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -41,7 +40,6 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	return v, ok
 }
 
-// need returns key, and sets err if the file lacks it.
 func (k *ggufKeys) need(key string) string {
 	if _, given := k.look(key); !given && k.err == nil {
 		k.err = refused("the key %s.%s is missing", k.family, key)
@@ -185,7 +183,6 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	return c, nil
 }
 
-// layersFromGGUF reads which layers have windows and rotations, their experts, and the family's own keys.
 func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	if f.noRopeEvery > 0 {
 		c.NoRope = everyFrom(c.NumLayers, f.noRopeEvery)
@@ -238,8 +235,7 @@ const (
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// ropeFromGGUF reads rope scaling as llama.cpp does. The default type is linear. scale_linear is an older name of the
-// factor; its value 0 means 1.
+// In llama.cpp, the default type is linear; scale_linear is an older name of the factor, whose value 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}

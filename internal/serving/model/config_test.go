@@ -17,7 +17,6 @@ import (
 
 const smallLlama = `{"model_type": "llama", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "eos_token_id": `
 
-// Ensure that the end tokens of generation_config.json are used.
 func TestTokensThatEndASequence(t *testing.T) {
 	for _, test := range []struct {
 		name, config, generation string
@@ -43,8 +42,7 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// Ensure that the same layers have a window as in transformers: all layers of Mistral, those layers of Qwen that
-// layer_types or max_window_layers name, and no layers of Llama.
+// All layers of Mistral have a window, those of Qwen that layer_types or max_window_layers name, and none of Llama.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}

@@ -78,7 +78,6 @@ func (g *routing) choose(e *Experts, row int) {
 	}
 }
 
-// order sorts the chosen experts of all rows by expert.
 func (g *routing) order(e *Experts, rows int) {
 	g.starts = append(g.starts[:0], make([]int, e.Count+1)...)
 	for _, expert := range g.chosen[:rows*e.PerToken] {
@@ -96,9 +95,8 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture computes the experts of some rows and sets sums to their weighted sum. It reads the weights of an expert once
-// for all rows. The experts of a row are added in the order in which the row chose them, so the result does not depend
-// on other rows.
+// mixture reads the weights of an expert once for all rows. The experts of a row are added in the order in which the
+// row chose them, so the result does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken

@@ -2,8 +2,7 @@ package model
 
 import "slices"
 
-// A family describes a family of models: the properties that all its models share, and how to read the other
-// properties from their files. To add a family, add an entry to families.
+// A family describes what its models share, and how to read the rest. To add a family, add an entry to families.
 type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
@@ -25,7 +24,6 @@ type window struct {
 	upper    bool // in config.json, the layers from max_window_layers on have it
 }
 
-// inFolder describes how to read a family from a folder in Hugging Face's format.
 type inFolder struct {
 	name  string // model_type
 	outer string // model_type of models that also read images; their text_config is a config.json of this family
@@ -44,8 +42,7 @@ type inFolder struct {
 	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Some families share a name in GGUF: Llama, Mistral and Mixtral,
-// and OLMo 2 and 3. The family that can represent the others has the name here.
+// If families share a name in GGUF (Llama, Mistral and Mixtral; OLMo 2 and 3), the most general one has the name.
 type inGGUF struct {
 	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved

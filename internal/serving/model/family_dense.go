@@ -28,7 +28,6 @@ var gemma3 = family{
 	}},
 }
 
-// gemma3Sizes sets the sizes that the text_config of Gemma 3 may omit.
 func gemma3Sizes(p *published) error {
 	if p.Text == nil {
 		return nil
@@ -62,8 +61,7 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// scaleLargestGemma sets the attention scale of the largest model of a family, which has the given number of layers.
-// Its scale differs from that of the other models and is not in GGUF.
+// The scale of the largest model, which has the given number of layers, differs from the others' and is not in GGUF.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))

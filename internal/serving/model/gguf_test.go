@@ -17,8 +17,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes lists the types of GGUF. A type has its number, the elements and bytes of a block, and the offsets of
-// the scales in a block.
+// A type has its number, the elements and bytes of a block, and the offsets of the scales in a block.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -136,8 +135,7 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// Ensure that a model with matrices of all the types of GGUF has the same logits as the reference with
-// the dequantized weights.
+// The model has matrices of all the types of GGUF, and the reference has the dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
 		family string
@@ -172,9 +170,8 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float
 	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// published returns the tensors of a GGUF file under their Hugging Face names. A Llama GGUF file stores the two rows that the
-// rotary embedding rotates together next to each other. If the parameter pairs is true, published puts these rows of
-// queries and keys back into the order of Hugging Face.
+// If pairs is true, published puts the rows of queries and keys, which Llama's GGUF files store in rotated pairs,
+// back into the order of Hugging Face.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{
 		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",

@@ -44,8 +44,7 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs, that of
-// all workers together.
+// in is the number of inputs of all workers together.
 func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -76,8 +75,7 @@ func (t *transposed) Row(i int, dst []float32) {
 	}
 }
 
-// A paired is a matrix of experts. In the file, its rows alternate between gate and up projection. The rows of a
-// paired are, for each expert, first those of the gate and then those of the up projection.
+// For each expert, a paired has the gate's rows and then those of the up projection, which alternate in the file.
 type paired struct {
 	*weights.Tensor
 	inter int // rows of an expert's gate
@@ -94,8 +92,7 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs the rows of a source, in parallel. After each part of a large matrix, it releases the pages of the
-// source, because the pages of the whole source would take as much memory again.
+// pack releases the pages of a large source part by part, because they would take as much memory as the matrix.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil
@@ -140,8 +137,7 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape describes which part of its tensors a linear contains. A tensor has as many inputs as the field in says,
-// and as many outputs as its entry in outs.
+// A tensor has as many inputs as the field in says, and as many outputs as its entry in outs.
 type shape struct {
 	in     int
 	outs   []int
@@ -218,8 +214,7 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	}
 }
 
-// second loads the second matrix of attention or of an MLP. Each worker has some of its inputs. Its products are sums
-// over slices of the inputs, and the slices do not depend on the number of workers.
+// Each worker has some of the inputs; products are sums over slices that do not depend on the number of workers.
 func (l *loader) second(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)

@@ -199,7 +199,6 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	return &Model{Config: *c, part: part, unused: unused}, nil
 }
 
-// findNames sets the names of the tensors and their prefix.
 func (l *loader) findNames(gguf bool) {
 	if gguf {
 		l.names = namesInGGUF(l.config, func(tensor string) bool { return l.files.Get(tensor) != nil })

@@ -23,7 +23,6 @@ import (
 
 type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
 
-// newerFamilies are the families with more features than Llama.
 func newerFamilies(llama makeFamily) []family {
 	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, more map[string]any) family {
 		f := llama(name, kind, heads, kvHeads, dim, more)
@@ -302,10 +301,8 @@ func TestQuantizedExperts(t *testing.T) {
 	}
 }
 
-// tinies are made once.
 var tinies = sync.OnceValue(weightfile.Tinies)
 
-// tinyOf is a tiny model that may be changed.
 func tinyOf(t *testing.T, name string) *weightfile.Tiny {
 	i := slices.IndexFunc(tinies(), func(tiny weightfile.Tiny) bool { return tiny.Name == name })
 	require.GreaterOrEqual(t, i, 0, name)

@@ -67,7 +67,6 @@ func pick(v []float32, spans ...span) (some []float32) {
 	return some
 }
 
-// A cut is some columns of some rows of a source.
 type cut struct {
 	source matrix.Source
 	rows   []span
@@ -121,7 +120,6 @@ func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 	rowBuffers.Put(b)
 }
 
-// A stack is the concatenation of the rows of several cuts.
 type stack struct {
 	cuts    []*cut
 	tensors []*weights.Tensor

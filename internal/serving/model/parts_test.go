@@ -44,8 +44,7 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 	return logits
 }
 
-// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups. It requires
-// that both compute the same bits.
+// requireSameBits computes a prompt in two chunks and then a few tokens one by one, with both groups.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
 	for _, b := range many {
@@ -81,8 +80,7 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// Ensure that parts compute the same bits as the whole, for 4-bit and 8-bit weights, whose blocks share scales, and
-// for rounded activations.
+// Ensure that parts have the bits of the whole, although blocks share scales, and with rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		place   map[string]string

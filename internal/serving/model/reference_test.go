@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// A reference computes a model in float64 over contiguous memory, one token after the other. It uses
-// the tensors and the configuration in their published form.
+// A reference computes one token after the other in float64, from tensors and a configuration as published.
 type reference struct {
 	family                      string
 	layers, heads, kvHeads, dim int
@@ -27,7 +26,6 @@ type reference struct {
 	keys, values                [][][]float64                        // layer, token
 }
 
-// A layerShape has the features of families that Llama lacks.
 type layerShape struct {
 	offset, embed, residual, attention, cap, logits, logitCap float64 // 0: none
 	after, before, headNorm, widthNorm, gelu, clamped         bool
@@ -309,8 +307,7 @@ func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
 	return r.times(names[2], up, r.hidden)
 }
 
-// mixture returns the output of the experts with the largest probabilities, plus that of the shared expert if there
-// is one.
+// mixture adds the output of the shared expert if there is one.
 func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
 	at := fmt.Sprintf("model.layers.%d.", l)

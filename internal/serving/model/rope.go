@@ -137,8 +137,7 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// stretch returns the scaled frequency for a frequency f. Frequencies with many turns over the original length stay
-// the same, those with few turns are divided by the factor, and those between are interpolated.
+// stretch keeps frequencies with many turns, divides those with few by the factor, and interpolates between them.
 func (l *Llama3) stretch(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {
@@ -151,8 +150,7 @@ func (l *Llama3) stretch(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// stretch returns the factor of the frequency of pair i: 1 for pairs with many turns over the original length, 1 /
-// Factor for pairs with few turns, and an interpolation between them.
+// stretch returns 1 for pairs with many turns over the original length, 1 / Factor for few, interpolated in between.
 func (y *Yarn) stretch(i, size int, theta float64) float64 {
 	pair := func(turns float64) float64 { // the index of the pair with this many turns
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
@@ -177,8 +175,7 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// extend extends the tables to at least n positions. It makes them at least half as long again, but not longer than
-// limit positions.
+// extend makes the tables at least half as long again, but not longer than limit positions.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half

@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// requireRoundedLogits compares a model with a reference that rounds the same values. The model may round a value
-// that is close to the middle between two steps differently, which changes the logits of its token and of later
-// tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
+// The model may round a value near the middle between two steps differently, which changes the logits of its token
+// and of later tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
 	off := 0
@@ -37,8 +36,7 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	require.Less(t, off, sequences*tokens/4)
 }
 
-// Ensure that Int8Activations rounds activations and nothing else: the logits equal those of a reference that rounds
-// the same activations.
+// The logits must equal those of a reference that rounds the same activations.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -64,8 +62,7 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that with weights of all types, the logits differ little from those of a reference without rounding: at
-// most by 5 % of their size in the mean, and by 60 % each.
+// Ensure that logits differ from those without rounding by at most 5 % of their size in the mean, and by 60 % each.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string
@@ -87,8 +84,7 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 }
 
-// halves maps quantized types to the 16-bit types that replace them in this test, because BF16 activations do not
-// affect quantized types.
+// BF16 activations do not affect quantized types, which halves replaces by 16-bit types.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
 func shortened(x []float64) []float64 {
@@ -99,8 +95,7 @@ func shortened(x []float64) []float64 {
 	return y
 }
 
-// Ensure that the logits equal those of the reference that rounds the same values: F16 weights, and activations
-// that are multiplied by F16 and BF16 weights.
+// The reference rounds the same values: F16 weights, and activations multiplied by F16 and BF16 weights.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {

@@ -94,8 +94,7 @@ type rotary struct {
 	rotation kvstore.Rotation
 }
 
-// maxMLPRows limits the number of rows that go through an MLP together, because an MLP has the widest activations of
-// a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
+// maxMLPRows bounds the widest activations of a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
 const maxMLPRows = 512
 
 // KVShape returns the shape of the keys and values of one layer in m.
@@ -327,8 +326,7 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares adds the squares of each row's queries and keys over all heads. There is a sum for each
-// quarter of the heads, and the workers share the quarters.
+// There is a sum for each quarter of the heads, and the workers share the quarters.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})
@@ -391,7 +389,6 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
-// grow uses the memory of s if that is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) >= n {
 		return s[:n]

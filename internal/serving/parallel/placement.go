@@ -34,8 +34,7 @@ func (p *placement) woke(since time.Time) {
 	}
 }
 
-// Run calls check at its end. check moves the calling thread to another processor if Runs have lacked workers,
-// which they had called, for at least missingFor.
+// check moves the calling thread if Runs have lacked workers that they had called for at least missingFor.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

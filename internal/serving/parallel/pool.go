@@ -192,7 +192,6 @@ func (p *Pool) wait() {
 	<-p.done
 }
 
-// polls reports whether a goroutine that has polled since begin goes on polling.
 func (p *Pool) polls(begin time.Time) bool { return polls(begin, p.patience, p.yields) }
 
 func polls(begin time.Time, patience time.Duration, yields bool) bool {

@@ -22,8 +22,7 @@ func integers(g *gen) {
 	}
 }
 
-// dot multiplies the pairs in a by the pairs in b, and adds both products of each pair to sum. Without VNNI, it
-// overwrites spare.
+// dot adds both products of each pair of a and b to sum. Without VNNI, it overwrites spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -53,7 +52,6 @@ func (g *gen) pairing(k int) {
 	g.asm.VMOVDQU64(g.known["pairing"], g.regs[k])
 }
 
-// tilePairs multiplies the next four elements, as two pairs.
 func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	for pair := range 2 {
 		for v := range 2 {
@@ -90,8 +88,7 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude generates the kernel that finds the largest magnitude of the 8·n numbers at in. The kernel sets flag to
-// the bits of this magnitude. As integers, the bits of a NaN are larger than those of any number.
+// magnitude sets flag to the bits of the largest magnitude of 8·n numbers; as integers, the bits of a NaN are larger.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -115,8 +112,7 @@ func magnitude(g *gen) {
 	g.end()
 }
 
-// quantize generates the kernel that multiplies 8·n numbers at in by x, rounds them to 16-bit integers, and writes
-// these to out.
+// quantize multiplies 8·n numbers at in by x, rounds them to 16-bit integers, and writes these to out.
 func quantize(g *gen) {
 	g.begin("quantize")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

@@ -19,7 +19,6 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// Offsets in attention's type call.
 const (
 	atIn        = 0
 	atInStride  = 8
@@ -41,7 +40,6 @@ const (
 	atRemaining = 128
 )
 
-// Sizes that attention and its assembly share, in bytes.
 const (
 	chunkBytes = 32 * 4           // a chunk of float32
 	panelBytes = 512 * chunkBytes // one chunk of all values of a partition
@@ -80,8 +78,7 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files of an instruction set. For everything else, the instruction set uses the functions of
-// AVX2 or, with VNNI, of AVX-512.
+// For functions that are in no file of partsOf, a set uses those of AVX2 or, with VNNI, of AVX-512.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}
@@ -98,8 +95,7 @@ func partsOf(w width) []part {
 	}...)
 }
 
-// A gen generates one file for one instruction set. It does not embed the context: the compiler would take 10 s to
-// make the context's 3,000 methods methods of gen.
+// A gen does not embed the context: the compiler would take 10 s to make the context's 3,000 methods methods of gen.
 type gen struct {
 	asm *build.Context
 	width
@@ -135,7 +131,6 @@ func (g *gen) end() {
 	g.asm.RET()
 }
 
-// constant returns the address of a 32-bit constant in the file.
 func (g *gen) constant(name string, bits uint32) operand.Mem {
 	name += g.suffix
 	if _, ok := g.known[name]; !ok {
@@ -167,8 +162,8 @@ type next struct {
 	bytes   int
 }
 
-// tiles loops over n tiles. For each register of a tile it calls body with the register's number and the byte of the
-// tile where the register begins. It advances pointers after each tile.
+// For each register of n tiles, body gets its number and its first byte in the tile; pointers advance after each
+// tile.
 func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...next) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {

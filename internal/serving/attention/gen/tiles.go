@@ -16,8 +16,7 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 // far returns the distance in tiles at which the kernels prefetch into an outer cache.
 func (d dtype) far() int { return 2 * d.ahead() }
 
-// tileTypes returns the types that an instruction set's tile kernels can read. AVX2 reads E4M3 and E5M2 after a
-// conversion to float16.
+// AVX2's tile kernels read E4M3 and E5M2 after a conversion to float16.
 func tileTypes(w width) []dtype {
 	if w.wide() {
 		return append(slices.Clone(wholes), eights...)
@@ -25,8 +24,7 @@ func tileTypes(w width) []dtype {
 	return wholes
 }
 
-// tileScores generates the kernels that multiply a few rows by keys where they lie in blocks, except those for
-// Int8.
+// tileScores generates the kernels that read keys where they lie in blocks, except those for Int8.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -38,8 +36,7 @@ func tileScores(g *gen) {
 	}
 }
 
-// sumElements is how many products of float32 keys are summed before their sum is added to the earlier sums. For
-// narrower types, all products are added to one sum, whose error is small compared with the rounding of the keys.
+// Types narrower than float32 have one sum, whose error is small compared with the rounding of the keys.
 const sumElements = 32
 
 // unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.
@@ -145,8 +142,6 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.sums(k.n, g.arg(atOut), false)
 }
 
-// tilePrefetch prefetches the same elements of later tiles, while these elements of the present tiles are
-// multiplied.
 func (g *gen) tilePrefetch(k *scoreKernel, elements int) {
 	for v := range k.perStep {
 		for disp := 0; disp < elements*k.line; disp += 64 {
@@ -167,7 +162,6 @@ func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 	g.products(k.n, q, 4*e, k.keys, k.bcast, 1)
 }
 
-// tileEights multiplies the next four 8-bit elements.
 func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
 	for v := range 2 {
 		k.eight.check(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.bcast, nil)

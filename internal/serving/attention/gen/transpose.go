@@ -17,8 +17,7 @@ func transposes(g *gen) {
 	copyRows(g)
 }
 
-// store writes registers to memory; each register's place is step bytes after that of the register before. If
-// stream is not 0, it bypasses the caches.
+// store writes registers step bytes apart. If stream is not 0, store bypasses the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -127,8 +126,7 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows generates the kernel that copies n rows of size bytes, which are inStride bytes apart, to memory without
-// gaps. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
+// copyRows removes the gaps between n rows, past the caches; size and the address out must be multiples of 32 bytes.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)

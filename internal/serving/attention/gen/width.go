@@ -2,8 +2,7 @@ package main
 
 import "github.com/mmcloughlin/avo/reg"
 
-// A width is an instruction set and its registers. The generators choose the numbers of vector registers themselves,
-// because avo may give a register above 15 to an instruction that cannot use it.
+// A width names its vector registers, because avo may give one above 15 to an instruction that cannot use it.
 type width struct {
 	name, suffix string
 	lanes        int // float32 per register
@@ -33,7 +32,6 @@ var avx2 = width{
 
 var halves, quarters = vectors(reg.S256), vectors(reg.S128)
 
-// vectors returns all vector registers of a size.
 func vectors(size reg.Spec) (all []reg.VecPhysical) {
 	for i := range reg.Index(32) {
 		all = append(all, reg.Vector.Lookup(i, size).(reg.VecPhysical))

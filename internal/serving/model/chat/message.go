@@ -56,7 +56,6 @@ func WithTextArguments(messages []Message) (to []Message, changed bool, err erro
 	return to, changed, nil
 }
 
-// asJSON returns a template that writes a value as JSON.
 var asJSON = sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse("{{ value | tojson }}") })
 
 // each returns a copy of the message in which f has replaced each text except the role.
@@ -99,8 +98,7 @@ func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]
 	return messages, kwargs, m, nil
 }
 
-// endOfMessage is appended to the last message, so that its end can be found in the prompt. It ends with a space; if
-// the template strips messages, this space is missing in the prompt.
+// endOfMessage marks the end of the last message; if a template strips messages, the space at its end is missing.
 const endOfMessage = "\uE03A\uE03B "
 
 // Continue marks the end of the last message, which the model is to continue. The function cut removes everything after

@@ -97,8 +97,7 @@ func tensors(heads int) *weights.Tensors {
 	return weights.Collect(all...)
 }
 
-// sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and the negatives of
-// these rows, so the product of two codes is 128, 0 or −128.
+// The codes are the 128 rows of a Hadamard matrix and their negatives: the product of two codes is 128, 0 or −128.
 func sign(b, i int) float32 {
 	odd := b >> 7
 	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
@@ -107,8 +106,7 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// place returns the index, in a head, of the element that holds element i of a code. The pairs that do not rotate are
-// (64, 192), (65, 193), and so on.
+// place returns an index in a head. The pairs that do not rotate are (64, 192), (65, 193), and so on.
 func place(i int) int {
 	if i < code/2 {
 		return still + i
@@ -124,7 +122,6 @@ func ones(name string) *weights.Tensor {
 	return m.tensor()
 }
 
-// An attention has the matrices of a layer that are not zero.
 type attention struct {
 	q, k, v, out        *matrix
 	qBias, kBias, vBias *matrix
@@ -149,8 +146,7 @@ func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
 	}
 }
 
-// normed returns the factor by which a norm multiplies a vector with n codes of 128 elements of ±1: the inverse of the
-// root mean square, which is the root of n × 128 / hidden.
+// normed returns the inverse of the root mean square of a vector with that many codes of 128 elements of ±1.
 func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 
 // Settings of the heads, as differences of logits.
@@ -162,8 +158,7 @@ const (
 	sharpness = 0.12 // factor of the answer: the product of equal codes becomes 15.4
 )
 
-// lookBack fills layer 0. Queries and keys do not depend on the token. They are rotated so that head h attends to
-// the token h+1 positions back.
+// lookBack rotates queries and keys, which do not depend on the token, so that head h attends h+1 positions back.
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {

@@ -21,8 +21,8 @@ type Marks struct {
 // ErrExhausted is the error for texts that leave too few unused private-use characters in a row.
 var ErrExhausted = errors.New("the texts have too many private-use characters")
 
-// lowest and highest are the first and last private-use characters of plane 16. In UTF-8, every character of plane 16, and no
-// other, begins with the byte 0xf4.
+// In UTF-8, every character of plane 16, and no other, begins with the byte 0xf4. These two are private-use
+// characters.
 const (
 	lowest  = 0x100000
 	highest = 0x10fffd

@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Ensure that Plain and Split undo Mark for any text, and that a marked text contains none of the characters that
-// have marks.
+// Ensure that Plain and Split undo Mark, and that a marked text contains no character that has a mark.
 func TestMarksAreUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.RuneFrom([]rune("ab<>|｜é\U00100000\U00100001\U00100002\U0010fffd"))

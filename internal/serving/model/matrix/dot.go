@@ -1,11 +1,9 @@
 package matrix
 
-// dotInputs is the number of inputs that are multiplied at a time. Their weights, 256 × 64 bytes, stay in the
-// first-level cache until they are multiplied by all rows.
+// The weights of dotInputs inputs, 256 × 64 bytes, stay in the first-level cache until all rows have used them.
 const dotInputs = 256
 
-// dot multiplies the quantized rows of x by the weights of panel p for the inputs [from, to), and adds the products to
-// sums, which has 64 values a row.
+// dot takes panel p and the inputs [from, to). sums has 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)

@@ -93,8 +93,7 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of a type's kernels. The kernels are those for indices of a table and for 4, 5, 6 and 8
-// bits.
+// packing returns the index of the kernels for indices of a table and for 4, 5, 6 and 8 bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -115,8 +114,7 @@ func unsigned(t Type) (bytes [16]byte) {
 	return bytes
 }
 
-// rows returns the activations of row r and of the rows after it, their steps, and the number of bytes from one
-// row's steps to the next row's.
+// rows returns activations from row r on, their steps, and the bytes from one row's steps to the next row's.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
 	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})

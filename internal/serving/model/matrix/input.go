@@ -64,7 +64,6 @@ func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	return calls
 }
 
-// shortCalls returns the number of calls of Pack that round to BF16.
 func (x *Input) shortCalls() int {
 	if x.shorts.group != 0 {
 		return x.shorts.groups()
@@ -89,8 +88,7 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten rounds to BF16 the rows that call number call of Pack packs. If there are groups of rows, it packs a
-// group.
+// If there are groups of rows, a call of Pack packs a group.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, roundedTogether
 	if s.group != 0 {
@@ -138,8 +136,7 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs allocates rows for in BF16 each. It leaves a cache line between rows: reading several rows whose
-// distance is a multiple of 4 KB takes a quarter longer.
+// setPairs leaves a cache line between rows: reading rows a multiple of 4 KB apart takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)

@@ -99,7 +99,6 @@ func input(x []float32, rows int, m *Matrix) *Input {
 	return i
 }
 
-// product returns the product of all weights with rows of activations.
 func product(m *Matrix, x []float32, rows int) []float32 {
 	dst := make([]float32, rows*m.Out)
 	m.Product(dst, m.Out, input(x, rows, m), 0, m.Panels(), NewScratch())
@@ -273,8 +272,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorIs(t, m.Pack(random{}, 0, 1), ErrShape)
 }
 
-// BenchmarkProduct also prints the bytes of weights per second, because reading them limits a product
-// with one row.
+// BenchmarkProduct also prints the bytes of weights per second, which limit a product with one row.
 func BenchmarkProduct(b *testing.B) {
 	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min,
 		W5A8, W5A8Min, W6A8, NL4A8, W16A16} {

@@ -161,7 +161,6 @@ func (m *Matrix) scale(p, c, b int) Scale {
 	return s
 }
 
-// scalesAt returns a block's scales and minima, and its factors.
 func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
 	if !m.Type.units() {
 		return m.data[p*m.panelBytes+m.bytesOf(b*m.Block):], nil
@@ -203,6 +202,5 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// fma returns a×b + c, rounded once to float64 and once to float32. If a and b are small integers or F16, the
-// result equals that of the processor's instruction.
+// If a and b are small integers or F16, the result of fma equals that of the processor's instruction.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

@@ -4,12 +4,10 @@ package matrix
 
 import "unsafe"
 
-// together is the largest number of rows that are multiplied by a slab of weights before the next slab is read. The
-// sums of these rows stay in the first-level cache.
+// The sums of together rows stay in the first-level cache while a slab of weights is multiplied.
 const together = 48
 
-// pairInputs is the number of inputs of W16A16 that are multiplied at a time. Their 32 KB of weights stay in the
-// first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// The 32 KB of weights stay in a Zen 5's first-level cache. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
 // placed reports whether the matrix's kernels write products to the result themselves.
@@ -86,8 +84,7 @@ func (g *rowGroup) slice(sums placed, k, n int) {
 	multiply(sums, k, end-k)
 }
 
-// tiles divides the group's rows into tiles of about equal size, at most limit rows each, and calls kernel for each
-// tile.
+// tiles have about equal size, at most limit rows.
 func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums placed)) {
 	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
 		rows := (g.to - r) / n
@@ -108,9 +105,8 @@ func (s placed) row(r int) placed {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns what each tile prefetches while kernels multiply inputs k to k+n: the first address, and the number
-// of bytes. If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several
-// groups share the panel, each group prefetches its part of the next panel.
+// If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several groups share
+// the panel, each group prefetches its part of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))

@@ -18,8 +18,7 @@ var dotShapes = []shape{
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
-// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of the largest
-// magnitude divided by 127. errors has the largest possible error of each value.
+// nearest rounds as the README.md of llmserve describes. errors has the largest possible error of each value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -39,7 +38,6 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded compares products with float64 products of the rounded activations, and of the exact activations.
 // Compared with the exact activations, each rounded one may be wrong by half a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
@@ -57,8 +55,8 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
 				bound += off[k] * math.Abs(weight)
-				// A minimum is multiplied by the sum of a block, whose terms may cancel. The bound adds their
-				// magnitudes instead.
+				// The terms of a block's sum, which multiplies a minimum, may cancel, so the bound adds their
+				// magnitudes.
 				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
 			}
 			have := float64(dst[r*m.Out+i])
@@ -237,7 +235,6 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	}
 }
 
-// Ensure that if a minimum is a whole multiple of the scale, it is added to the integers.
 func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
 	tests := []struct {
 		kind    Type
@@ -275,8 +272,7 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	})
 }
 
-// requireSlicesAddUp requires that if two matrices have half of the inputs each, the sum of their products has the
-// bits of the product of the whole matrix.
+// requireSlicesAddUp requires that the products of two halves of the inputs add up to the bits of the whole.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
 	whole, x := packed(t, kind, out, in, block), activations(rows, in)

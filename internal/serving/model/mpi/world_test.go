@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 	w.End()
 }
 
-// Ensure that sums of 2 and 4 processes have the same bits as sums of workers in one process, and that gathered,
-// broadcast and exchanged data arrives.
+// Ensure that sums have the same bits as in one process, and that gathered, broadcast and exchanged data arrives.
 func TestProcessesComputeTheBitsOfWorkers(t *testing.T) {
 	for _, n := range []string{"2", "4"} {
 		c := exec.Command("mpirun", "-n", n, "--oversubscribe", os.Args[0])
@@ -94,8 +93,7 @@ func check(w *World) error {
 	return err
 }
 
-// checkGather gathers two rows. Rank r contributes r+1 columns. Value v is in row v / 100 and column v
-// % 100.
+// Rank r contributes r+1 columns. Value v is in row v / 100 and column v % 100.
 func checkGather(w *World) error {
 	var columns []model.Columns
 	width := 0

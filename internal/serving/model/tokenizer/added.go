@@ -92,8 +92,7 @@ func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }
 
-// seal prevents ordinary text from being merged into special tokens. Only the name of a special token becomes that
-// token.
+// After seal, only the name of a special token becomes that token: ordinary text is not merged into it.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

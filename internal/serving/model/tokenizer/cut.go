@@ -10,8 +10,7 @@ type pair struct{ left, right int32 }
 
 type merge struct{ rank, id int32 }
 
-// A cutter cuts words into tokens by merging adjacent symbols. It merges the best pair first; of equally good pairs,
-// the leftmost.
+// A cutter merges the best pair of adjacent symbols first; of equally good pairs, the leftmost.
 type cutter struct {
 	t     *Tokenizer
 	ctx   context.Context
@@ -75,8 +74,7 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// window is the number of bytes of a long word that are merged at a time. The memory for merging is proportional to
-// it.
+// window bytes of a long word are merged at a time. The memory for merging is proportional to window.
 const window = 1 << 12
 
 func (c *cutter) word(text string) {
@@ -202,8 +200,7 @@ func (c *cutter) offer(left, right int) {
 	}
 }
 
-// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
-// its bytes. If there are none, it becomes the unknown token, once for adjacent symbols.
+// An unknown symbol becomes its bytes' tokens or, without these, the unknown token, once for adjacent symbols.
 func (c *cutter) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
 		s := c.symbols[i]

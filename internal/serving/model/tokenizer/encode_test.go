@@ -13,8 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn draws a vocabulary of texts that consist of a and b, with random merges or scores. The letter c is not a
-// token.
+// The vocabulary has texts that consist of a and b, with random merges or scores; c is not a token.
 func drawn(t *rapid.T) *Tokenizer {
 	tok := blank()
 	add := func(text string) {
@@ -48,8 +47,7 @@ func drawn(t *rapid.T) *Tokenizer {
 	return tok
 }
 
-// Ensure that a long word gets the same tokens when it is merged in windows as when it is merged at once, for any
-// merges.
+// Ensure that merging in windows gives the same tokens as merging at once, for any merges.
 func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tok := drawn(t)
@@ -122,8 +120,7 @@ func TestATextIsRefusedOnlyIfItHasMoreTokens(t *testing.T) {
 	}
 }
 
-// Ensure that NFC makes no text more than maxShrinking times shorter. For each character, the test uses the longest
-// text that NFC turns into it.
+// For each character, the test uses the longest text that NFC turns into it.
 func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 	const end = 0x30000       // no other characters decompose
 	longest := map[rune]int{} // of the characters that decompose to one

@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// endsGGUF returns a tokenizer with the byte tokens and, after them, tokens with the given texts, all of the same
-// kind.
+// endsGGUF has the byte tokens and, after them, the texts as tokens of one kind.
 func endsGGUF(t *testing.T, kind int32, keys map[string]any, texts ...string) (*Tokenizer, error) {
 	tokens := append([]string{"a", "b"}, texts...)
 	kinds := []int32{1, 1}
@@ -99,8 +98,7 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded returns a tokenizer of letters. It has the control token <e>, which merging would also produce, and the
-// token <t>, which is not special.
+// guarded has letters, the control token <e>, which merging would also produce, and <t>, which is not special.
 func guarded(t *testing.T, whole string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": whole,
@@ -112,8 +110,7 @@ func guarded(t *testing.T, whole string) *Tokenizer {
 	return tok
 }
 
-// Ensure that protected tokens come only from the template's parts of a text, that the pieces of all tokens add up to
-// the text, and that a text without marks gets the tokens of Encode.
+// Ensure that the pieces of all tokens add up to the text, and that a text without marks gets Encode's tokens.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)
@@ -149,8 +146,7 @@ func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	}
 }
 
-// Ensure that marked text never becomes a special token, even if the token is also in the vocabulary
-// of words or is the result of a merge.
+// The special token is also in the vocabulary of words, or is the result of a merge; the text is marked.
 func TestNoWordBecomesASpecialToken(t *testing.T) {
 	for _, document := range []string{
 		`{"model": {"vocab": {"<": 0, "e": 1, ">": 2, "<e": 3, "<e>": 4}, "merges": ["< e", "<e >"]},

@@ -6,7 +6,6 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// The kinds of tokens in GGUF.
 const (
 	ggufUnknown = 2
 	ggufControl = 3
@@ -74,8 +73,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	return t.aroundGGUF(meta, len(tokens), c.begin)
 }
 
-// fromLlama reads a vocabulary of SentencePiece's BPE. The score of the merged token decides which merge comes
-// first.
+// In SentencePiece's BPE, the score of the merged token decides which merge comes first.
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// infillGGUF returns a tokenizer of letters and, after them, tokens of a kind with the given texts.
 func infillGGUF(t *testing.T, model string, kind int32, keys map[string]any, marks ...string) *Tokenizer {
 	tokens := []string{"a", "b", "<", ">", "|", "P", "[", "]", "\u2581"}
 	first := len(tokens)

@@ -135,8 +135,7 @@ func flatten(s *step) []step {
 	return all
 }
 
-// setRules reads from the normalizer and the pre-tokenizer whether merging starts from bytes or characters, and how
-// text is prepared.
+// setRules finds whether merging starts from bytes or characters, and how text is prepared.
 func (t *Tokenizer) setRules(d *document) error {
 	t.characters = true
 	spaces := true // the text has spaces
@@ -194,8 +193,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	return nil
 }
 
-// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library drops none.
-// It checks that the pattern has alternatives for white space, letters, numbers and all other characters.
+// matchesAll requires alternatives for white space, letters, numbers and others, so that Hugging Face drops nothing.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)

@@ -7,7 +7,6 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// The patterns by which models cut text into words, from their tokenizer.json.
 const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines
@@ -41,8 +40,7 @@ const (
 	punctuation = "\\p{P}\\$\\+<=>\\^~\\|`"
 )
 
-// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text. The first pattern cuts the text; each later
-// pattern cuts the words that the pattern before has made.
+// The first pattern of a preTokenizer cuts the text; each later one cuts the words that the one before has made.
 type preTokenizer struct {
 	names    string // values of tokenizer.ggml.pre
 	patterns []string
@@ -91,7 +89,6 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", name, strings.Join(known, ", "))
 }
 
-// usePatterns panics if a pattern is not valid.
 func (t *Tokenizer) usePatterns(patterns ...string) {
 	for _, p := range patterns {
 		t.patterns = append(t.patterns, regexp2.MustCompile(p, regexp2.Unicode))

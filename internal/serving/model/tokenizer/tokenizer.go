@@ -98,7 +98,6 @@ func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	t.pieces[id], t.special[id] = piece, special
 }
 
-// addText adds a token that text can be cut into.
 func (t *Tokenizer) addText(id int, text string) {
 	p := t.piece(text)
 	t.enter(id, p, false)

@@ -63,8 +63,7 @@ func gpt2JSON(t testing.TB) []byte {
 	})
 }
 
-// llamaVocab returns a vocabulary with the structure of Llama 2's: three special tokens, the bytes,
-// then pieces.
+// As in Llama 2, there are three special tokens, the bytes, then pieces.
 func llamaVocab() (pieces []string, merges []string) {
 	pieces = []string{"<unk>", "<s>", "</s>"}
 	for b := range 256 {
@@ -211,7 +210,6 @@ func gpt2GGUF(t testing.TB) map[string]weights.Value {
 	})
 }
 
-// texts are random, with much that is in the vocabularies.
 func texts(n int) []string {
 	rnd := rand.New(rand.NewPCG(4, 5))
 	words := []string{"hello", " the", "he", "l", "o", " ", "  ", "\n", "ü", "€", "日本", "x1", "</s>", "'ll", "here",
@@ -294,7 +292,6 @@ func plain(t *Tokenizer, text string) []int32 {
 	}
 }
 
-// Ensure that Gemma's added tokens for runs of spaces result from merging spaces, as in llama.cpp.
 func TestAddedTokensOfSentencePieceAreMadeByMerging(t *testing.T) {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"<unk>", "▁", "▁▁", "▁▁▁", "a", "▁a", "\n", "\n\n"},

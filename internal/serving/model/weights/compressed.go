@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// A scheme has the fields of quantization_config in config.json that say how weights are read.
 type scheme struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
@@ -42,9 +41,8 @@ type compressedGroups struct {
 	} `json:"weights"`
 }
 
-// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. It makes
-// NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A matrix is quantized
-// if such tensors exist.
+// combine makes NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A
+// matrix is quantized if such tensors exist.
 func (t *Tensors) combine(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +86,7 @@ func (t *Tensors) combine(dir string) error {
 
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
-// reader returns the function that reads a matrix, and the suffix of the tensor by which quantized matrices are
-// found.
+// reader also returns the suffix of the tensor by which quantized matrices are found.
 func (s *scheme) reader() (read combiner, suffix string, err error) {
 	switch s.Method {
 	case "fp8":

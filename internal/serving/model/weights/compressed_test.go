@@ -15,8 +15,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py computed, and that
-// the packed matrix also has these weights.
+// testdata/folders/write.py computed the weights. The packed matrix must have them, too.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -75,8 +74,7 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that the older name of compressed-tensors' scheme is accepted, and weights that were quantized in another
-// order if each input is still in its group.
+// Ensure that an older name of a scheme, and weights in another order, are accepted if each input stays in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -87,8 +85,7 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 	}
 }
 
-// Ensure that the fingerprint depends on the zero points, which no readable tensor contains, and on how they are
-// read.
+// Ensure that the fingerprint depends on the zero points, which no readable tensor has, and on how they are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
@@ -208,8 +205,7 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// Ensure that for each type, the numbers have the same bits as ggml's for the same blocks, except for the sign of
-// zeros, and that the packed matrix has the same numbers.
+// The numbers have ggml's bits, except for the sign of zeros, and the packed matrix has the same numbers.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {

@@ -76,8 +76,7 @@ func (t *Tensors) parameters() error {
 	return nil
 }
 
-// transposedExperts are consecutive matrices that the file stores as in × out. Their rows are the columns in the
-// file.
+// The rows of transposedExperts are the columns in the file, which stores matrices as in × out.
 type transposedExperts struct {
 	file    *Tensor
 	in, out int

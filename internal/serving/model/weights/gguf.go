@@ -47,7 +47,6 @@ func openGGUF(path string) (*GGUF, error) {
 	return g, nil
 }
 
-// ggufTypes maps GGUF's numbers (ggml_type) to element types.
 var ggufTypes = map[uint32]DType{
 	0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 6: Q5_0, 7: Q5_1, 8: Q8_0, 10: Q2_K, 11: Q3_K, 12: Q4_K, 13: Q5_K, 14: Q6_K,
 	20: IQ4_NL, 23: IQ4_XS, 30: BF16, 39: MXFP4,
@@ -67,8 +66,7 @@ func typesRead() string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of the tensors and, from the next aligned
-// byte on, their data.
+// parseGGUF reads versions 2 and 3: counts, metadata, descriptions of tensors and, aligned, their data.
 func parseGGUF(file []byte) (*GGUF, error) {
 	if err := checkPointer(file); err != nil {
 		return nil, err
@@ -216,8 +214,7 @@ func (r *reader) string() string { return string(r.bytes(r.uint64())) }
 
 func float32At(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// addParts maps the other files of a model that consists of n files. g is the first file. The files have the names
-// that llama-gguf-split gives them.
+// The files have the names that llama-gguf-split gives them. g is the first of n files.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0

@@ -90,7 +90,6 @@ func (v Value) Int() (int64, bool) {
 	return integer(v.kind, v.raw)
 }
 
-// integer reads an integer of a type in little-endian order.
 func integer(kind uint32, b []byte) (int64, bool) {
 	if kind == typeString || kind == typeArray || kind == typeFloat32 || kind == typeFloat64 {
 		return 0, false

@@ -82,8 +82,7 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 	return m, q, nil
 }
 
-// readPacked reads a matrix of compressed-tensors. A word has the weights of 8 inputs, or the zeros of 8 outputs.
-// If the matrix has no zeros, all zeros are 8.
+// A word has the weights of 8 inputs, or the zeros of 8 outputs. If the matrix has no zeros, all zeros are 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	scales, scalesErr := t.numbers(base + ".weight_scale")
@@ -119,8 +118,7 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 // largestScale is a limit: scales of FP8 must have a smaller magnitude.
 const largestScale = 256
 
-// readFP8 reads 8-bit numbers. There is one scale for the whole matrix, for each output, or for each block of
-// outputs and inputs.
+// An FP8 scale is for the whole matrix, for each output, or for each block of outputs and inputs.
 func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	l := t.leftOut[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
@@ -214,8 +212,7 @@ type table struct {
 	rows, cols int
 }
 
-// A quantized matrix has two functions: integers returns the integers of a row, and scale returns the scale and the
-// zero of a group of a row.
+// integers returns those of a row, and scale returns the scale and the zero of a group of a row.
 type quantized struct {
 	rows, cols int
 	dtype      DType
@@ -256,8 +253,7 @@ func (t *Tensor) check(name string) error {
 	return nil
 }
 
-// groups4 checks the number of scales of a matrix with rows × cols weights, and selects a type that keeps the
-// groups exactly.
+// groups4 selects a type that keeps the groups exactly.
 func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*quantized, error) {
 	m := &quantized{rows: rows, cols: cols, group: s.GroupSize, dtype: Groups4}
 	if m.group <= 0 {

@@ -164,8 +164,7 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor. If weights do not have its type or shape (masks and counters, for example), enter adds it to
-// leftOut.
+// enter adds tensors whose type or shape weights do not have (masks, counters) to leftOut.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

@@ -236,8 +236,7 @@ func Collect(tensors ...*Tensor) *Tensors {
 	return t
 }
 
-// A mapped is a mapped file. The file must not be truncated before it is closed: the system kills a process that
-// reads beyond the end.
+// The file must not be truncated before it is closed: the system kills a process that reads beyond the end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {

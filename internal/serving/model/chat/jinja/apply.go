@@ -78,8 +78,7 @@ func (p *parser) called(base expr) expr {
 	}
 }
 
-// filters parses filters and tests that follow e. If first is true, the name of a filter comes next, without the
-// sign |.
+// If first is true, the name of a filter comes next, without the sign |.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
@@ -170,7 +169,6 @@ func (a arguments) bind(parameters string) []any {
 	return bound
 }
 
-// missing stands for an argument that is not given.
 type missing struct{}
 
 func given(v any) bool { return v != missing{} }
@@ -182,7 +180,6 @@ func or(v, other any) any {
 	return other
 }
 
-// arguments parses the arguments of a call, with their parentheses.
 func (p *parser) arguments() func(*scope) arguments {
 	var items, values, spread []expr
 	var titles []string

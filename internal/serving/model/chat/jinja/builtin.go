@@ -19,8 +19,7 @@ func (b builtin) apply(m *machine, v any, a arguments) any {
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin, and counts making its result as work. It does not count the size of v: most tests read only
-// the type of v, so they cost nothing for a long text.
+// invoke counts making the result as work, but not the size of v: most tests read only the type of v.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
@@ -30,8 +29,7 @@ func (b builtin) invoke(m *machine, v any, a arguments) any {
 	return m.made(b.call(m, v, bound))
 }
 
-// These lists name what jinja2 and Python have and this package does not support: filters and tests, functions and
-// variables, and methods.
+// jinja2 and Python have these, and this package does not support them.
 var (
 	leftOut = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
 		"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")

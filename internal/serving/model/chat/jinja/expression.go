@@ -2,8 +2,7 @@ package jinja
 
 import "slices"
 
-// tuple parses an expression, or several expressions as a tuple. Each evaluation of the result spends one unit of the
-// template's budget for each token of the source.
+// Each evaluation spends one unit of the template's budget for each token of the source.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or
@@ -62,8 +61,7 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical parses the operands of "and" or "or". The value of the expression is the first operand whose truth value
-// equals the parameter decides, or the last operand if there is no such operand.
+// The value is that of the first operand whose truth value equals decides, or else of the last operand.
 func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {

@@ -32,8 +32,7 @@ type rendered struct {
 	}
 }
 
-// render renders a template as package chat does, except that strftime_now returns a fixed text for each format
-// that real templates use.
+// render does what package chat does, but strftime_now returns a fixed text for each format of real templates.
 func render(t *testing.T, source string, variables map[string]json.RawMessage) (string, error) {
 	parsed, err := jinja.Parse(source)
 	if err != nil {

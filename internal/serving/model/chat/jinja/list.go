@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// indexed reports whether the elements of a list have indices. Those of generators and of views of a dict have
-// none.
+// indexed is false for generators and for views of a dict.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
 func (m *machine) copied(v any) []any {

@@ -15,7 +15,6 @@ func isNumber(v any) bool {
 	return false
 }
 
-// asInt returns the value of a bool or an integer.
 func asInt(v any) int64 {
 	switch v := v.(type) {
 	case bool:
@@ -42,8 +41,7 @@ var arithmetic = map[string]func(m *machine, a, b any) any{
 	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
 }
 
-// numbers applies an operator to two numbers. It calls ints if both are integers, and floats if one is a float or
-// ints is nil.
+// numbers calls ints if both are integers, and floats if one is a float or ints is nil.
 func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
 	if !isNumber(a) || !isNumber(b) {
 		defined(a)

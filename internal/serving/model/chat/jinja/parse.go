@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// A parser compiles tokens to functions.
 type parser struct {
 	tokens   []token
 	line     int
@@ -64,8 +63,7 @@ func (p *parser) deeper() {
 	}
 }
 
-// until parses statements up to a tag with one of the names in ends. The caller must take this tag. The name "" stands
-// for the end of the template.
+// until stops before a tag named in ends, which the caller must take; "" stands for the end of the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -232,8 +230,7 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// target parses the target of an assignment: one or more variables. Unless onlyNames is true, the target may also
-// be an attribute of a namespace.
+// Unless onlyNames is true, a target may also be an attribute of a namespace.
 func (p *parser) target(onlyNames bool) func(*scope, any) {
 	var targets []func(*scope, any)
 	several := false
@@ -292,8 +289,7 @@ func (p *parser) set() stmt {
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// bodyVariable is the variable that holds the output of a tag's body. No name in a template can be spelled like
-// that.
+// bodyVariable holds the output of a tag's body. No name in a template can be spelled like that.
 const bodyVariable = "{% set %}"
 
 func bodyOf(s *scope) any { return s.vars[bodyVariable] }
@@ -324,7 +320,6 @@ func (p *parser) parameters() (list []parameter) {
 	return list
 }
 
-// macro returns a function that defines the macro in a scope.
 func (p *parser) macro(title string, parameters []parameter, ends string) func(*scope) *function {
 	p.closed()
 	outer := p.used

@@ -49,8 +49,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// ended returns the number of bytes of the end of a tag, together with the white space after it that the tag
-// removes.
+// ended includes the white space after the end of a tag that the tag removes.
 func ended(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
@@ -106,9 +105,8 @@ func (s *scanner) skip(n int) {
 	s.rest = s.rest[n:]
 }
 
-// data emits the n bytes of text before a tag, without the white space that the tag removes. A tag with the sign '-'
-// removes all white space before it. If strips is true, a tag removes the white space between the start of the line and
-// the tag, unless its sign is '+'.
+// A tag with the sign '-' removes all white space before it. If strips is true, a tag removes the white space between
+// the start of the line and the tag, unless its sign is '+'.
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before

@@ -40,7 +40,6 @@ func (k kind) table() string {
 	return ""
 }
 
-// twice returns 2·n for types with minima, else n.
 func (k kind) twice(n int) int {
 	if k.minima {
 		return 2 * n
@@ -48,8 +47,7 @@ func (k kind) twice(n int) int {
 	return n
 }
 
-// head returns the size of the scales and minima at the beginning of a unit, or at the beginning of a block if the
-// kind has no units.
+// head is at the beginning of a unit, or of a block if the kind has no units.
 func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
 
 func (k kind) together() int { return 8 / k.bits }
@@ -100,7 +98,6 @@ func (w width) and(mask, from, to VecVirtual) {
 	}
 }
 
-// all calls body for all blocks of the panel at w, with the registers that pass sets.
 func (b *block) all(w Register, body func(w, n Register)) {
 	asm.ADDQ(U32(uint32(b.head())), w)
 	b.pass(w, nil, body)
@@ -216,8 +213,7 @@ func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks generates the kernel that converts blocks to f32. It converts 64 outputs at once with AVX-512, and
-// 32 with AVX2.
+// decodeBlocks converts 64 outputs at once with AVX-512, and 32 with AVX2.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4

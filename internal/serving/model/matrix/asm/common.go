@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// The types without scales.
 const (
 	f32  = "F32"
 	f16  = "F16"
@@ -17,11 +16,9 @@ const (
 
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// panel is the number of outputs whose weights are interleaved: a panel has the panel weights of input 0, then
-// those of input 1, and so on.
+// A panel has the weights of input 0 for panel outputs, then those of input 1, and so on.
 const panel = 64
 
-// A width is an instruction set with the size of its registers in bytes.
 type width struct {
 	name  string
 	bytes int

@@ -60,7 +60,6 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
-// scale returns the address of the scales of vector v of outputs, or of their minima if minima is true.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {
@@ -105,9 +104,8 @@ func (d *dot) minima(mins []VecVirtual) {
 	}
 }
 
-// dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights and moves their signs to
-// the activations. The reason is that the processor adds pairs of products in 16 bits, which is too few for unsigned
-// weights.
+// dotInt8x2 subtracts the offset from the weights and moves their signs to the activations, because the processor
+// adds pairs of products in 16 bits, which is too few for unsigned weights.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -133,8 +131,7 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits, because 8 × 2 × 15
-// × 127 fits.
+// dotInt4x2 adds all products of a block in 16 bits, because 8 × 2 × 15 × 127 fits.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

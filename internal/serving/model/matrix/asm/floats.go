@@ -15,7 +15,6 @@ const (
 	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
 )
 
-// sums are the sums of rows of outputs.
 type sums [][]VecVirtual
 
 func newSums(w width, rows, vectors int) sums {
@@ -117,8 +116,7 @@ func blocks512(rows int, kind kind) {
 	sums.store(dst)
 }
 
-// tile2 generates the AVX2 kernel for f32 weights. It computes 16 of the 64 outputs at a time, as many as fit into
-// registers.
+// tile2 computes 16 of the 64 outputs at a time, as many as fit into registers.
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// placed holds the sums of a kernel that writes its sums to the result itself. There is a sum for each row and
-// output.
+// A kernel with placed sums writes them, one for each row and output, to the result itself.
 type placed struct{ sums }
 
 // sumsOf has the parameters of kernels with placed sums. The sums start with the values at from, or with 0 if from is
@@ -18,8 +17,7 @@ type placed struct{ sums }
 // results at to. Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at calls f for each vector of sums, with its place in the memory that an argument points to. It does nothing if
-// the argument is nil.
+// at does nothing if the argument that points to the memory is nil.
 func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
@@ -49,8 +47,7 @@ func (s placed) store() {
 	}
 }
 
-// pairs512 generates the kernel that multiplies pairs of BF16. For each pair of inputs, it prefetches 4 cache lines
-// at ahead and advances ahead by step bytes.
+// For each pair of inputs, pairs512 prefetches 4 cache lines at ahead and advances ahead by step bytes.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
@@ -78,8 +75,7 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums generates the kernel that adds the sums of a slice to other sums. n is their number, a multiple of 16.
-// The kernel takes an eighth of the time of Go code.
+// addSums takes an eighth of the time of Go code. n is a multiple of 16.
 func addSums() {
 	begin("addAVX2", "func(sums, x *float32, n uintptr)")
 	sums, x, n := arg("sums"), arg("x"), arg("n")

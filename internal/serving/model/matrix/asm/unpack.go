@@ -23,11 +23,9 @@ func (p packing) pairs() int {
 	return 2
 }
 
-// first returns the offset of the pairs in a group.
 func (p packing) first() int { return min(p.high, 1) * quads }
 
-// unpack generates the kernel that expands weights to bytes. A byte of a pair has two weights: the low half belongs to
-// the pair's first quad, the high half to its second quad.
+// The low half of a byte belongs to the pair's first quad, the high half to its second quad.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
@@ -66,7 +64,6 @@ func unpack(width width, p packing) {
 	end()
 }
 
-// An unpacking holds constants in registers.
 type unpacking struct {
 	packing
 	width
@@ -89,8 +86,7 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number replaces each byte of z, whose low 4 bits are those of a weight, by the whole weight. high has the other
-// bits of the weights; quad is the index of the quad in the group.
+// number completes weights, whose low 4 bits are in z, with the bits in high; quad is an index in the group.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	u.and(u.low, z, z)
 	if u.table {

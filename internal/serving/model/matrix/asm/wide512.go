@@ -35,7 +35,6 @@ func newWide(rows int, kind, signature string) *wide {
 	return k
 }
 
-// passes runs body for each pass, with the sums in registers.
 func (k *wide) passes(body func()) {
 	count := asm.GP64()
 	asm.MOVQ(U32(uint32(panel/16/k.vectors)), count)
@@ -57,8 +56,7 @@ func (k *wide) sum(i int) Mem {
 	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
 }
 
-// add multiplies a vector of weights by the values of x for one input, the i-th after the current one, and adds the
-// products to the sums.
+// add takes the values of x for the i-th input after the current one.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
 		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
@@ -125,8 +123,7 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 generates the kernel that interleaves n values of four rows. The four values of input k are at dst + k ×
-// stride.
+// gather4 puts the four values of input k at dst + k × stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")
