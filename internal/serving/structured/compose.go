@@ -57,6 +57,8 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 			from = next
 		}
 		return b.add(from, to, &f.Sequence[last], ends)
+	case f.Repeat != nil:
+		return b.repeat(from, to, f.Repeat, ends)
 	case f.Tag != nil && len(f.Tag.End) == 0: // its content is followed by ends
 		return b.tag(from, to, f.Tag, ends)
 	}
@@ -316,4 +318,52 @@ func (b *builder) separated(from, to grammar.Node, s *Separated) error {
 		return nil
 	}
 	return b.text(after, item, s.Separator)
+}
+
+// repeat adds texts of a form one after another. If ends is not empty, one of its texts follows the last one.
+func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) error {
+	if r.Min < 0 || r.Max >= 0 && r.Max < r.Min {
+		return fmt.Errorf("repeat: min is %d and max is %d", r.Min, r.Max)
+	}
+	if r.Min == 0 {
+		if err := b.oneOf(from, to, ends); err != nil || r.Max == 0 {
+			return err
+		}
+	}
+	one, err := b.rule(&r.Form, nil)
+	if err != nil {
+		return err
+	}
+	last := one
+	if len(ends) > 0 {
+		if last, err = b.rule(&r.Form, ends); err != nil {
+			return err
+		}
+	}
+	for n := 1; ; n++ {
+		if n >= r.Min {
+			b.g.Call(from, last, to)
+		}
+		next := b.g.Node()
+		switch {
+		case n == r.Max:
+			return nil
+		case r.Max < 0 && n >= r.Min:
+			b.g.Call(from, one, next)
+			b.g.Call(next, one, next)
+			b.g.Call(next, last, to)
+			return nil
+		case b.g.Size() > maxNodes:
+			return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
+		}
+		b.g.Call(from, one, next)
+		from = next
+	}
+}
+
+// rule adds a rule of the texts of a form, which one of the texts in ends follows.
+func (b *builder) rule(f *Form, ends []string) (grammar.Node, error) {
+	start, end := b.g.Node(), b.g.Node()
+	b.g.Final(end)
+	return start, b.add(start, end, f, ends)
 }

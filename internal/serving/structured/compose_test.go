@@ -39,6 +39,11 @@ func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
 		for i := range f.AnyOf {
 			r.read(&f.AnyOf[i], at, ends, next)
 		}
+	case f.Repeat != nil:
+		copies := 0 // more make no difference, since texts are short and copies of the empty text are left out
+		for copies = f.Repeat.Min; copies <= len(r.text)+1+f.Repeat.Min && (f.Repeat.Max < 0 || copies <= f.Repeat.Max); copies++ {
+			r.sequence(slices.Repeat([]Form{f.Repeat.Form}, copies), at, ends, next)
+		}
 	case f.Tag != nil && f.Tag.End == nil:
 		r.literal(f.Tag.Begin, at, func(at int) { r.read(&f.Tag.Content, at, ends, next) })
 	case f.Tag != nil:
@@ -181,7 +186,7 @@ func formOf(t *rapid.T, depth int) Form {
 	some := func(label string) []string { return rapid.SliceOfN(plain, 0, 1).Draw(t, label) }
 	kinds := []string{"text", "choice", "free"}
 	if depth > 0 {
-		kinds = []string{"free", "sequence", "any", "tag", "tag", "tags", "tags", "tags", "separated"}
+		kinds = []string{"free", "sequence", "any", "tag", "tag", "tags", "tags", "tags", "separated", "repeat", "repeat"}
 	}
 	tag := func(begin string) Tag {
 		return Tag{begin, formOf(t, depth-1), rapid.SampledFrom([][]string{nil, {"a"}, {"<a"}, {"<", "b"}, {"aa"}, {"S"}}).Draw(t, "end")}
@@ -198,6 +203,10 @@ func formOf(t *rapid.T, depth int) Form {
 		return Form{Sequence: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Form { return formOf(t, depth-1) }), 0, 3).Draw(t, "parts")}
 	case "any":
 		return Form{AnyOf: []Form{formOf(t, depth-1), formOf(t, depth-1)}}
+	case "repeat":
+		r := &Repeat{formOf(t, depth-1), rapid.IntRange(0, 2).Draw(t, "min"), 0}
+		r.Max = rapid.SampledFrom([]int{-1, r.Min, r.Min + 1, r.Min + 2}).Draw(t, "max")
+		return Form{Repeat: r}
 	case "tag":
 		one := tag(word.Draw(t, "begin"))
 		return Form{Tag: &one}
@@ -318,6 +327,22 @@ func TestStructuralTags(t *testing.T) {
 			"content": {"type": "any_text"}, "end": "a<|special|>"}, {"type": "or", "elements": [{"type": "const_string", "value": ""},
 			{"type": "grammar", "grammar": "root ::= \"x\" root | \"y\""}]}]}}`,
 			[]string{"SaS", "Sb aSxxy"}, []string{"S", "Sb", "SbS", "<|special|>aS", "Sa<|special|>"}},
+		{"repeats", `{"format": {"type": "sequence", "elements": [{"type": "optional", "content": {"type": "const_string", "value": "o"}},
+			{"type": "plus", "content": {"type": "regex", "pattern": "[pq]"}}, {"type": "star", "content": {"type": "const_string", "value": "s"}},
+			{"type": "repeat", "min": 1, "max": 2, "content": {"type": "json_schema", "json_schema": {"const": 1}}},
+			{"type": "repeat", "min": 2, "max": -1, "content": {"type": "const_string", "value": "r"}}]}}`,
+			[]string{"op1rr", "pqs1rrr", "qssss 1 1rrrr"}, []string{"oop1rr", "o1rr", "prr", "p111rr", "p1r"}},
+		{"tokens", `{"format": {"type": "sequence", "elements": [{"type": "token", "token": "<|special|>"}, {"type": "tag", "begin": "a",
+			"content": {"type": "any_tokens", "exclude_tokens": ["<|special|>", "xy"]}, "end": {"type": "token", "token": "<|special|>"}}]}}`,
+			[]string{"SaS", "Sabx yS"}, []string{"aS", "SaSS", "SaxyS"}},
+		{"tags that tokens trigger", `{"format": {"type": "token_triggered_tags", "trigger_tokens": ["<|special|>"], "tags": [{"type": "tag",
+			"begin": {"type": "token", "token": "<|special|>"}, "content": {"type": "regex", "pattern": "[0-9]"}, "end": "."}]}}`,
+			[]string{"", "so S1. or S2.", "S3."}, []string{"S", "Sa.", "S1"}},
+		{"dispatch", `{"format": {"type": "dispatch", "rules": [["<a>", {"type": "const_string", "value": "1"}], ["<b>", {"type": "star",
+			"content": {"type": "const_string", "value": "2"}}]], "excludes": ["end"]}}`,
+			[]string{"", "so <a>1 and <b>222.", "<b><a>1", "<a"}, []string{"<a>", "<a>2", "the end", "x <a>1 end"}},
+		{"dispatch once", `{"format": {"type": "token_dispatch", "loop": false, "rules": [["<|special|>", {"type": "const_string", "value": "1"}]]}}`,
+			[]string{"", "so S1"}, []string{"S", "S1 ", "S1S1"}},
 		{"separated", `{"format": {"type": "tags_with_separator", "separator": ", ", "tags": [` + time + `]}}`,
 			[]string{"", "<function=time>1.", "<function=time>1., <function=time>2."}, []string{",", "<function=time>1.,"}},
 	} {
@@ -345,22 +370,35 @@ func TestRefusedStructuralTags(t *testing.T) {
 	deep := strings.Repeat(`{"type": "sequence", "elements": [`, 200) + `{"type": "any_text"}` + strings.Repeat("]}", 200)
 	for tag, problem := range map[string]string{
 		`[]`: "not a JSON object", `{}`: "neither format nor structures", `{"format": {}}`: "format: it is not an object with a type",
-		`{"format": {"type": "dispatch"}}`: `format: the type "dispatch" is not supported`, `{"format": {"type": "or", "elements": []}}`: "format: it has no elements",
-		`{"format": {"type": "any_text", "max_tokens": 3}}`:                               `format: the field "max_tokens" is not supported`,
-		`{"format": {"type": "sequence", "elements": [{"type": "regex", "pattern": 1}]}}`: "format.elements[0]: cannot unmarshal number",
-		`{"format": {"type": "tag", "begin": 3}}`:                                         "format.begin: it is neither a text nor a token with a name",
-		`{"format": {"type": "tag", "begin": "", "end": ""}}`:                             "format.content: it is not an object with a type",
-		`{"format": {"type": "json_schema", "json_schema": {}, "style": "qwen_xml"}}`:     `the style "qwen_xml" is not supported`,
-		`{"format": {"type": "json_schema", "json_schema": {}, "any_order": true}}`:       "any_order is not supported",
-		`{"format": {"type": "json_schema", "json_schema": {"uniqueItems": true}}}`:       "uniqueItems",
-		`{"format": {"type": "triggered_tags", "triggers": ["a"], "tags": []}}`:           "tags: there are none",
-		`{"triggers": ["a", "b"], "structures": [{"begin": "a", "end": ""}]}`:             `no tag begins with the trigger "b"`,
-		`{"triggers": ["a", "ab"], "structures": [{"begin": "abc", "end": ""}]}`:          `begins with two triggers, "a" and "ab"`,
-		`{"triggers": ["a", ""], "structures": [{"begin": "abc", "end": ""}]}`:            "a trigger is empty",
-		`{"triggers": [], "structures": [{"begin": "abc", "end": ""}]}`:                   "begins with none of the triggers",
-		`{"triggers": ["a"], "structures": [{"begin": "a", "end": "", "schema": "{"}]}`:   "structures[0]: the schema is not JSON",
-		`{"format": ` + deep + `}`: "nest deeper than 100",
-		`{"format": {"type": "tag", "begin": "", "content": {"type": "regex"}, "end": ""}}`: "without content",
+		`{"format": {"type": "exclude_token"}}`: `format: the type "exclude_token" is not supported`, `{"format": {"type": "dispatch"}}`: "there are none",
+		`{"format": {"type": "any_tokens", "max_tokens": 3}}`:                                                  `format: the field "max_tokens" is not supported`,
+		`{"format": {"type": "any_tokens", "exclude_tokens": [3]}}`:                                            "format: the token 3 has no name, and numbers of tokens are not supported",
+		`{"format": {"type": "token", "token": 42}}`:                                                           "format: the token 42 has no name",
+		`{"format": {"type": "token"}}`:                                                                        "format: the token has no name",
+		`{"format": {"type": "token_triggered_tags", "trigger_tokens": [7]}}`:                                  "format: the token 7 has no name",
+		`{"format": {"type": "token_dispatch", "rules": [[5, {"type": "any_text"}]]}}`:                         "format.rules[0]: it does not begin with a text",
+		`{"format": {"type": "dispatch", "rules": [["a", {"type": "or"}]]}}`:                                   "format.rules[0][1]: it has no elements",
+		`{"format": {"type": "star", "content": {"type": "x"}}}`:                                               `format.content: the type "x" is not supported`,
+		`{"format": {"type": "plus", "max": 2, "content": {"type": "any_text"}}}`:                              "format: only repeat has min and max",
+		`{"format": {"type": "repeat", "min": 2, "content": {"type": "any_text"}}}`:                            "format: min or max is missing",
+		`{"format": {"type": "repeat", "min": 3, "max": 2, "content": {"type": "any_text"}}}`:                  "format: min is 3 and max is 2",
+		`{"format": {"type": "repeat", "min": 0, "max": 1000000, "content": {"type": "token", "token": "a"}}}`: "more than 400000 nodes and edges",
+		`{"format": {"type": "or", "elements": []}}`:                                                           "format: it has no elements",
+		`{"format": {"type": "any_text", "max_tokens": 3}}`:                                                    `format: the field "max_tokens" is not supported`,
+		`{"format": {"type": "sequence", "elements": [{"type": "regex", "pattern": 1}]}}`:                      "format.elements[0]: cannot unmarshal number",
+		`{"format": {"type": "tag", "begin": 3}}`:                                                              "format.begin: it is neither a text nor a token with a name",
+		`{"format": {"type": "tag", "begin": "", "end": ""}}`:                                                  "format.content: it is not an object with a type",
+		`{"format": {"type": "json_schema", "json_schema": {}, "style": "qwen_xml"}}`:                          `the style "qwen_xml" is not supported`,
+		`{"format": {"type": "json_schema", "json_schema": {}, "any_order": true}}`:                            "any_order is not supported",
+		`{"format": {"type": "json_schema", "json_schema": {"uniqueItems": true}}}`:                            "uniqueItems",
+		`{"format": {"type": "triggered_tags", "triggers": ["a"], "tags": []}}`:                                "tags: there are none",
+		`{"triggers": ["a", "b"], "structures": [{"begin": "a", "end": ""}]}`:                                  `no tag begins with the trigger "b"`,
+		`{"triggers": ["a", "ab"], "structures": [{"begin": "abc", "end": ""}]}`:                               `begins with two triggers, "a" and "ab"`,
+		`{"triggers": ["a", ""], "structures": [{"begin": "abc", "end": ""}]}`:                                 "a trigger is empty",
+		`{"triggers": [], "structures": [{"begin": "abc", "end": ""}]}`:                                        "begins with none of the triggers",
+		`{"triggers": ["a"], "structures": [{"begin": "a", "end": "", "schema": "{"}]}`:                        "structures[0]: the schema is not JSON",
+		`{"format": ` + deep + `}`:                                                                             "nest deeper than 100",
+		`{"format": {"type": "tag", "begin": "", "content": {"type": "regex"}, "end": ""}}`:                    "without content",
 	} {
 		form, err := StructuralTag([]byte(tag))
 		if err == nil {

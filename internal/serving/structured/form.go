@@ -30,6 +30,7 @@ type Form struct {
 	Tag        *Tag       `json:",omitempty"`
 	Tags       *Tags      `json:",omitempty"`
 	Separated  *Separated `json:",omitempty"`
+	Repeat     *Repeat    `json:",omitempty"`
 
 	// Compact limits the white space of a JSON text to one space after each comma and colon.
 	Compact bool `json:",omitempty"`
@@ -52,6 +53,10 @@ func (f Form) Compacted() Form {
 		}
 	}
 	switch {
+	case f.Repeat != nil:
+		all := *f.Repeat
+		all.Form = all.Form.Compacted()
+		f.Repeat = &all
 	case f.Tag != nil:
 		f.Tag = &compacted([]Tag{*f.Tag})[0]
 	case f.Tags != nil:
@@ -93,6 +98,12 @@ type Separated struct {
 	Separator      string
 	AtLeastOne     bool // the list is not empty
 	StopAfterFirst bool // the list has at most one tag
+}
+
+// Repeat is Min to Max texts of a form one after another. If Max is below 0, there is no upper limit.
+type Repeat struct {
+	Form     Form
+	Min, Max int
 }
 
 // After returns the form of free text up to the first occurrence of marker, then of what form

@@ -131,8 +131,12 @@ func readFormat(path string, data json.RawMessage) (form Form, err error) {
 	case "tag":
 		tag, err := readTag(path, data)
 		return Form{Tag: tag}, err
-	case "triggered_tags", "tags_with_separator":
+	case "triggered_tags", "token_triggered_tags", "tags_with_separator":
 		return readTags(path, f.Type, data)
+	case "optional", "star", "plus", "repeat":
+		return readRepeat(path, f.Type, data)
+	case "dispatch", "token_dispatch":
+		return readDispatch(path, f.Type, data)
 	}
 	form, err = readSimple(f.Type, data)
 	if err != nil {
@@ -182,9 +186,23 @@ func readSimple(kind string, data json.RawMessage) (Form, error) {
 		}
 		err := fields(data, &f)
 		return Form{Free: &Free{Without: f.Excludes}}, err
+	case "any_tokens":
+		var f struct {
+			Type          string
+			ExcludeTokens names `json:"exclude_tokens"`
+		}
+		err := fields(data, &f)
+		return Form{Free: &Free{Without: f.ExcludeTokens.texts()}}, err
+	case "token":
+		name, err := mark(data)
+		if name == "" && err == nil {
+			err = errors.New("the token has no name")
+		}
+		return Form{Text: name}, err
 	}
 	return Form{}, fmt.Errorf("the type %q is not supported; supported are const_string, json_schema, regex, grammar, any_text, "+
-		"sequence, or, tag, triggered_tags and tags_with_separator", kind)
+		"any_tokens, token, sequence, or, optional, star, plus, repeat, tag, triggered_tags, token_triggered_tags, "+
+		"tags_with_separator, dispatch and token_dispatch", kind)
 }
 
 func readElements(path, kind string, data json.RawMessage) (Form, error) {
@@ -243,11 +261,98 @@ func mark(data json.RawMessage) (text string, err error) {
 	if json.Unmarshal(data, &text) == nil {
 		return text, nil
 	}
-	var token struct{ Type, Token string }
-	if err := fields(data, &token); err != nil || token.Type != "token" {
+	var token struct {
+		Type  string
+		Token name
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return "", errors.New("it is neither a text nor a token with a name")
 	}
-	return token.Token, nil
+	err = fields(data, &token)
+	if err == nil && token.Type != "token" {
+		err = errors.New("its type is not token")
+	}
+	return string(token.Token), err
+}
+
+// name is the name of a token.
+type name string
+
+type names []name
+
+func (n *name) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*string)(n)) != nil {
+		return fmt.Errorf("the token %.20s has no name, and numbers of tokens are not supported", data)
+	}
+	return nil
+}
+
+// texts returns the names as texts: in free text, such a text does not occur.
+func (n names) texts() (all []string) {
+	for _, one := range n {
+		all = append(all, string(one))
+	}
+	return all
+}
+
+// readRepeat reads the formats that repeat another one.
+func readRepeat(path, kind string, data json.RawMessage) (Form, error) {
+	var f struct {
+		Type     string
+		Content  json.RawMessage
+		Min, Max *int
+	}
+	if err := fields(data, &f); err != nil {
+		return Form{}, fmt.Errorf("%s: %w", path, err)
+	}
+	r := Repeat{Max: -1}
+	switch {
+	case kind == "repeat" && f.Min != nil && f.Max != nil:
+		r.Min, r.Max = *f.Min, *f.Max
+	case kind == "repeat":
+		return Form{}, fmt.Errorf("%s: min or max is missing", path)
+	case f.Min != nil || f.Max != nil:
+		return Form{}, fmt.Errorf("%s: only repeat has min and max", path)
+	case kind == "optional":
+		r.Max = 1
+	case kind == "plus":
+		r.Min = 1
+	}
+	if r.Max < -1 || r.Min < 0 || r.Max >= 0 && r.Max < r.Min {
+		return Form{}, fmt.Errorf("%s: min is %d and max is %d; min must be 0 or more, and max at least min, or -1", path, r.Min, r.Max)
+	}
+	var err error
+	r.Form, err = readFormat(path+".content", f.Content)
+	return Form{Repeat: &r}, err
+}
+
+// readDispatch reads free text in which a pattern or a token begins another format.
+func readDispatch(path, kind string, data json.RawMessage) (Form, error) {
+	f := struct {
+		Type          string
+		Rules         [][2]json.RawMessage
+		Loop          bool
+		Excludes      []string
+		ExcludeTokens names `json:"exclude_tokens"`
+	}{Loop: true}
+	if err := fields(data, &f); err != nil {
+		return Form{}, fmt.Errorf("%s: %w", path, err)
+	}
+	tags := &Tags{Without: append(f.Excludes, f.ExcludeTokens.texts()...), StopAfterFirst: !f.Loop}
+	for i, rule := range f.Rules {
+		path := fmt.Sprintf("%s.rules[%d]", path, i)
+		var begin name
+		if err := begin.UnmarshalJSON(rule[0]); err != nil || begin == "" {
+			return Form{}, fmt.Errorf("%s: it does not begin with a text", path)
+		}
+		content, err := readFormat(path+"[1]", rule[1])
+		if err != nil {
+			return Form{}, err
+		}
+		tags.Triggers = append(tags.Triggers, string(begin))
+		tags.Tags = append(tags.Tags, Tag{Begin: string(begin), Content: content})
+	}
+	return Form{Tags: tags}, nil
 }
 
 func readTags(path, kind string, data json.RawMessage) (Form, error) {
@@ -261,14 +366,23 @@ func readTags(path, kind string, data json.RawMessage) (Form, error) {
 		flags
 		Triggers, Excludes []string
 	}
+	var k struct {
+		flags
+		TriggerTokens names `json:"trigger_tokens"`
+		ExcludeTokens names `json:"exclude_tokens"`
+	}
 	var s struct {
 		flags
 		Separator string
 	}
 	var err error
-	if kind == "triggered_tags" {
+	switch kind {
+	case "triggered_tags":
 		err = fields(data, &f)
-	} else {
+	case "token_triggered_tags":
+		err = fields(data, &k)
+		f.flags, f.Triggers, f.Excludes = k.flags, k.TriggerTokens.texts(), k.ExcludeTokens.texts()
+	default:
 		err = fields(data, &s)
 		f.flags = s.flags
 	}
@@ -283,7 +397,7 @@ func readTags(path, kind string, data json.RawMessage) (Form, error) {
 		}
 		tags[i] = *tag
 	}
-	if kind == "triggered_tags" {
+	if kind != "tags_with_separator" {
 		return Form{Tags: &Tags{f.Triggers, tags, f.Excludes, f.AtLeastOne, f.StopAfterFirst}}, nil
 	}
 	return Form{Separated: &Separated{tags, s.Separator, f.AtLeastOne, f.StopAfterFirst}}, nil
