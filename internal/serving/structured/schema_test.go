@@ -191,3 +191,28 @@ func TestCompactTexts(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that integers have no fraction, unless enum or const has the number with one and the type allows that.
+func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
+	v := vocabularyOf(t, "1", "0", ".", "e", "2", "-", "5")
+	for _, test := range []struct {
+		schema  string
+		yes, no []string
+	}{
+		{`{"type": "integer"}`, []string{"1", "-10", "0"}, []string{"1.0", "1e2"}},
+		{`{"enum": [1, 2]}`, []string{"1", "2"}, []string{"1.0", "2.0", "1e0"}},
+		{`{"const": 1.0}`, []string{"1", "1.0"}, []string{"1.00"}},
+		{`{"enum": [1e2, 2.50]}`, []string{"100", "1e2", "2.50"}, []string{"1.0e2", "2.500"}},
+		{`{"type": "integer", "enum": [1.0, 1e2]}`, []string{"1", "100"}, []string{"1.0", "1e2"}},
+		{`{"allOf": [{"enum": [1.0]}, {"maximum": 1}]}`, []string{"1", "1.0"}, nil},
+		{`{"type": "number", "maximum": 1}`, []string{"1", "1.0", "-2.0"}, []string{"2"}},
+	} {
+		c := compiled(t, v, Form{JSONSchema: []byte(test.schema)})
+		for _, text := range test.yes {
+			require.True(t, accepts(c, text), "%s: %s", test.schema, text)
+		}
+		for _, text := range test.no {
+			require.False(t, accepts(c, text), "%s: %s", test.schema, text)
+		}
+	}
+}
