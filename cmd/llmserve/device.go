@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/terminal"
 )
 
 // driver is the library of NVIDIA's driver. Tests replace it.
@@ -154,10 +155,16 @@ func (l *loaded) kernels() string {
 	return matrix.Kernels()
 }
 
-// loadOn makes a model's weights go to the GPU.
+// loadOn makes a model's weights go to the GPU, and shows that on a terminal.
 func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	return model.LoadOn(func(_ *model.Config, s *model.Sources) error {
-		return l.device.Load(s, o.device.activationType(o), pool)
+		sent := func(int, int) {}
+		if terminal.StderrIsTerminal() {
+			p := terminal.NewProgress("layers are on the GPU")
+			defer p.Clear()
+			sent = p.Show
+		}
+		return l.device.Load(s, o.device.activationType(o), pool, sent)
 	})
 }
 

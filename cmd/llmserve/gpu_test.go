@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -95,4 +98,33 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 		}
 		answers[kind] = choices
 	}
+}
+
+// Ensure that a terminal shows how many layers were sent to the GPU, in a line that is removed, and that a pipe gets
+// nothing.
+func TestATerminalShowsTheProgressOfLoading(t *testing.T) {
+	emulated(t, 64)
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer master.Close()
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	path := tinyFile(t)
+	show := func(from, to *os.File) string {
+		before := os.Stderr
+		os.Stderr = to
+		defer func() { os.Stderr = before }()
+		s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(20))
+		s.end(t)
+		require.NoError(t, to.Close())
+		shown, _ := io.ReadAll(from) // a terminal ends with an error
+		return string(shown)
+	}
+	require.Equal(t, "\r\x1b[K1 of 1 layers are on the GPU (100%)\r\x1b[K", show(master, slave))
+	from, to, err := os.Pipe()
+	require.NoError(t, err)
+	require.Empty(t, show(from, to))
 }

@@ -66,13 +66,19 @@ func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Mo
 	t.Helper()
 	pool := newPool(t)
 	var w *gpu.Model
+	sent, all := 0, 0
 	m, err := open(pool, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
 		if w, err = d.NewModel(c, gpu.CacheTypes[cache]); err != nil {
 			return err
 		}
-		return w.Load(s, "auto", pool)
+		return w.Load(s, "auto", pool, func(layers, of int) {
+			require.Equal(t, sent+1, layers)
+			sent, all = layers, of
+		})
 	}))
 	require.NoError(t, err)
+	require.Equal(t, m.NumLayers, sent)
+	require.Equal(t, sent, all)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	return m, w
 }

@@ -77,8 +77,9 @@ var types = map[string]kernels.Type{"f16": kernels.F16, "bf16": kernels.BF16}
 
 // Load puts the weights on the GPU, layer by layer as they are read, on pool. dtype is the type of activations: f16,
 // bf16, or auto, which is bf16 if the weights are BF16, or if the model has norms around attention and MLP (Gemma),
-// because its activations exceed the range of F16.
-func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool) error {
+// because its activations exceed the range of F16. After each layer, Load calls sent with the number of layers that were
+// sent and the number of all layers.
+func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent func(layers, all int)) error {
 	kind, ok := types[dtype]
 	switch {
 	case dtype == "auto" && (m.NormPlace == model.NormAround || s.Layers[0].QKV.Parts[0].DType == weights.BF16):
@@ -92,7 +93,7 @@ func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool) error 
 	}
 	u := &upload{Model: m, pool: pool}
 	err := m.device.context.Do(func() error {
-		u.load(s)
+		u.load(s, sent)
 		return errors.Join(u.err, m.device.stream.Synchronize(), u.close())
 	})
 	if err != nil {
@@ -102,7 +103,7 @@ func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool) error 
 }
 
 // load sends all weights.
-func (u *upload) load(s *model.Sources) {
+func (u *upload) load(s *model.Sources, sent func(layers, all int)) {
 	u.embed = u.table(s.Embed)
 	if s.Positions != nil {
 		u.positions = u.table(s.Positions) + cuda.Pointer(u.PositionOffset*u.HiddenSize*u.kind.Bytes())
@@ -118,6 +119,7 @@ func (u *upload) load(s *model.Sources) {
 			qkv: u.linear(&y.QKV, padding{outputs: true}), out: u.linear(&y.Out, padding{columns: true}),
 			up: u.linear(&y.Up, padding{}), down: u.linear(&y.Down, padding{}),
 		})
+		sent(i+1, len(s.Layers))
 	}
 	u.Model.norm = u.normOf(s.Norm)
 	u.head = u.linear(&s.Head, padding{})
