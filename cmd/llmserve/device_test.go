@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/testkit/cudatest"
+	"llmmemory/internal/testkit/weightfile"
 )
 
 // emulated makes commands of this process use an emulated GPU with some MiB of memory.
@@ -50,7 +52,8 @@ func TestRunOnAGPU(t *testing.T) {
 }
 
 func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
-	args := []string{"run", "demo", "abcabcabc", "--temperature", "0", "--max-tokens", "1", "--device", "auto", "--max-model-len", "64"}
+	args := []string{"run", "demo", "abcabcabc", "--temperature", "0", "--max-tokens", "1", "--device", "auto", "--max-model-len", "64", "--max-num-batched-tokens", "64",
+		"--max-num-seqs", "2"}
 	d := emulated(t, 24)
 	_, notes := runHere(t, args...)
 	require.NotContains(t, notes, "on the CPU")
@@ -87,8 +90,16 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	d.Set(t, "compute_capability", 90)
 	d.Set(t, "memory", 20<<20)
 	require.Regexp(t, `weights of 0 bytes and \d+\.\d MiB for batches need \d\.\d MiB more than there is: 20\.0 MiB of 20\.0 MiB are free, `+
-		`of which --gpu-memory-utilization 0\.3 leaves 14\.0 MiB unused: give --gpu-memory-utilization 0\.\d\d$`,
-		refusedHere(t, "run", "demo", "x", "--device", "cuda", "--gpu-memory-utilization", "0.3", "--max-num-batched-tokens", "64"))
+		`of which --gpu-memory-utilization 0\.2 leaves 16\.0 MiB unused: give --gpu-memory-utilization 0\.\d\d$`,
+		refusedHere(t, "run", "demo", "x", "--device", "cuda", "--gpu-memory-utilization", "0.2", "--max-num-batched-tokens", "64"))
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 512, Layers: 2, Heads: 4, KVHeads: 4, Inter: 1024, Vocab: 512, Context: 64, Type: "F16"}))
+	d.Set(t, "memory", 8<<20)
+	const missing = `not enough GPU memory: GPU 0 \(Emulated GPU 0\): weights of 11\.\d MiB and \d+\.\d MiB for batches need \d+\.\d MiB more than there is: ` +
+		`8\.0 MiB of 8\.0 MiB are free, of which --gpu-memory-utilization 0\.9 leaves \d+ bytes unused: give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len`
+	require.Regexp(t, missing, refusedHere(t, "run", path, "x", "--device", "cuda"))
+	_, notes := runHere(t, "run", path, "x", "--device", "auto", "--max-tokens", "1")
+	require.Regexp(t, "  on the CPU: "+missing, notes)
 	require.Zero(t, d.Allocated())
 }
 

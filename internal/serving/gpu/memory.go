@@ -1,12 +1,15 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 )
 
@@ -83,18 +86,11 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 		return 0, err
 	}
 	partition := m.attention(0).PartitionBytes()
-	batch := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition
+	batch := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition // an estimate, as long as there are no weights
 	if len(m.layers) > 0 {
-		buffers, err := m.buffers(&c)
-		if err != nil {
-			return 0, err
+		if batch, err = m.profile(c); err != nil {
+			return 0, fmt.Errorf("%v: the largest batch cannot be computed, so give a smaller --max-num-batched-tokens, --max-num-seqs or --max-model-len: %w", m.device, err)
 		}
-		for _, b := range buffers {
-			batch += b.size
-		}
-	}
-	for rope := range m.ropes() {
-		batch += 4 * c.MaxModelLen * rope.Rotated(m.HeadDim)
 	}
 	reserved := int(float64(total) * (1 - utilization))
 	left := free - reserved - weightBytes - batch
@@ -108,6 +104,59 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 	}
 	return 0, fmt.Errorf("not enough GPU memory: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
 		m.device, cuda.BytesText(weightBytes+m.Bytes()), cuda.BytesText(batch), cuda.BytesText(-left), cuda.BytesText(free+m.Bytes()), cuda.BytesText(total), utilization, cuda.BytesText(reserved), advice)
+}
+
+// profile computes the largest batches over one block, and returns how much less memory is free then (vLLM's profile_run).
+// Besides a runner's buffers, the driver takes memory for compiled kernels, for what their threads spill, and for graphs.
+// Its size is known only afterwards. Graphs of more shapes take more later, which is the reason to leave a part of the
+// memory unused.
+func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
+	before, _, err := m.device.context.MemoryLeft()
+	if err != nil {
+		return 0, err
+	}
+	shape, err := m.KVShape(kernels.BlockUnit)
+	if err != nil {
+		return 0, err
+	}
+	c.Store = kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 1}
+	c.Places = make([]model.Place, m.NumLayers)
+	c.AskedModelLen = max(c.AskedModelLen, c.MaxModelLen)
+	r, err := m.NewRunner(c)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	prompts, decodes := largestBatch(&c, c.MaxModelLen), largestBatch(&c, 1)
+	for _, b := range []*model.Batch{prompts, decodes, decodes, decodes} { // the third decoding step is a graph
+		if err := r.Forward(b); err != nil {
+			return 0, err
+		}
+		if _, err := r.ComputeLogits(b, 0, len(b.Logits)); err != nil {
+			return 0, err
+		}
+	}
+	after, _, err := m.device.context.MemoryLeft()
+	return before - after, err
+}
+
+// largestBatch returns the batch with the most tokens of sequences of at most the given length, whose keys and values are
+// not written.
+func largestBatch(c *engine.RunnerConfig, length int) *model.Batch {
+	b := &model.Batch{QueryStart: []int32{0}}
+	b.TableStride = (c.MaxModelLen + c.Store.BlockSize - 1) / c.Store.BlockSize
+	for len(b.SeqLens) < c.MaxNumSeqs && len(b.Tokens) < c.MaxNumBatchedTokens {
+		n := min(length, c.MaxNumBatchedTokens-len(b.Tokens))
+		for p := range n {
+			if len(b.Logits) < c.MaxLogits() {
+				b.Logits = append(b.Logits, int32(len(b.Tokens)))
+			}
+			b.Tokens, b.Positions, b.Slots = append(b.Tokens, 0), append(b.Positions, int32(p)), append(b.Slots, -1)
+		}
+		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(n))
+	}
+	b.BlockTables = make([]int32, len(b.SeqLens)*b.TableStride)
+	return b
 }
 
 // WeightBytes estimates the memory for a model's weights from its files.

@@ -54,7 +54,7 @@ func realDriver(path string) *Driver {
 }
 
 // Set configures the machine: "devices", "compute_capability" (80 means 8.0), "driver_version" (12040 means CUDA
-// 12.4) and "memory" (in bytes).
+// 12.4), "memory" (in bytes) and "module_memory" (what each module takes of it; 0 unless set).
 func (d *Driver) Set(t testing.TB, name string, value int) {
 	t.Helper()
 	if d.Real {

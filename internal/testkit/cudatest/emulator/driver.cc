@@ -34,7 +34,7 @@ API cudatest_set(const char *name, long value) {
   const std::map<std::string, long *> fields = {
       {"devices", &state.config.devices}, {"compute_capability", &state.config.compute_capability},
       {"driver_version", &state.config.driver_version}, {"memory", &state.config.memory}, {"order", &state.config.order},
-      {"hang", &state.config.hang}};
+      {"hang", &state.config.hang}, {"module_memory", &state.config.module_memory}};
   auto field = fields.find(name);
   if (field == fields.end()) return INVALID_VALUE;
   *field->second = value;
@@ -136,13 +136,13 @@ API cuCtxSynchronize() {
 API cuMemGetInfo_v2(size_t *left, size_t *total) {
   BEGIN(context);
   *total = state.config.memory;
-  *left = *total - emulator::device_used();
+  *left = *total - emulator::device_used() - module_count() * state.config.module_memory;
   return OK;
 }
 static int alloc(void **p, size_t size, bool pinned) {
   if (!size) return INVALID_VALUE;
   if (capturing()) return CAPTURE_UNSUPPORTED;
-  if (emulator::device_used() + (pinned ? 0 : size) > size_t(state.config.memory)) return OUT_OF_MEMORY;
+  if (emulator::device_used() + module_count() * state.config.module_memory + (pinned ? 0 : size) > size_t(state.config.memory)) return OUT_OF_MEMORY;
   *p = emulator::device_alloc(size, pinned);
   return *p ? OK : OUT_OF_MEMORY;
 }

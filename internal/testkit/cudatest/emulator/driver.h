@@ -36,7 +36,7 @@ struct Event {
 };
 
 struct Config { // cudatest_set
-  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0, hang = 0;
+  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0, hang = 0, module_memory = 0;
 };
 
 struct State {
@@ -55,6 +55,7 @@ extern thread_local bool has_context;
 
 enum Needs { nothing, initialized, context };
 int begin(const char *function, Needs needs); // counts the call; returns the Status with which it ends at once, or OK
+size_t module_count();                        // modules that are loaded
 bool capturing();                             // any stream
 size_t most_shared();                         // bytes that a block may have, declared and dynamic
 int push(void *stream, Work work);

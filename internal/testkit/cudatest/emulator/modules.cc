@@ -71,6 +71,8 @@ static int invalid_ptx(unsigned count, const int *options, void **values) {
   return INVALID_PTX;
 }
 
+size_t module_count() { return modules.size(); }
+
 API cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *options, void **values) {
   BEGIN(context);
   if (capturing()) return CAPTURE_UNSUPPORTED;
@@ -81,6 +83,7 @@ API cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *opti
   int cuda = state.config.driver_version; // CUDA 11.4 reads PTX 7.4, 12.0 reads 8.0
   if (major * 10 + minor > (cuda / 1000 - 4) * 10 + cuda % 1000 / 10) return UNSUPPORTED_PTX_VERSION;
   if (sm > state.config.compute_capability) return NO_BINARY_FOR_GPU;
+  if (emulator::device_used() + (modules.size() + 1) * state.config.module_memory > size_t(state.config.memory)) return OUT_OF_MEMORY;
   auto made = std::make_unique<Module>();
   made->ptx = ptx;
   *module = made.get();
