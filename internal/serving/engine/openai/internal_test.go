@@ -34,6 +34,18 @@ func TestTheSeedMinusOneIsRandom(t *testing.T) {
 	require.EqualValues(t, 7, seed(7))
 }
 
+// Ensure that the type of a parameter whose schema refers to itself many times is found without following each reference
+// again.
+func TestReferencesOfParametersAreFollowedOnce(t *testing.T) {
+	refs := strings.Repeat(`{"$ref": "#/$defs/a"},`, 5)
+	c := conversation{tools: []tool{{name: "f", parameters: json.RawMessage(
+		`{"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [` + refs + `{"type": "string"}]}}}`)}}}
+	allocs := testing.AllocsPerRun(1, func() {
+		require.Equal(t, toolparser.TextParameter, c.parameterKind("f", "p"))
+	})
+	require.Less(t, allocs, 1000.0)
+}
+
 // late is a reader that stands for the end of a body that does not arrive before the server's
 // deadline.
 type late struct{}

@@ -10,12 +10,12 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// maxRefs limits the references that are followed to find the type of a parameter.
-const maxRefs = 8
+// maxSchemaDepth limits the schemas inside each other in which the type of a parameter is looked for.
+const maxSchemaDepth = 8
 
 // parameterKind returns how the value of a parameter of a tool is written between tags.
 func (c *conversation) parameterKind(name, parameter string) toolparser.ParameterKind {
-	var s argumentSchema
+	s := argumentSchema{followed: map[string]bool{}}
 	for _, t := range c.tools {
 		if t.name == name && json.Unmarshal(t.parameters, &s) == nil {
 			break
@@ -37,6 +37,8 @@ type argumentSchema struct {
 	Definitions map[string]json.RawMessage
 
 	AdditionalProperties json.RawMessage
+
+	followed map[string]bool // the references to which types has gone
 }
 
 // taggedArguments returns the form of arguments between tags. The names of parameters are those of the schema; their values
@@ -64,16 +66,22 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: all}
 }
 
-// types returns which values a schema inside s has: strings, null or others.
-func (s *argumentSchema) types(schema json.RawMessage, refs int) (text, null, other bool) {
+// types returns which values a schema inside s has: strings, null or others. It follows each reference once.
+func (s *argumentSchema) types(schema json.RawMessage, depth int) (text, null, other bool) {
 	var given struct {
 		Ref          string `json:"$ref"`
 		Type         any
 		Enum         []any
 		AnyOf, OneOf []json.RawMessage
 	}
-	if json.Unmarshal(schema, &given) != nil || refs > maxRefs {
+	if json.Unmarshal(schema, &given) != nil || depth > maxSchemaDepth {
 		return false, false, true
+	}
+	if given.Ref != "" {
+		if s.followed[given.Ref] {
+			return false, false, false
+		}
+		s.followed[given.Ref] = true
 	}
 	inside := append(given.AnyOf, given.OneOf...)
 	if name, ok := strings.CutPrefix(given.Ref, "#/$defs/"); ok {
@@ -82,7 +90,7 @@ func (s *argumentSchema) types(schema json.RawMessage, refs int) (text, null, ot
 		inside = append(inside, s.Definitions[name])
 	}
 	for _, one := range inside {
-		x, y, z := s.types(one, refs+1)
+		x, y, z := s.types(one, depth+1)
 		text, null, other = text || x, null || y, other || z
 	}
 	for _, value := range given.Enum {
