@@ -46,7 +46,7 @@ const char *llm_cache_error_text(int error) {
     case LLM_CACHE_E_OVERLAP: return "arrays or structs overlap";
     case LLM_CACHE_E_ALIGN: return "an array or struct is not aligned";
     case LLM_CACHE_E_ORDER: return "called out of order: a step is in flight, or none is, or the cache has no such role";
-    case LLM_CACHE_E_BUSY: return "blocks are in use";
+    case LLM_CACHE_E_BUSY: return "blocks, or attentions of a GPU, are in use";
     case LLM_CACHE_E_LIMIT: return "too many open caches or live requests";
     case LLM_CACHE_E_MEMORY: return "not enough memory for the pool";
     case LLM_CACHE_E_GPU: return "NVIDIA's driver is not there, or returned an error";

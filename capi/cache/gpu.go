@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
@@ -14,8 +15,9 @@ import (
 
 // A gpu is the object of a handle of llm_cuda.h.
 type gpu struct {
-	context *cuda.Context
-	kernels *kernels.Set
+	context    *cuda.Context
+	kernels    *kernels.Set
+	attentions atomic.Int64 // open ones
 }
 
 var gpus = objects[gpu]{what: "GPU"}
@@ -52,6 +54,11 @@ func llm_cuda_open(driver *C.llm_char_in, h *C.llm_cuda) C.int {
 
 //export llm_cuda_close
 func llm_cuda_close(h C.llm_cuda) C.int {
+	var open int64
+	_ = gpus.find(h, func(g *gpu) error { open = g.attentions.Load(); return nil }) // remove finds errors
+	if open > 0 {
+		return status(fail(C.LLM_CACHE_E_BUSY, "attentions of the GPU are open: close all %d first", open))
+	}
 	g, err := gpus.remove(h)
 	if err != nil {
 		return status(err)

@@ -48,13 +48,17 @@ func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_i
 			return refused(err)
 		}
 		*opened = attentions.add(a)
+		g.attentions.Add(1)
 		return nil
 	})
 }
 
 //export llm_cuda_attention_close
 func llm_cuda_attention_close(h C.llm_cuda_attention) C.int {
-	_, err := attentions.remove(h)
+	a, err := attentions.remove(h)
+	if err == nil {
+		a.gpu.attentions.Add(-1)
+	}
 	return status(err)
 }
 

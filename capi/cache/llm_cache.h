@@ -141,7 +141,7 @@ enum {
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
     LLM_CACHE_E_ORDER = -9,    /* the call is not allowed now: a step is in flight, or none is; or the cache lacks the
                                   role for it, such as llm_cache_load_failed without LLM_CACHE_KV_CONSUMER */
-    LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
+    LLM_CACHE_E_BUSY = -10,    /* blocks are in use, or attentions of a GPU are open */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
     LLM_CACHE_E_INTERNAL = -13, /* a bug in the library; the cache or store can only be closed */

@@ -11,9 +11,9 @@
  *        llm_cuda_open(NULL, &gpu);
  *        llm_cuda_attention_open(gpu, &config, &attention);
  *        for each step of llm_cache_schedule:
- *            llm_cuda_copy(gpu, &blocks, pairs, n, stream);        (the step's copies, if any)
+ *            llm_cuda_copy(gpu, &blocks, pairs, n, stream);        (the step's copies: see below)
  *            llm_cuda_attention_plan(attention, query_start, seq_lens, seqs, &plan);
- *            copy the plan's entries, tables, seq_lens, query_start and slots to the GPU
+ *            copy the plan's entries, tables, seq_lens, query_start and slots to the GPU, in the stream
  *            for each layer:
  *                llm_cuda_write(gpu, &cache, &keys, &values, slots, tokens, stream);
  *                llm_cuda_attention_run(attention, &batch, stream);
@@ -52,7 +52,7 @@ typedef void *llm_cuda_stream;       /* a CUstream */
 
 /*
  * Opens the driver, a path or NULL for libcuda.so.1, for the context that is current on this thread.
- * llm_cuda_close frees the kernels. Attentions of the GPU must be closed before.
+ * llm_cuda_close frees the kernels. LLM_CACHE_E_BUSY if attentions of the GPU are open.
  */
 int llm_cuda_open(const char *driver, llm_cuda *gpu);
 int llm_cuda_close(llm_cuda gpu);
@@ -92,6 +92,7 @@ typedef struct llm_cuda_blocks {
 
 /*
  * Copies blocks in all arrays. pairs is on the GPU: n of llm_kvstore_pair. No block is written twice, or both read and written.
+ * A copy of a step may read what an earlier one wrote, so make a call for each, or for those for which this does not hold.
  * The host's memory is pinned, at the address that the GPU uses for it; a block of the host has the block of each array, one behind
  * the other. A kernel gathers the blocks, because many small copies use a third of the bus.
  */
@@ -137,7 +138,8 @@ typedef struct llm_cuda_batch {
     int32_t reserved;                         /* 0 */
     llm_cuda_tensor queries, outputs;         /* [tokens][heads][head size] */
     uint64_t key, value;                      /* of the layer */
-    uint64_t block_tables;                    /* int32 [seqs, table_stride] */
+    uint64_t block_tables;                    /* int32 [seqs, table_stride]; entries after a sequence's last token are
+                                                 not read */
     int64_t table_stride;
     uint64_t query_start, seq_lens;           /* int32, as given to the plan */
     uint64_t entries, parts;                  /* a copy of the plan's entries; memory of part_bytes, or 0 */

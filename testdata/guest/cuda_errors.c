@@ -102,6 +102,8 @@ static void plans(llm_cuda gpu) {
     EXPECT(LLM_CACHE_E_RANGE, llm_cuda_attention_open(gpu, &bad, &attention));
     EXPECT(LLM_CACHE_E_NULL, llm_cuda_attention_open(gpu, &good, NULL));
     OK(llm_cuda_attention_open(gpu, &good, &attention));
+    EXPECT(LLM_CACHE_E_BUSY, llm_cuda_close(gpu));
+    SAYS("attentions of the GPU are open: close all 1 first");
     int32_t entries[64], starts[3] = {0, 1, 3}, lengths[2] = {300, 2};
     llm_cuda_plan plan = {.size = sizeof plan, .entries = {.at = entries, .cap = 2}};
     EXPECT(LLM_CACHE_E_SMALL, llm_cuda_attention_plan(attention, starts, lengths, 2, &plan));

@@ -44,7 +44,10 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 		})
 	}
 	d.Forget()
-	_, err := cuda.Open("libnot-there.so.1")
+	_, err := cuda.Open("libm.so.6") // a library without a function that the package needs, such as an old driver
+	require.ErrorIs(t, err, cuda.ErrOldDriver)
+	require.EqualError(t, err, "the NVIDIA driver is too old: libm.so.6 has no cuInit: install release 470 or newer")
+	_, err = cuda.Open("libnot-there.so.1")
 	require.ErrorIs(t, err, cuda.ErrNoDriver)
 	require.ErrorContains(t, err, "no NVIDIA driver: cannot load libnot-there.so.1: install NVIDIA's driver")
 }

@@ -10,8 +10,8 @@ import (
 // Product computes Out[row][output] = the sum over all columns of In[row][column] *
 // weight[output][column].
 //
-// The bits of a row's outputs depend only on the row and on the weights, not on the number of rows or
-// on the GPU.
+// On GPUs of one generation, the bits of a row's outputs depend only on the row and on the weights, not on the
+// number of rows or of multiprocessors.
 type Product struct {
 	Weights
 	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type unless Float32
