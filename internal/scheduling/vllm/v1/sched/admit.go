@@ -66,12 +66,12 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		s.hit.Clear()
 	} else {
 		s.cache.Lookup(r.kv, &s.hit)
-		for _, x := range s.extensions {
-			n, v := x.match(r)
+		if s.connector != nil {
+			n, v := s.connector.match(r)
 			if v != runs {
 				return v
 			}
-			external += n
+			external = n
 		}
 	}
 	computed := loaded + s.hit.NumTokens + external

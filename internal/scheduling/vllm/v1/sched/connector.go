@@ -110,6 +110,7 @@ func (c *connector) admits(r *request) bool {
 	return true
 }
 
+// match returns the number of tokens that a row of r, which waits without blocks, loads, and runs or why r does not run.
 func (c *connector) match(r *request) (external int, v verdict) {
 	n, known := c.find(r)
 	switch {
@@ -138,8 +139,7 @@ func (c *connector) scheduled(r *request) {
 	}
 }
 
-func (c *connector) landed(r *request) { c.forgetMatch(r) }
-
+// lost is called when r loses its blocks.
 func (c *connector) lost(r *request, why kvcache.Release) {
 	c.unreserve(r)
 	if why == kvcache.UndoAdmit {
@@ -149,7 +149,7 @@ func (c *connector) lost(r *request, why kvcache.Release) {
 	}
 }
 
-// aborted also removes the keys of tokens that a row in flight loads. Steps in flight may compute the tokens that r
+// aborted is called when r is about to finish, and its rows in flight may never be computed. It also removes the keys of tokens that a row in flight loads. Steps in flight may compute the tokens that r
 // has hit, so no token of r counts as computed or loaded.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
@@ -161,6 +161,7 @@ func (c *connector) aborted(r *request) {
 	}
 }
 
+// keeps is called when r has finished. It reports whether r keeps its blocks until settled drops it.
 func (c *connector) keeps(r *request) bool {
 	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
@@ -186,6 +187,7 @@ func (c *connector) settled(r *request) {
 	c.s.drop(r)
 }
 
+// holdsBlocks reports whether blocks stay in use if no request runs.
 func (c *connector) holdsBlocks() bool {
 	if c.parked > 0 || c.loading > 0 || c.s.cache.NumDeferred() > 0 {
 		return true
@@ -198,7 +200,7 @@ func (c *connector) holdsBlocks() bool {
 	return c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing undoes loads of requests that hit blocks which the failed steps should have computed.
+// failing is called before the steps from this number on are undone. It undoes loads of requests that hit blocks which the failed steps should have computed.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

@@ -66,6 +66,7 @@ func (e *encoder) startAdmission() bool {
 	return !e.gaveUp || !e.blocked
 }
 
+// yielded is called when a running request has preempted itself.
 func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
 
 func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
@@ -215,7 +216,7 @@ func (e *encoder) released(r *request) {
 // wentBack ends all references of r to outputs: r must not keep later outputs while it waits for space for earlier
 // ones.
 func (e *encoder) wentBack(r *request) {
-	if e.s.differs.encoder {
+	if r.encodes && e.s.differs.encoder {
 		e.released(r)
 	}
 }

@@ -149,6 +149,7 @@ func (c *connector) unblock() bool {
 	return c.unloadLast()
 }
 
+// freeBlocks is called if the only running request has too few blocks. It reports whether more are free now.
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
 func (c *connector) unloadLast() bool {

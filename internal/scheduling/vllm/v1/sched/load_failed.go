@@ -306,5 +306,5 @@ func (s *Scheduler) restart(r *request) {
 	r.prefill = true
 	r.placeholders, r.eligible = 0, 0
 	r.stale, r.dropStale = r.inFlight, true
-	s.extensions.wentBack(r)
+	s.encoder.wentBack(r)
 }

@@ -303,7 +303,7 @@ func (e *engine) reset(t *rapid.T) {
 	preempt := rapid.Bool().Draw(t, "preempt")
 	ok, err := e.Reset(preempt)
 	require.NoError(t, err)
-	require.True(t, ok || !preempt || slices.ContainsFunc(e.extensions, extension.holdsBlocks))
+	require.True(t, ok || !preempt || e.connector != nil && e.connector.holdsBlocks())
 }
 
 func (e *engine) release() {

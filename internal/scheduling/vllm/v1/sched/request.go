@@ -213,8 +213,8 @@ func (s *Scheduler) Abort(ids ...ID) int {
 			continue
 		}
 		n++
-		for _, x := range s.extensions {
-			x.aborted(r)
+		if s.connector != nil {
+			s.connector.aborted(r)
 		}
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // rows in flight may never be computed
@@ -256,7 +256,7 @@ func (s *Scheduler) live(id ID) *request {
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)
-	if !slices.ContainsFunc(s.extensions, func(x extension) bool { return x.keeps(r) }) {
+	if s.connector == nil || !s.connector.keeps(r) {
 		s.drop(r)
 	}
 }

@@ -159,7 +159,7 @@ func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 		}
 		victim := s.order.victim(s)
 		v := s.running[victim]
-		if v == r && slices.ContainsFunc(s.extensions, extension.freeBlocks) {
+		if v == r && s.connector != nil && s.connector.freeBlocks() {
 			continue
 		}
 		if victim < at {
@@ -170,8 +170,8 @@ func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 		s.preempt(v)
 		switch {
 		case v == r:
-			for _, x := range s.extensions {
-				x.yielded()
+			if s.encoder != nil {
+				s.encoder.yielded()
 			}
 			return at, outOfBlocks
 		case gone && r.inputs != nil:
@@ -199,7 +199,7 @@ func (s *Scheduler) lengths(r *request) int {
 
 // unschedule also removes the keys that the victim's blocks got in this step, and the victim's copies. It reports
 // whether an output of the encoder is gone, too.
-func (s *Scheduler) unschedule(r *request) (gone bool) {
+func (s *Scheduler) unschedule(r *request) bool {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
 	if i < 0 {
@@ -211,10 +211,7 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 		s.cache.Withdraw(r.kv)
 	}
 	b.rows = slices.Delete(b.rows, i, i+1)
-	for _, x := range s.extensions {
-		gone = x.unscheduled(r) || gone
-	}
-	return gone
+	return s.encoder.unscheduled(r)
 }
 
 // evictFrom removes the keys of blocks of r that hold tokens from computed on. vLLM keeps these keys.

@@ -140,7 +140,7 @@ func (s *Scheduler) SetPause(p Pause) {
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()
-	if slices.ContainsFunc(s.extensions, extension.holdsBlocks) {
+	if s.connector != nil && s.connector.holdsBlocks() {
 		return false, nil
 	}
 	for preempt && len(s.running) > 0 {
@@ -176,7 +176,7 @@ func (s *Scheduler) preempt(r *request) {
 // If a step in flight may write to these blocks while a load could get them, release frees them when the last step is
 // over.
 func (s *Scheduler) release(r *request, why kvcache.Release) {
-	s.extensions.lost(r, why)
+	s.connector.lost(r, why)
 	after := uint64(0)
 	if r.inFlight > 0 && s.defersFrees() {
 		after = s.flight.batches[s.flight.n-1].seq

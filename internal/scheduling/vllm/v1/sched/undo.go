@@ -18,8 +18,8 @@ func (s *Scheduler) StepFailed() error {
 	if s.flight.n == 0 {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
-	for _, x := range s.extensions {
-		x.failing(s.flight.batches[0].seq)
+	if s.connector != nil {
+		s.connector.failing(s.flight.batches[0].seq)
 	}
 	s.cache.EvictSince(uint32(s.flight.batches[0].seq))
 	var batches []*batch
@@ -79,7 +79,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 		s.preempt(r)
 		return
 	}
-	s.extensions.wentBack(r)
+	s.encoder.wentBack(r)
 	r.prefill = e.prefill
 	r.drafts = r.drafts[:0]
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
@@ -88,7 +88,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 // undoAdmit makes a request wait again, before the other requests, as if it had not been admitted.
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
-	s.extensions.lost(r, kvcache.UndoAdmit)
+	s.connector.lost(r, kvcache.UndoAdmit)
 	s.extensions.released(r)
 	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	r.status = waiting
@@ -109,7 +109,7 @@ func (s *Scheduler) undoRow(r *request, e *entry) {
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0
 		r.stale = r.inFlight
-		s.extensions.wentBack(r)
+		s.encoder.wentBack(r)
 	} else {
 		r.kv.EvictFrom(computed)
 		s.removeRunning(r)

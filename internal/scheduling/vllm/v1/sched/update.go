@@ -92,7 +92,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		return 0
 	}
 	if !e.samples {
-		s.extensions.computed(r)
+		s.encoder.computed(r)
 		return 0
 	}
 	if len(tokens) == 0 {
@@ -110,7 +110,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 			s.reject(r, rejected)
 		}
 	}
-	s.extensions.computed(r)
+	s.encoder.computed(r)
 	var reason Reason
 	for stop := false; kept < len(tokens) && !stop; kept++ {
 		r.kv.Append(tokens[kept])
@@ -136,9 +136,7 @@ func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
 		if e.admitted {
-			for _, x := range s.extensions {
-				x.landed(r)
-			}
+			s.connector.forgetMatch(r)
 		}
 		return false
 	}
