@@ -56,7 +56,6 @@ var packages = map[string][]string{
 	"internal/scheduling/serve":     {"device"},
 	"internal/scheduling/vllm":      {"blockhash", "device", "reqtable", "serve"},
 	"internal/scheduling/paper":     {"device", "reqtable", "serve"},
-	"internal/scheduling/replay":    {"blockhash", "device", "paper", "serve", "vllm"},
 
 	"internal/serving/assembly":   {},
 	"internal/serving/half":       {},

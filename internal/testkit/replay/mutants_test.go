@@ -106,7 +106,7 @@ var mutants = []mutant{
 func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {
-			list := overlay.Replace(t, filepath.Join("..", m.file), m.from, m.to)
+			list := overlay.Replace(t, filepath.Join("../../scheduling", m.file), m.from, m.to)
 			if !level.Long() {
 				return
 			}
