@@ -1,6 +1,7 @@
 """Measures transformers on the loads that server -work prints, read from standard input. Prints a line for each load: its name, the way
 in which transformers computes it, and the seconds, with tabs between."""
 import json
+import os
 import sys
 import time
 
@@ -31,32 +32,45 @@ def with_random_weights(settings):
             return model.eval()
         except Exception as error:  # the library for it is not there
             print(f"# {attention}: {first_line(error)}", flush=True)
-    sys.exit(0)
+    raise ValueError("no attention is possible")
 
 
 def prompts(load, vocabulary):
     return [[(7919 * i + 31 * j + 17) % vocabulary for j in range(length)] for i, length in enumerate(load["prompts"])]
 
 
-def batched(model, inputs, new):
-    """The tokens that continuous batching generates. The manager stays for the next call."""
-    settings = GenerationConfig(max_new_tokens=new, do_sample=False, eos_token_id=-1, pad_token_id=0)
-    try:
-        answers = model.generate_batch(inputs=inputs, generation_config=settings, progress_bar=False, persistent_manager=True)
-    except TypeError:  # an older version
-        answers = model.generate_batch(inputs=inputs, generation_config=settings)
-    return sum(len(answer.generated_tokens) for answer in answers.values())
+SETTINGS = {"do_sample": False, "eos_token_id": -1, "pad_token_id": 0}
+
+
+def started(model, new):
+    """A manager of continuous batching, which has captured its graphs."""
+    manager = model.init_continuous_batching(generation_config=GenerationConfig(max_new_tokens=new, **SETTINGS))
+    if hasattr(manager, "warmup"):
+        manager.warmup()
+    manager.start()
+    return manager
+
+
+def batched(manager, inputs, new):
+    """The number of tokens that continuous batching generates."""
+    manager.add_requests(inputs=inputs, max_new_tokens=new)
+    tokens, left = 0, len(inputs)
+    while left > 0 and manager.is_running():
+        answer = manager.get_result(timeout=1)
+        if answer is not None and answer.is_finished():
+            tokens, left = tokens + len(answer.generated_tokens), left - 1
+    return tokens
 
 
 def alone(model, inputs, new):
-    """The tokens that generate generates for one request."""
+    """The number of tokens that generate generates for one request."""
     prompt = torch.tensor(inputs, device="cuda")
-    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, do_sample=False, eos_token_id=-1, pad_token_id=0)
+    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, **SETTINGS)
     return out.shape[1] - prompt.shape[1]
 
 
 def measure(model, load, way):
-    inputs, new = prompts(load, model.config.vocab_size), load["new"]
+    inputs, new = prompts(load, work["config"]["vocab_size"]), load["new"]
     way(model, inputs[:2], 4)
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -68,17 +82,24 @@ def measure(model, load, way):
     print(f"{load['name']}\ttransformers\t{seconds}", flush=True)
 
 
+def measure_all(model, loads):
+    manager = None
+    for load in sorted(loads, key=lambda load: len(load["prompts"])):  # first without the manager, which changes the model
+        try:
+            if len(load["prompts"]) == 1:
+                measure(model, load, alone)
+                continue
+            manager = manager or started(model, load["new"])
+            measure(manager, load, batched)
+        except Exception as error:  # an older version, or too little memory
+            print(f"# {load['name']}: {first_line(error)}", flush=True)
+
+
 work = json.load(sys.stdin)
 try:
-    llama = with_random_weights(work["config"])
+    with torch.inference_mode():
+        measure_all(with_random_weights(work["config"]), work["loads"])
 except Exception as error:
     print("#", first_line(error))
-    sys.exit(0)
-for load in work["loads"]:
-    try:
-        with torch.inference_mode():
-            measure(llama, load, alone if len(load["prompts"]) == 1 else batched)
-    except Exception as error:  # an older version, or too little memory
-        print(f"# {load['name']}: {first_line(error)}", flush=True)
 sys.stdout.flush()
-sys.exit(0)
+os._exit(0)  # without waiting for the manager's threads

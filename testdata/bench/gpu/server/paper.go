@@ -66,6 +66,9 @@ func (b *bench) paper() (err error) {
 		return err
 	}
 	requests := c.drawn(b.pick(200, 20))
+	if _, err := c.engine(&observed{}, []request{{requests[0].prompt, 4}}); err != nil { // kernels are compiled
+		return err
+	}
 	first := &observed{}
 	tokens, err := c.engine(first, requests)
 	if err != nil {
