@@ -223,7 +223,7 @@ func (b *bench) open(dir string) (*model.Model, *gpu.Model, error) {
 		if on, err = b.device.NewModel(c, kernels.CacheAuto); err != nil {
 			return err
 		}
-		return on.Load(s, "auto", b.pool)
+		return on.Load(s, "auto", b.pool, func(int, int) {})
 	}))
 	return m, on, err
 }
