@@ -19,8 +19,7 @@ const (
 	Tuple
 )
 
-// An Item is a multimodal input, for example an image. It takes the place of Length tokens of the prompt, from
-// Offset on.
+// An Item is a multimodal input, such as an image, in place of Length tokens of the prompt, from Offset on.
 type Item struct {
 	Identifier     string
 	Offset, Length int

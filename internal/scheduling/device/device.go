@@ -25,8 +25,7 @@ type Device struct {
 	free   []int32 // top at the end
 }
 
-// Descending makes a device of n blocks whose ids start at first. Take returns blocks that were never used in
-// descending order of their ids.
+// Descending makes a device of n blocks. Take returns blocks that were never used in descending order of their ids.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -42,8 +41,7 @@ func Ascending(first int32, n int) Device {
 	return d
 }
 
-// Take removes a block from the stack and sets its count to 1. It returns block.None if the stack
-// is empty.
+// Take removes a block from the stack and sets its count to 1, or returns block.None if the stack is empty.
 func (d *Device) Take() int32 {
 	top := len(d.free) - 1
 	if top < 0 {
@@ -55,8 +53,7 @@ func (d *Device) Take() int32 {
 	return id
 }
 
-// Drop removes a reference to a block in use. If no reference is left, Drop puts the block on top of the stack and
-// returns true.
+// Drop removes a reference. If no reference is left, Drop puts the block on top of the stack and returns true.
 func (d *Device) Drop(id int32) (freed bool) {
 	if !d.Unref(id) {
 		return false
@@ -95,8 +92,7 @@ func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first
 // Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
-// Counts returns the reference counts of all blocks; block id has the index id - First. The caller must not change
-// them.
+// Counts returns the reference counts; block id has the index id - First. The caller must not change them.
 func (d *Device) Counts() []int32 { return d.counts }
 
 // First is the lowest id.
@@ -171,6 +167,5 @@ func (t *Tables) Give(table []int32) {
 	}
 }
 
-// Watermark returns how many blocks of a pool new requests must leave free: the given part of the blocks, rounded
-// down.
+// Watermark returns how many blocks new requests must leave free: the given part of the blocks, rounded down.
 func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }

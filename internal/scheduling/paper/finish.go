@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Finish implements serve.Scheduler. Running requests are freed in the order of
-// the running queue.
+// Finish implements serve.Scheduler. Running requests are freed in the order of the running queue.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

@@ -65,8 +65,7 @@ func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g})))
 }
 
-// Ensure that the buddy allocator takes the chunk that was freed last, and that a split takes the lower half
-// (vllm/v0/RULES.md §11).
+// Ensure that the chunk freed last is taken, and that a split takes the lower half (vllm/v0/RULES.md §11).
 func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
 	b, err := newBuddy(16, 8)
 	require.NoError(t, err)

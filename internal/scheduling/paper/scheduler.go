@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Limits bound an iteration. In the artifact they are 2,560 tokens (2,048 for its own
-// system) and 256 sequences (vllm/v0/RULES.md §10).
+// Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own system) and 256 sequences
+// (vllm/v0/RULES.md §10).
 type Limits struct {
 	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 
@@ -62,8 +62,7 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// growing is a memory from which requests take blocks while they run. When no blocks are left, requests are
-// preempted. Orca reserves all blocks at admission, so its memory does not implement growing.
+// When a growing memory has no blocks left, requests are preempted. Orca's memory reserves all blocks at admission.
 type growing interface {
 	canAppend(q *request) bool // one token for each sequence
 	append(it *serve.Iteration, q *request) error

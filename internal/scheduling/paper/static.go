@@ -105,8 +105,7 @@ func (s *Static) form(it *serve.Iteration) {
 	}
 }
 
-// Finish implements serve.Scheduler. When the last request of the batch has finished, all requests of the batch are
-// answered, in the order of arrival.
+// Finish implements serve.Scheduler. With the last request of a batch, all are answered, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -149,8 +148,7 @@ func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table returns a table with a single entry: the request's place in the batch, which its sequences share. It
-// returns nil for a waiting request.
+// Table returns one entry, the request's place in the batch, which its sequences share, or nil if the request waits.
 func (s *Static) Table(id, sequence int) []int32 {
 	index := int32(0)
 	for place := range s.running.All() {

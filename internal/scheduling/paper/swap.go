@@ -9,8 +9,7 @@ import (
 // CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
 func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
 
-// CanSwapIn reports whether the GPU has enough free blocks above the watermark for the distinct blocks of a group
-// and a new block for each of its sequences.
+// CanSwapIn compares free GPU blocks above the watermark with a group's distinct blocks and one more per sequence.
 func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
@@ -45,8 +44,8 @@ func (m *Manager) newMark() {
 	}
 }
 
-// SwapOut moves a group to the CPU, and appends the copies that must be made to dst. It copies a shared block once,
-// and the block stays shared.
+// SwapOut moves a group to the CPU, and appends the copies to make to dst. A shared block is copied once and stays
+// shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// Ensure that in the paper's system, every sequence attends to its own tokens, with parallel samples, beams and
-// preemptions, and that each accepted request is answered.
+// Ensure that every sequence attends to its own tokens, with samples, beams and preemptions, and is answered.
 func TestSOSPTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{

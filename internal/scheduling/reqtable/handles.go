@@ -1,7 +1,6 @@
 package reqtable
 
-// Handles assigns a number, called a handle, to each value. It never uses a handle twice, so after a value is
-// removed, its handle finds nothing. The zero Handles is empty. It is not safe for concurrent use.
+// Handles assigns a number to each value, never the same number twice. It is not safe for concurrent use.
 type Handles[T any] struct {
 	places []place[T]
 	free   []uint32
@@ -37,8 +36,7 @@ func (t *Handles[T]) Get(h uint64) *T {
 	return t.places[index].value
 }
 
-// Remove removes the value with the handle h. If all generations of the value's place are used up, Remove does not
-// reuse the place.
+// Remove removes the value with the handle h. A place whose generations are used up is not reused.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return

@@ -14,8 +14,7 @@ import (
 // None means that there is no such place.
 const None int32 = -1
 
-// A Table has one T for each id. A T keeps its place until Remove; a pointer to it
-// is valid until the next Add.
+// A Table has one T for each id, in its place until Remove. A pointer to it is valid until the next Add.
 type Table[T any] struct {
 	items  []T
 	links  []link

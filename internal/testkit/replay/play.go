@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A player plays operations. play sets the fields of the operation's result; state adds the fields that all results have. Both
-// panic with a refusal if the operation is not possible.
+// play sets the fields of an operation's result, and state those of all results. Both panic with a refusal.
 type player interface {
 	play(op *Op, r result)
 	state(op *Op, r result)

@@ -121,8 +121,7 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn returns the recorded form of extra keys: nil if there are no hashes, "none" if no hash has extra
-// keys.
+// extraColumn is nil if there are no hashes, and "none" if no hash has extra keys.
 func extraColumn(n int, extra [][]blockhash.Key) any {
 	if n == 0 {
 		return nil

@@ -47,8 +47,7 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields that are compared with r. For a recording of V1, these are all fields. For
-// other recordings, they are the fields that are not arguments, and the arguments that r contains.
+// All recorded fields of V1 are compared with r; of other recordings, those that are no arguments, or that r has.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result

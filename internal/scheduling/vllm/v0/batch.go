@@ -2,8 +2,7 @@ package v0
 
 import "llmmemory/internal/scheduling/serve"
 
-// batch lists the requests that run in this iteration, in the order in which the worker gets them,
-// and counts their tokens as computed (vllm/v0/RULES.md §8).
+// batch lists the requests in the worker's order, and counts their tokens as computed (vllm/v0/RULES.md §8).
 func (s *Scheduler) batch() {
 	t := &s.step
 	t.it.Tokens = t.tokens

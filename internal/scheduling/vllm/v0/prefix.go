@@ -183,16 +183,15 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access records an access to the blocks of the sequences. The access counts only when the blocks are freed
-// (vllm/v0/RULES.md §6).
+// Access records an access, which counts only when the blocks are freed (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
 		s.access, s.accessed = now, true
 	}
 }
 
-// MarkComputed marks all blocks that were cached so far as computed. The scheduler calls MarkComputed when it has
-// made a batch (vllm/v0/RULES.md §6).
+// The scheduler calls MarkComputed when it has made a batch: all blocks cached so far are computed (vllm/v0/RULES.md
+// §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return

@@ -121,8 +121,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 	return nil
 }
 
-// Finish implements serve.Scheduler. It frees running requests in the order of the running queue, not in the order
-// of ids (vllm/v0/RULES.md §8).
+// Finish implements serve.Scheduler. It frees running requests in the order of their queue (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -149,8 +148,7 @@ func (s *Scheduler) Usage() serve.Usage {
 // Manager returns the scheduler's manager, which must not be changed.
 func (s *Scheduler) Manager() *Manager { return s.manager }
 
-// Table returns the block table of a request, or nil if there is no such request. The table is valid until the next
-// Step, and must not be changed.
+// Table returns the block table of a request, or nil. It is valid until the next Step, and must not be changed.
 func (s *Scheduler) Table(id int) []int32 {
 	if place := s.requests.Find(id); place != reqtable.None {
 		return s.requests.At(place).Table()

@@ -30,8 +30,7 @@ func (s *Seq) Unseen() int { return s.Len - s.full }
 
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
-// touched returns the number of blocks to which the unseen tokens and lookahead more tokens would be written
-// (vllm/v0/RULES.md §2).
+// touched counts the blocks of the unseen tokens and of lookahead more tokens (vllm/v0/RULES.md §2).
 func (s *Seq) touched(blockSize, lookahead int) int {
 	space := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)

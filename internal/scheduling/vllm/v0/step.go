@@ -138,8 +138,7 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// overAdmitted returns the status of a prompt that CanAllocate has admitted although there are too few blocks: with
-// a window, CanAllocate counts only the blocks of the window. vLLM crashes in this case (vllm/v0/RULES.md §5).
+// With a window, CanAllocate counts only its blocks, and can admit too much; vLLM then crashes (vllm/v0/RULES.md §5).
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
@@ -282,8 +281,7 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// abandon ignores a request that can never be swapped in. vLLM only frees requests in the running queue, so the CPU
-// blocks of this request are never freed.
+// abandon leaves the CPU blocks of a request allocated, as vLLM does, which only frees requests in the running queue.
 func (s *Scheduler) abandon(place int32) {
 	q := s.requests.At(place)
 	s.swapped.Remove(place)

@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanSwapOut reports whether the CPU has enough free blocks for the running sequences of a group (vllm/v0/RULES.md
-// §4).
+// CanSwapOut counts the CPU's free blocks for a group's running sequences (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }

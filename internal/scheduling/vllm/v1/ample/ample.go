@@ -149,16 +149,14 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns the number, modulo the block size, of the steps in which a request needs another block. end is the
-// number of the step in which the request ends.
+// grows returns the steps, modulo the block size, in which a request that ends at step end needs another block.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize
 	return ((first-r.prompt)%size + size) % size
 }
 
-// Finish ends the requests whose last token the step generates, and appends their ids to done: first the requests
-// of prefills, then those of decodes.
+// Finish ends the requests whose last token the step generates. done gets those of prefills, then those of decodes.
 func (s *Scheduler) Finish(done []int32) []int32 {
 	ends := &s.ends[s.now%len(s.ends)]
 	done = append(done, s.done...)

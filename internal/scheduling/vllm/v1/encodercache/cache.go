@@ -39,8 +39,7 @@ func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }
 
-// Use adds a reference of r to the output of its input i. It returns false if the cache does not have this output
-// (vLLM: check_and_update_cache).
+// Use adds a reference of r to the output of its input i, or returns false (vLLM: check_and_update_cache).
 func (c *Cache) Use(r *Request, i int) bool {
 	e := c.entries[r.inputs[i].Hash]
 	if e == nil {
@@ -126,8 +125,7 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, which will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes the outputs of the given step and of later steps, which have failed. The outputs count as
-// evicted, because the worker may have computed them.
+// EvictSince removes outputs of failed steps from step on. They count as evicted: the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {
@@ -173,8 +171,8 @@ func (c *Cache) unlist(e *entry) {
 	c.oldest = slices.Delete(c.oldest, i, i+1)
 }
 
-// TakeEvicted appends the hashes evicted since the last call to dst, except those
-// that are in the cache again (vLLM: get_freed_mm_hashes).
+// TakeEvicted appends the hashes evicted since the last call that are not in the cache again (vLLM:
+// get_freed_mm_hashes).
 func (c *Cache) TakeEvicted(dst []string) []string {
 	for _, hash := range c.evicted {
 		if c.entries[hash] == nil && !slices.Contains(dst, hash) {
@@ -193,14 +191,12 @@ func (c *Cache) Reset() {
 	c.evicted = c.evicted[:0]
 }
 
-// Usage returns the number of embeddings in the cache, and how many of them belong to outputs with
-// references.
+// Usage returns the embeddings in the cache, and how many belong to outputs with references.
 func (c *Cache) Usage() (taken, referenced int) {
 	return c.size - c.free, c.size - c.free - c.unreferenced
 }
 
-// An Input is one item that the encoder turns into embeddings for the tokens
-// Offset to Offset+Length-1 of a prompt.
+// An Input is an item that the encoder turns into embeddings for tokens Offset to Offset+Length-1 of a prompt.
 type Input struct {
 	Hash           string
 	Offset, Length int

@@ -78,8 +78,7 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow does the work of Allocate if the new tokens of a running request fit into its tables. In other cases it
-// changes nothing and returns false.
+// grow does Allocate's work if a running request's new tokens fit into its tables; otherwise it only returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false

@@ -36,8 +36,7 @@ func admit(b *testing.B, c *Cache, tokens []int32, reserve int, hit *Hit) *Reque
 	return r
 }
 
-// BenchmarkAllocate measures the allocation of one token for each of 256 running requests in turn,
-// without appending and hashing the tokens.
+// BenchmarkAllocate measures one token for each of 256 running requests in turn, without appending and hashing.
 func BenchmarkAllocate(b *testing.B) {
 	const running, prompt, output = 256, 512, 2048
 	c := newBenchCache(b, running*(prompt+output)/16+1, blockhash.LE{})

@@ -95,8 +95,7 @@ func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	return r, hit
 }
 
-// Ensure that a hit is refused if one of its blocks was evicted after the lookup, or if the hit belongs to another
-// request.
+// Ensure that a hit is refused if one of its blocks was evicted since, or if it is another request's.
 func TestAStaleHitIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	r, hit := lookedUp(t, c)
@@ -117,8 +116,7 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
-// Ensure that an allocation does not use the reserved blocks, and fails if fewer blocks than the reserve are free,
-// even if it needs no block.
+// Ensure that an allocation fails if fewer blocks than the reserve are free, even if it needs no block.
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
@@ -146,8 +144,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
 }
 
-// Ensure that a request that does not read the cache still adds its blocks to the cache
-// (vllm/v1/RULES.md §5).
+// A request that does not read the cache still adds its blocks (vllm/v1/RULES.md §5).
 func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})

@@ -39,8 +39,7 @@ type Group struct {
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll is a value of Config.RetentionInterval. With it, every block that a hit can use gets a key
-// (vllm/v1/RULES.md §9).
+// With RetainAll as RetentionInterval, every block that a hit can use gets a key (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Copy is a pair of blocks. The worker must copy the bytes of one to the other at the beginning of the step,
-// before it writes to any block.
+// A Copy is a pair of blocks. The worker copies one to the other before it writes to any block in the step.
 type Copy struct {
 	Src, Dst int32
 	Group    int
@@ -91,8 +90,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared reports whether another table has the block, so that a write needs a copy (internal/README.md, decision
-// 6). Copies are made before the write, so the references of copies do not count.
+// shared ignores the references of copies, which are made before the write (internal/README.md, decision 6).
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }

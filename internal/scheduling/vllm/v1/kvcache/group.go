@@ -36,8 +36,7 @@ func (g *Group) MostBlocks(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
-// skipped returns how many of the first tokens are outside the window when the given number of tokens is computed
-// (vllm/v1/RULES.md §8).
+// skipped counts the first tokens outside the window when computed tokens are computed (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
 	case SlidingWindow:

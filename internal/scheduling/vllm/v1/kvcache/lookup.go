@@ -62,8 +62,8 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile returns the length of the longest hit that a single set had on the way (vllm/v1/RULES.md §10). The length
-// only decreases, so the loop ends.
+// longest is the longest hit that a single set had. The length only decreases, so the loop ends (vllm/v1/RULES.md
+// §10).
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
@@ -119,8 +119,7 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// lookupSet returns the length of the longest hit of at most limit tokens. If drop is true, it leaves out the last
-// block.
+// lookupSet returns the longest hit of at most limit tokens; if drop is true, without its last block.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {

@@ -95,8 +95,7 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk walks from the start of the chunk that contains token limit to the first block that is missing. All
-// blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk begins at the chunk that contains token limit; the blocks before are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize

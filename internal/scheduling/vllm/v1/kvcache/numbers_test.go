@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a waiting request leaves the watermark of blocks free if other requests are scheduled, and that
-// requests in any other state may use these blocks (vllm/v1/RULES.md §6.2).
+// Ensure that requests that do not wait may use the watermark's blocks (vllm/v1/RULES.md §6.2).
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -29,8 +28,7 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	}
 }
 
-// Ensure that no slots are allocated for tokens beyond the longest sequence, which has 64 tokens
-// (vllm/v1/RULES.md §6.4).
+// Ensure that no slots are allocated beyond the longest sequence, 64 tokens (vllm/v1/RULES.md §6.4).
 func TestLookaheadEndsAtTheLongestSequence(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4})
 	r := added(t, c, counting(62))
@@ -57,8 +55,7 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that admission counts the largest number of blocks that a group can have, with 6 tokens in flight
-// (vllm/v1/RULES.md §6).
+// 6 tokens are in flight (vllm/v1/RULES.md §6).
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -84,8 +81,7 @@ func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	}
 }
 
-// Ensure that the common prefix ends at the first block that a request with a table does not share, and that only
-// groups of full attention have a common prefix (vllm/v1/RULES.md §11).
+// Ensure that only groups of full attention have a common prefix (vllm/v1/RULES.md §11).
 func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	first := prefilled(t, c, 9)
@@ -119,8 +115,7 @@ func kept(c *Cache, r *Request, group int) (slots []int) {
 	return slots
 }
 
-// Ensure that when tokens are computed again, their blocks cannot be hit until they are registered
-// again (vllm/v1/RULES.md §17).
+// Ensure that recomputed tokens' blocks cannot be hit until they are registered again (vllm/v1/RULES.md §17).
 func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	for _, tokens := range []int{5, 7, 8} {
 		c := newFull(t, 12)
@@ -188,8 +183,7 @@ func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// requireNeed ensures that the allocation takes n blocks, and is refused if only n-1 may be taken
-// (vllm/v1/RULES.md §6).
+// requireNeed also ensures that the allocation is refused if only n-1 blocks may be taken (vllm/v1/RULES.md §6).
 func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	t.Helper()
 	free := c.Pool.NumFree()

@@ -2,8 +2,7 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A plan says what an allocation will do to one table. All plans are made before anything changes, so an allocation
-// cannot fail after some groups have taken their blocks.
+// All plans are made before anything changes, so an allocation cannot fail after some groups have taken blocks.
 type plan struct {
 	adopt    bool // the table begins with the hit
 	skip     int  // null blocks at its beginning, outside the window
@@ -160,8 +159,7 @@ func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	return dst
 }
 
-// need returns how many free blocks the demand takes in all groups: new blocks, and those blocks of the hit that
-// are free (vllm/v1/RULES.md §6).
+// need counts new blocks, and those blocks of the hit that are free, in all groups (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
 	n := 0
 	for i := range c.groups {

@@ -136,8 +136,7 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// Table returns the block table of a group. The table must not be changed, and is valid until the next call for
-// this request.
+// Table returns a group's block table, valid until the next call for the request. It must not be changed.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
 
 func (t *table) forget() {

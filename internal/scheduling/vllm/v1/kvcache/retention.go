@@ -12,8 +12,7 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// retainedWindow keeps the blocks at the end of each segment that a hit needs. An EAGLE hit looks one block past
-// the boundary, so with EAGLE these are one block later.
+// An EAGLE hit looks one block past the boundary, so with EAGLE the kept blocks are one block later.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval
@@ -64,8 +63,7 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// boundaries returns the ends of prefixes that later lookups are likely to need: the prompt without
-// its last token, and the junction if there is one.
+// Later lookups are likely to need the prompt without its last token, and the junction if there is one.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	if r.Junction == 0 {

@@ -41,8 +41,7 @@ func (r *Request) NoteUnwritten(computed int) {
 	}
 }
 
-// RemainingBlocks returns how many more blocks r needs for all its present tokens, computed or not, at most
-// MaxModelLen.
+// RemainingBlocks returns how many more blocks r needs for its present tokens, at most MaxModelLen.
 func (r *Request) RemainingBlocks() int {
 	c := r.cache
 	whole := min(r.NumTokens(), c.Config.MaxModelLen)

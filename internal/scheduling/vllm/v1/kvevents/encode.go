@@ -24,8 +24,7 @@ type Encoder struct {
 
 const medium = "GPU"
 
-// AppendBatch appends a KVEventBatch to dst: an array of the time in seconds, the
-// events and the rank.
+// AppendBatch appends a KVEventBatch: an array of the time in seconds, the events and the rank.
 func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) []byte {
 	dst = appendArray(dst, 3)
 	dst = appendFloat(dst, seconds)

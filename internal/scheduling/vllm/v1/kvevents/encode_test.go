@@ -17,8 +17,7 @@ var layers = []kvcache.Group{
 	{Kind: kvcache.Mamba, BlockSize: 2}, {Kind: kvcache.ChunkedLocal, BlockSize: 2, Chunk: 4},
 }
 
-// events returns the events of a request of 5 tokens in blocks of 2, then an event of an eviction, and then one of
-// a reset.
+// events has a request of 5 tokens in blocks of 2, then an eviction, and then a reset.
 func events(t *testing.T, extras blockhash.Extras, group uint32) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 2, EnableEvents: true})
 	require.NoError(t, err)
@@ -44,8 +43,7 @@ const (
 
 func text(s string) string { return hex.EncodeToString(appendText(nil, s)) }
 
-// Ensure that batches have exactly the bytes that MessagePack's specification and vLLM's structs, with
-// their order and defaults, require.
+// Ensure the exact bytes of MessagePack's specification and vLLM's structs, with their order and defaults.
 func TestBatchesAreVLLMs(t *testing.T) {
 	stored := func(n string, hash, parent, tokens, lora, name, extra, group, kind, window string) string {
 		return n + text("type") + text("BlockStored") + text("block_hashes") + "91" + hash + text("parent_block_hash") + parent +

@@ -80,8 +80,7 @@ func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
 	}
 }
 
-// Ensure that if blocks cannot be hit, their event has an empty field in the place of the extra keys, so that the
-// later fields keep their positions.
+// The event of blocks without hashes has an empty field for the extra keys, so that later fields keep their places.
 func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}
 	var b indexerBatch

@@ -85,8 +85,7 @@ func together(layers []Layer) []Group {
 	return []Group{all}
 }
 
-// oneType reports whether all layers need the same slots, so that they can share one
-// block table (vLLM's UniformTypeKVCacheSpecs).
+// Layers that need the same slots can share one block table (vLLM's UniformTypeKVCacheSpecs).
 func oneType(layers []Layer) bool {
 	for i := range layers {
 		if !sameSlots(layers[i].Group, layers[0].Group) {

@@ -122,8 +122,7 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// share makes a tensor for the first layers of all groups, one for their second layers, and so on. The Bytes of a
-// tensor are the size of one block.
+// The Bytes of a tensor are the size of one block. The tensor has a layer of each group.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {

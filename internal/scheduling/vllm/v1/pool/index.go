@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key is the key by which a lookup finds a block. The same tokens in two groups of layers have two keys
-// (vllm/v1/RULES.md §1).
+// A Key finds a block. The same tokens in two groups of layers have two keys (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32
@@ -22,8 +21,7 @@ type entry struct {
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot is a place of the hash map. The map uses linear probing, which begins at the tag. Removal closes the gap,
-// so there are no tombstones.
+// A slot of the map is found by linear probing from the tag; removal closes the gap, so there are no tombstones.
 type slot struct {
 	tag  uint32 // 31 bits of the key, and many
 	head int32  // first node of the ring, plus 1; 0: empty slot
@@ -65,8 +63,8 @@ func (p *Pool) entry(node int32) *entry {
 	return &p.more[int(node)-p.config.NumGPUBlocks].entry
 }
 
-// Lookup returns the block that has had the key for the longest time. It does not change the order
-// of eviction (vllm/v1/RULES.md §2.5).
+// Lookup returns the block with the key for the longest time, and keeps the order of eviction (vllm/v1/RULES.md
+// §2.5).
 func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	if p.used == 0 {
 		return Null, false

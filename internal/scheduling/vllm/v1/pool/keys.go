@@ -133,8 +133,7 @@ func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
 }
 
-// Reset removes all keys if no block is in use, and reports whether it did. It does not change the order of the
-// queue (vllm/v1/RULES.md §7).
+// Reset removes all keys if no block is in use, without a change of the queue (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.NumGPUBlocks-p.free != 1 {
 		return false

@@ -22,8 +22,7 @@ func (v View) Usage() float64 {
 	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
 }
 
-// Version returns a number that changes whenever a key is removed. The result of a lookup is valid while the number
-// stays the same.
+// Version changes whenever a key is removed. A lookup is valid while it stays the same.
 func (v View) Version() uint64 { return v.p.version }
 
 // Primary returns the primary key of id, and the length of the key's prefix. ok is false if id has no key.
@@ -66,8 +65,7 @@ type Ring struct {
 	Blocks []int32
 }
 
-// Rings returns the keys that have had several blocks at the same time since they were added to the map, in no
-// particular order.
+// Rings returns the keys that have had several blocks at once since they were added, in no particular order.
 func (v View) Rings() []Ring {
 	p := v.p
 	var rings []Ring

@@ -42,8 +42,7 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and loads
-// again.
+// The request loses its loaded blocks before its first row and loads again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
@@ -227,8 +226,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is aborted during a load is kept until two reports have arrived, in either order: the
-// load has ended, and the blocks are sent.
+// The two reports may come in either order: the load has ended, and the blocks are sent.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -301,8 +299,7 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that if the row of an aborted request was to load blocks, these blocks cannot be hit, because the load may
-// never happen.
+// The blocks cannot be hit, because the load may never happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)
 	c.Connector.Consumer = true

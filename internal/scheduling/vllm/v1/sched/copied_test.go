@@ -101,8 +101,7 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	}
 }
 
-// leaveState leaves the state after 12 tokens in the cache, but not the keys and values of these tokens: the
-// request is aborted before its row writes them, so their block cannot be hit.
+// leaveState aborts a request before its row writes 12 tokens, whose state alone stays in the cache.
 func leaveState(h *host, prompt []int32) {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
 	h.run(1)

@@ -23,8 +23,7 @@ type EncoderUsage struct {
 	Referenced int // those of outputs that requests will read
 }
 
-// An encoder is the extension that plans when the encoder of a multimodal model runs
-// (vllm/v1/RULES.md §20).
+// encoder plans when a multimodal model's encoder runs (vllm/v1/RULES.md §20).
 type encoder struct {
 	noExtension
 	s      *Scheduler
@@ -87,8 +86,7 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of the inputs can never be encoded, because it does not fit into the
-// cache or into a step together with the earlier inputs that are needed at the same time.
+// The last input must fit into the cache, and into a step with the earlier inputs needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -213,16 +211,14 @@ func (e *encoder) released(r *request) {
 	}
 }
 
-// wentBack ends all references of r to outputs: r must not keep later outputs while it waits for space for earlier
-// ones.
+// wentBack ends r's references: r must not keep later outputs while it waits for space for earlier ones.
 func (e *encoder) wentBack(r *request) {
 	if r.encodes && e.s.differs.encoder {
 		e.released(r)
 	}
 }
 
-// computed ends references to items that neither r nor its draft model will read again, even if drafts are
-// rejected.
+// computed ends references to items that r and its draft model will not read again, even if drafts are rejected.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
 		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)

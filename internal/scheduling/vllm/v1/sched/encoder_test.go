@@ -105,8 +105,7 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the output of the
-// item that begins at the next token does not fit.
+// The draft model reads one token ahead, where an item begins whose output does not fit.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -161,8 +160,7 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests that keep encoder outputs while they need space for more outputs do not wait for each other
-// for ever, even if no request is admitted.
+// Ensure that the requests do not wait for ever, even if no request is admitted.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -192,8 +190,7 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited for
-// the space.
+// The requests that waited for the space must come first.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -269,8 +266,7 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
-// Ensure that items that are empty, out of order or outside the prompt are refused before any state
-// changes, with and without an encoder and is_embed.
+// Items that are empty, out of order or outside must change no state, with and without an encoder and is_embed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 	for name, span := range map[string][2]int{ // offset and length
 		"begins before the prompt":     {-5, 3},

@@ -29,8 +29,7 @@ func (noExtension) write(*Step)                   {}
 func (noExtension) failed([]*batch)               {}
 func (noExtension) check() error                  { return nil }
 
-// The order of extensions matters: Mamba cuts a chunk at the ends of its blocks before the encoder looks for items
-// in the chunk.
+// The order matters: Mamba cuts a chunk at its blocks before the encoder looks for items in the chunk.
 type extensions []extension
 
 func (x extensions) clip(r *request, computed, n int) int {

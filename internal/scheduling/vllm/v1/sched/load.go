@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// find returns how many tokens after the hit a waiting request can load. known is false if r still waits for
-// SetMatch.
+// find counts tokens after the hit that can be loaded. known is false if r still waits for SetMatch.
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
@@ -97,8 +96,7 @@ func (c *connector) reservedBlocks() int {
 	return max(n, 0) // with Config.AsVLLM a group can need a negative number
 }
 
-// promote prepares a request whose load is over for admission, and registers the loaded blocks (vLLM:
-// _update_waiting_for_remote_kv).
+// promote makes a loaded request ready for admission, and registers its blocks (vLLM: _update_waiting_for_remote_kv).
 func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens

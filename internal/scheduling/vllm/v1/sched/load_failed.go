@@ -218,8 +218,7 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight returns the number of computed tokens of r, without the tokens of rows in flight. The tokens of stale
-// rows are not among the computed tokens, so they are not subtracted.
+// Tokens of stale rows are not among the computed tokens, so notInFlight does not subtract them.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }

@@ -24,8 +24,7 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	}
 }
 
-// notInFlightAsVLLM does what notInFlight does, with one difference: it subtracts only the row in the oldest step,
-// and subtracts this row even if it is stale.
+// notInFlightAsVLLM subtracts only the row in the oldest step, even if this row is stale.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens

@@ -2,8 +2,7 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// A mambaSplit is the extension that ends chunks of prompts where a Mamba state can be cached
-// (vllm/v1/RULES.md §13).
+// mambaSplit ends chunks of prompts where a Mamba state can be cached (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	noExtension
 	block  int   // largest block size of Mamba groups in align mode; 0: there are no such groups

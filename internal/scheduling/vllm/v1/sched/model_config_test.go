@@ -83,8 +83,7 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// contended draws a configuration in which requests hold resources that other requests wait for:
-// encoder outputs, adapters, and blocks that are loaded or sent.
+// The resources are encoder outputs, adapters, and blocks that are loaded or sent.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

@@ -2,8 +2,8 @@ package sched
 
 import "cmp"
 
-// An order says what a Policy means: which of two waiting requests runs first, and which running request is
-// preempted first. To add a policy, add a row to orders.
+// An order says which waiting request runs first and which running one is preempted first. A policy is a row of
+// orders.
 type order struct {
 	// less reports whether r runs before o. If neither r nor o runs before the other, the request that was queued
 	// first runs first. A nil less means that this holds for all requests.
@@ -32,8 +32,7 @@ func (o *order) compare(r, other *request) int {
 
 func lastAdmitted(s *Scheduler) int { return len(s.running) - 1 }
 
-// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14), and then by the order
-// of Add.
+// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14), and then by Add.
 func moreImportant(r, o *request) bool {
 	return cmp.Or(
 		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),
@@ -41,8 +40,7 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// leastImportant returns the request that would be admitted last, so that the most important request is never
-// preempted. If several requests have equal priority and arrival, vLLM takes the first of them in the list.
+// The most important request is never preempted. Among equal ones, vLLM takes the first in the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

@@ -157,8 +157,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// preempt frees the blocks of r, which is no longer in running, and puts r at the front of the queue
-// (vllm/v1/RULES.md §7).
+// r is no longer in running. preempt puts it at the front of the queue (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)

@@ -205,8 +205,7 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
 }
 
-// Ensure that requests are ordered by priority (smaller first), then by arrival, then by name, then by
-// the order of Add (vllm/v1/RULES.md §14).
+// The order is by priority (smaller first), arrival, name and Add (vllm/v1/RULES.md §14).
 func TestTheOrderOfPriorities(t *testing.T) {
 	c := small(9)
 	c.Policy = Priority
@@ -262,8 +261,7 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, h.step.Preempted)
 }
 
-// Ensure that one request can become a beam of three: the children are new rows, share the computed blocks, and
-// differ in their last token.
+// The children of a beam of three are new rows, share the computed blocks, and differ in the last token.
 func TestForkOfARunningRequest(t *testing.T) {
 	h := newHost(t, small(20))
 	parent := h.add(6, 1, Spec{})

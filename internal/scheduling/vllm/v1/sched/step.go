@@ -9,8 +9,7 @@ const (
 	KindResumed             // the request has new blocks; the row has the whole table
 )
 
-// A Step is what a worker needs to run the model once. The next Schedule with the same Step reuses the Step's
-// arrays.
+// A Step is what a worker needs to run the model once. The next Schedule with the same Step reuses its arrays.
 type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding

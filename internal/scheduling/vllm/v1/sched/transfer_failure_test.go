@@ -131,8 +131,7 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that should have
-// written these tokens fails.
+// The step that should have written the hit tokens fails while the request loads tokens after them.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -165,8 +164,7 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose load failed completely can load again: it does not wait for blocks that it reserved
-// itself.
+// The request can load again: it does not wait for blocks that it reserved itself.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -186,8 +184,7 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the cache
-// has one group of full attention (vllm/v1/RULES.md §19).
+// Tokens before the first missing block are kept only with one group of full attention (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -214,8 +211,7 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a loaded request that waits loses its blocks if it would compute a block again that another request
-// shares.
+// A loaded request that waits loses its blocks instead.
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -259,8 +255,7 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request shares and
-// has computed again.
+// Another request shares the block and has computed it again. The block is neither zeroed nor written.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

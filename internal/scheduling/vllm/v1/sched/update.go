@@ -130,8 +130,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// land reports whether the row is stale, that is, whether the request has lost its blocks since the row was
-// scheduled.
+// A row is stale if its request has lost its blocks since the row was scheduled.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {

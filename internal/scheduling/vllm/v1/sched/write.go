@@ -65,8 +65,7 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 }
 
-// appendSlots appends the slots of n tokens from start on: table[p/size] × size + p mod size for position p, or -1
-// where the table has no block or the null block.
+// Position p gets the slot table[p/size] × size + p mod size, or -1 where the table has no block or the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
 	place := start - at*size

@@ -16,8 +16,7 @@ type zeroing struct {
 	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
 }
 
-// write lists the new blocks of rows, except blocks that a load of this step writes, because such a load can come
-// before the zeros. A later load can get a block of a row only after this step has run.
+// A load of this step can come before the zeros; a later one gets a block only after this step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)

@@ -84,8 +84,7 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr returns the addresses of the PUB socket and of the ROUTER socket. If the configured port is 0, the address
-// has the port that the system chose.
+// Addr returns the addresses of the PUB and the ROUTER socket, with the port that the system chose if it was 0.
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -116,8 +115,7 @@ func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	return nil
 }
 
-// Close sends what subscribers have not received yet, finishes the replays that have begun, and
-// closes the sockets. It takes at most Config.Linger.
+// Close sends what subscribers have not received, finishes replays and closes, in at most Config.Linger.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	if p.closed {

@@ -36,8 +36,7 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 			return
 		}
 	}
-	// If the peer sends anything to a closed socket, it loses the data that it has not yet read. So the peer must
-	// close first.
+	// A peer that sends to a closed socket loses the data that it has not read, so the peer must close first.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()

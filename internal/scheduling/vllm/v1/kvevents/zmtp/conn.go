@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The connection cannot be
-// used any more then.
+// ErrProtocol is wrapped if the peer violates the protocol or a limit. The connection cannot be used any more.
 var ErrProtocol = errors.New("not as ZMTP 3.1 says")
 
 // The bits of a frame's flags.
