@@ -46,7 +46,6 @@ func at(t *testing.T, x context.Context) string {
 	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
 
-// story returns the first recording of a story.
 func story(t *testing.T, name string) *view.Recording {
 	t.Helper()
 	s, err := view.Story(name)
@@ -54,7 +53,6 @@ func story(t *testing.T, name string) *view.Recording {
 	return s.Recordings[0]
 }
 
-// copyStep returns the first step of a story that copies a block.
 func copyStep(t *testing.T, r *view.Recording) int {
 	t.Helper()
 	i := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return len(f.Copies) > 0 })
@@ -73,12 +71,10 @@ func recording(t *testing.T, name string) *view.Recording {
 	return made[name]
 }
 
-// recordingNames lists one run for each kind of scheduler, and all stories.
 func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
 }
 
-// goTo shows a step on a page with one scene. Nothing is selected on the page.
 func goTo(t *testing.T, x context.Context, step int) {
 	t.Helper()
 	press(t, x, kb.Escape)
@@ -86,7 +82,6 @@ func goTo(t *testing.T, x context.Context, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x))
 }
 
-// Ensure that a user can read, point at, play and print a story.
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
@@ -107,8 +102,7 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	}
 }
 
-// copyOnWriteIsSeen checks that copy-on-write is visible: a word and an arrow mark the copy, and the two
-// sequences have different blocks afterwards.
+// A word and an arrow must mark the copy, and the two sequences must have different blocks afterwards.
 func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]

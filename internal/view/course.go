@@ -53,7 +53,6 @@ func Course(r io.Reader) (*Recording, error) {
 	return p.recording, nil
 }
 
-// A call is a step of a trace with its comments.
 type call struct {
 	trace.Op
 	line int
@@ -93,7 +92,6 @@ func script(text string) (calls []call, title string, err error) {
 	return calls, title, nil
 }
 
-// A player makes a frame for each call.
 type player struct {
 	world     *oracle.World
 	recording *Recording
@@ -120,7 +118,6 @@ func (p *player) play(c call) {
 // unwritten stands for a record that append_kv has not written.
 const unwritten = math.MinInt32
 
-// onlyAppended hides the records that append_kv has not written.
 func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	if f.Records == nil || op.Kind == trace.Init && !f.Refused {
 		p.appended[engine] = map[int]bool{}
@@ -143,7 +140,6 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	}
 }
 
-// look returns the state of an engine as a frame.
 func look(e *course.Engine) Frame {
 	if e == nil {
 		return Frame{}
@@ -279,7 +275,6 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
-// freed describes which blocks of a removed sequence became free, and which did not.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

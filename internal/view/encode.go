@@ -67,7 +67,6 @@ type entry []int
 
 const maxBytes = 24 << 20 // of the JSON of a page
 
-// encode returns the page's JSON, with < and > escaped.
 func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	page, frames := packedPage{Live: live}, 0
 	for _, s := range scenes {

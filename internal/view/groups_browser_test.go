@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/view"
 )
 
-// grouped is a name and the blocks of a group.
 type grouped struct {
 	Name   string
 	Blocks []int32
@@ -95,8 +94,7 @@ func byAge(r *view.Recording, step int) []grouped {
 	return append(all, grouped{"free", indexes(used)})
 }
 
-// Ensure that a user can group the blocks of a large pool by request (in logical order) and by age, in every step and
-// on a phone, and that the arrow keys follow the visible order.
+// Ensure that the groups work in every step and on a phone, and that the arrow keys follow the visible order.
 func TestALargePoolGroupsByRequestAndByAge(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "preemption")
 	r := x.scenes["paged"].Recordings[0]

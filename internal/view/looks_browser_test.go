@@ -15,9 +15,8 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA). The background of a
-// block's text is a mixture of the colour of the request and the colour of the page, so the text must be readable
-// on both.
+// contrast lists texts with a contrast below 4.5 : 1 (WCAG, level AA) to the colour of the request or of the page,
+// which the background of a block's text mixes.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
@@ -42,7 +41,6 @@ const contrast = `(root => {
   return seen ? [...bad] : ['no text']
 })`
 
-// Ensure that every scene can be used on a phone and on a desktop, in light and dark mode.
 func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	looks := []browsertest.Look{{Width: desktop}, {Width: phone, Dark: true}, {Width: desktop, Dark: true}, {Width: phone}}
 	all := slices.DeleteFunc(recordingNames(), func(name string) bool { return name == "rare" })
@@ -50,8 +48,8 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	for k, l := range looks {
 		browsertest.Change(t, x.tab, l)
 		for i, name := range all {
-			// In make test, each scene is tested with only one look; together the scenes cover all widths and
-			// colour schemes.
+			// In make test, each scene is tested with one look; the scenes together cover all widths and colour
+			// schemes.
 			if !level.Long() && i%len(looks) != k {
 				continue
 			}
@@ -76,8 +74,7 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	}
 }
 
-// Ensure that colour is never the only difference: two blocks in different states differ in text, border or
-// pattern.
+// Two blocks in different states must differ in text, border or pattern.
 func TestStatesDifferWithoutColour(t *testing.T) {
 	in := browsertest.Start(t)
 	x := open(t, in, recording(t, "cached"), browsertest.Look{Width: desktop})

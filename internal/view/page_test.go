@@ -18,7 +18,6 @@ func written(t testing.TB, r *view.Recording) string {
 	return b.String()
 }
 
-// Ensure that the page of 300 steps of a full pool is a small file.
 func TestPagesAreSmall(t *testing.T) {
 	r := &view.Recording{BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638}
 	drive(t, sosp(t, 983, 1638), r, view.Limits{From: 10, Frames: 300}, load{256, 161, 337, 1, 0})
@@ -28,7 +27,6 @@ func TestPagesAreSmall(t *testing.T) {
 	require.Less(t, len(page), 2<<20)
 }
 
-// Ensure that a page loads nothing from outside, and forbids it.
 func TestPagesAskForNothing(t *testing.T) {
 	page := written(t, story(t, "copy-on-write"))
 	require.Regexp(t, `Content-Security-Policy" content="default-src &#39;none&#39;; style-src &#39;sha256-|Content-Security-Policy" content="default-src 'none'; style-src 'sha256-`, page)
@@ -37,7 +35,6 @@ func TestPagesAskForNothing(t *testing.T) {
 	require.Equal(t, page, written(t, story(t, "copy-on-write")), "the same twice")
 }
 
-// Ensure that nothing is written of what a page cannot hold.
 func TestBadRecordingsAreRefused(t *testing.T) {
 	for says, spoil := range map[string]func(r *view.Recording){
 		"0 frames beside 0": func(r *view.Recording) { r.Frames = nil },

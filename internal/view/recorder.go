@@ -130,8 +130,7 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. The iteration it may be nil. The map again has the requests that had lost
-// their blocks before the iteration.
+// The iteration it may be nil. again has the requests that had lost their blocks before the iteration.
 func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)
@@ -202,7 +201,6 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	}
 }
 
-// hits returns the blocks that prefix hits found.
 func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	var ids []int32
 	size := r.recording.BlockSize

@@ -131,7 +131,6 @@ func (w *watched) done() {
 	}
 }
 
-// Ensure that each frame of the paper's system shows the system's state, with parallel samples and beams.
 func TestRecordsSOSP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := paper.Config{
@@ -161,7 +160,6 @@ func (w *watched) refork(s *paper.Scheduler) func(it *serve.Iteration, id, child
 	}
 }
 
-// vllmV0 sees a V0 scheduler as its manager does.
 type vllmV0 struct{ *v0.Scheduler }
 
 func (s vllmV0) Table(id, sequence int) []int32 {
@@ -174,8 +172,7 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that each frame of V0 has the scheduler's state, and that each block has its reference count, even if the
-// block is cached, lost, or outside a sliding window.
+// Ensure that each block has its reference count, even if it is cached, lost, or outside a sliding window.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -208,8 +205,7 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the reference counts of a frame with the counts of the devices. Since the frame was made, a
-// request may have been aborted.
+// counts allows that a request was aborted since the frame was made.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
@@ -264,7 +260,6 @@ func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	require.Equal(t, []int32{0, 1}, slices.Sorted(slices.Values(f.Cached)))
 }
 
-// Ensure that the null block is shown with its real count, not with the number of table entries that name it.
 func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 2, NumGPUBlocks: 30, SlidingWindow: 2}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
@@ -280,8 +275,7 @@ func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	require.Greater(t, len(entries), 3)
 }
 
-// Ensure that a recording starts and ends at its limits, and that its first frame is right even though earlier
-// steps were not recorded.
+// Ensure that the first frame is right even though earlier steps were not recorded.
 func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)

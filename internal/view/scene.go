@@ -42,8 +42,7 @@ type clocked struct {
 	times []int
 }
 
-// beside puts recordings on one clock: each recording gets a frame for every time at which any of them has one. If
-// nothing happens in a recording at that time, its frame repeats the state.
+// beside gives each recording a frame for every time at which any has one; such a frame may repeat the state.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool. Two schedulers serve them, or one scheduler beside equivalent
-// calls of the homework's engine. The stories are in stories/serving.json.
+// Two schedulers serve the requests, or one beside equivalent calls of the homework's engine (stories/serving.json).
 type servingStory struct {
 	Name, Title, Note string
 	Systems           []storySystem
@@ -24,7 +23,6 @@ type servingStory struct {
 	Reforks           []storyRefork
 }
 
-// A storySystem is a scheduler with a description.
 type storySystem struct{ Name, Note string }
 
 // A storyRequest arrives before a step. Requests with the same first tokens make prefix hits.

@@ -16,11 +16,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// paired are the stories with two boards.
 var paired = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}
 
-// lit is JavaScript that counts three things on a board: the highlighted blocks, the arrows, and those arrows that
-// go from an entry of a highlighted table to the edge of a highlighted block.
+// lit counts the highlighted blocks, the arrows, and the arrows from a highlighted table to a highlighted block.
 const lit = `(() => {
   const board = document.querySelectorAll('.board')[%d], near = (p, r) => p.x > r.left - 6 && p.x < r.right + 6 && p.y > r.top - 6 && p.y < r.bottom + 6
   const any = (p, selector) => [...board.querySelectorAll(selector)].some(e => near(p, e.getBoundingClientRect()))
@@ -79,14 +77,12 @@ func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	}
 }
 
-// above returns a script that reports whether element a is above element b.
 func above(a, b string) string {
 	return fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top < document.querySelector(%q).getBoundingClientRect().top`,
 		a, b)
 }
 
-// Ensure that an unknown story in the address gives a message, and that the null block of V1, which no request
-// gets, does not count as used.
+// V1's null block, which no request gets, must not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -104,8 +100,7 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that a user can also select a table with the keyboard, and that only the blocks of the selected beam are
-// highlighted.
+// Ensure that the keyboard can select a table, and that only the blocks of the selected beam are highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
 	x.visit(t, "beams", len(x.scenes["beams"].Recordings[0].Frames)/2)
@@ -128,7 +123,6 @@ func isEvent(r *view.Recording, i int) bool {
 	})
 }
 
-// Ensure that the button and the keys move from event to event, and that the list shows these events.
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	all := level.Pick([]string{"paged", "orca-beside-paged"}, []string{"paged", "swapped", "orca-beside-paged"})
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
@@ -170,7 +164,6 @@ func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// Ensure that the address contains the story, the board and the step, and that opening this address shows them.
 func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	in := browsertest.Start(t)
 	scenes := []*view.Scene{scene(t, "copy-on-write"), scene(t, "preemption"), scene(t, "orca-beside-paged")}
@@ -198,8 +191,7 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns the old content that a block still shows, as ranges of slots: [from, to, owner]. writer has the
-// last writer of each slot.
+// oldOf returns ranges of slots, [from, to, owner]. writer has the last writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {
@@ -215,7 +207,6 @@ func oldOf(writer []string, filled int) [][3]string {
 	return list
 }
 
-// Ensure that the old content of a block is drawn faintly, slot by slot, until new content overwrites it.
 func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "preemption", "orca-beside-paged", "copy-on-write")
 	const old = `[...document.querySelectorAll('#gpu .cell')].map(c => [...c.querySelectorAll('.old i')].map(i => [i.style.left, i.style.width].map(parseFloat).join(' ')).join(', '))`

@@ -58,7 +58,6 @@ func pageOf(t *testing.T, scenes ...*view.Scene) string {
 	return file
 }
 
-// visit goes to a step of a scene, by the address.
 func (x *tour) visit(t *testing.T, scene string, step int) {
 	t.Helper()
 	to := fmt.Sprintf("#story=%s&step=%d", scene, step)
@@ -66,8 +65,7 @@ func (x *tour) visit(t *testing.T, scene string, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
 }
 
-// A shownFrame is what a board shows of a frame. For each block: count, filled slots and owners. For each sequence:
-// tokens, device and table.
+// A shownFrame has count, filled slots and owners of each block, and tokens, device and table of each sequence.
 type shownFrame struct {
 	Said   []string
 	Blocks [2][]string
@@ -179,7 +177,6 @@ func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame 
 	return w
 }
 
-// Ensure that the page shows the recording's state in every step, forwards and backwards, on every board.
 func TestThePageShowsTheState(t *testing.T) {
 	all := recordingNames()
 	if !level.Long() { // "paged" has as many blocks

@@ -56,7 +56,6 @@ func (f *Frame) used(cpu bool) map[int32]int {
 	return counts
 }
 
-// words describes what happened between two frames.
 type words struct {
 	before, after *Frame
 	block         int          // block size in tokens
@@ -65,7 +64,6 @@ type words struct {
 	said          []string
 }
 
-// all returns sentences about an iteration, which may be nil, and about the requests that finished after it.
 func (w *words) all(it *serve.Iteration, finished []int) []string {
 	if it != nil && (!it.Idle() || len(finished) == 0) {
 		w.iteration(it)
@@ -154,7 +152,6 @@ func (w *words) swappedIn(it *serve.Iteration) {
 	}
 }
 
-// copied describes a copied block and the sequence that wrote to it.
 func (w *words) copied(p device.Pair) {
 	for i := range w.after.Sequences {
 		q := &w.after.Sequences[i]
@@ -215,7 +212,6 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-// decodes names the requests that write a token, and the requests that begin a block.
 func (w *words) decodes(it *serve.Iteration) {
 	if len(it.Decodes) == 0 {
 		return

@@ -47,7 +47,6 @@ func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 	return times
 }
 
-// repeat returns the number of calls that take about least.
 func repeat(w Work) int {
 	w(0)
 	start := time.Now()

@@ -56,15 +56,13 @@ func inModule(name string) string {
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 
-// A unit is what the compiler compiles at once.
 type unit struct {
 	name, source string
 }
 
 var kernel = regexp.MustCompile(`(?m)^KERNEL void (\w+)\(`)
 
-// units returns what must be compiled: the emulator with all its files, each file of kernels with the names of its
-// kernels, and the kernels that test the emulator.
+// The units are the emulator with all its files, each file of kernels, and the kernels that test the emulator.
 func units() ([]unit, error) {
 	files, err := filepath.Glob(filepath.Join(emulator(), "*.cc"))
 	if err != nil {
@@ -95,7 +93,6 @@ func units() ([]unit, error) {
 	return all, nil
 }
 
-// registered makes kernels known to the emulator.
 func registered(names [][][]byte) string {
 	text := "#include \"registry.h\"\n"
 	for _, name := range names {
@@ -127,7 +124,6 @@ func (u unit) headers() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// A builder makes one variant of the library.
 type builder struct {
 	cache string // a folder, whose files are used again
 	flags []string
@@ -204,8 +200,7 @@ func variant(more ...string) func() (string, error) {
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			return "", err
 		}
-		// Tests of several packages run at the same time. The lock makes one process build the library while the
-		// others wait.
+		// Tests of several packages run at once: the lock makes one process build the library while the others wait.
 		lock, err := os.Create(filepath.Join(cache, "lock"))
 		if err != nil {
 			return "", err

@@ -58,8 +58,7 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 }
 
-// processorTime returns the processor time of the processes in a process group, and of their children that have
-// ended.
+// processorTime includes the children of the group's processes that have ended.
 func processorTime(group int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -31,7 +31,6 @@ type System struct {
 	Worker Worker                                                 // nil means a Memory
 }
 
-// traffic is a System together with the state of its requests in the model.
 type traffic struct {
 	*System
 	memory Worker
@@ -144,7 +143,6 @@ func (x *traffic) step(t *rapid.T) {
 	x.generate(t)
 }
 
-// write writes the keys and values of all scheduled tokens, as the model does.
 func (x *traffic) write(t *rapid.T) {
 	seen := map[int]bool{}
 	for _, p := range x.it.Prefills {
@@ -176,7 +174,6 @@ func (x *traffic) write(t *rapid.T) {
 	}
 }
 
-// read checks what attention reads after everything is written.
 func (x *traffic) read(t *rapid.T) {
 	if x.Table == nil {
 		return
@@ -198,7 +195,6 @@ func (x *traffic) read(t *rapid.T) {
 	}
 }
 
-// generate appends a token to each sequence, and finishes complete requests.
 func (x *traffic) generate(t *rapid.T) {
 	var done []int
 	token := func(id int) {
@@ -260,7 +256,6 @@ func (x *traffic) pick(t *rapid.T) (int, *answer) {
 	return id, x.live[id]
 }
 
-// refork replaces a beam of a running request by a copy of another beam.
 func (x *traffic) refork(t *rapid.T) {
 	if x.Refork == nil || len(x.it.Decodes) == 0 {
 		return

@@ -97,7 +97,6 @@ func tinyMeta(arch string, more map[string]any) map[string]any {
 	return all
 }
 
-// A builder adds tensors of random numbers to a Tiny.
 type builder struct {
 	Tiny
 	arch    string
@@ -105,7 +104,6 @@ type builder struct {
 	rnd     *rand.Rand
 }
 
-// random adds a tensor of normally distributed numbers. size is their standard deviation.
 func (b *builder) random(name string, size, middle float64, shape ...int) {
 	n := 1
 	for _, s := range shape {
