@@ -60,7 +60,6 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf returns a shape, or an error if attention does not support it.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
@@ -73,7 +72,6 @@ func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.S
 	return s, s.Check()
 }
 
-// fillIn sets the number of blocks, the pointers, bytes and strides of a cache of C.
 func fillIn(out *C.llm_attention_cache, c *attention.Cache) {
 	out.blocks, out.block_stride, out.head_stride = C.int32_t(c.NumBlocks), C.int64_t(c.BlockStride), C.int64_t(c.HeadStride)
 	out.scale_block_stride, out.scale_head_stride = C.int64_t(c.ScaleBlockStride), C.int64_t(c.ScaleHeadStride)
@@ -87,7 +85,6 @@ func address(data []byte) (unsafe.Pointer, C.int64_t) {
 	return unsafe.Pointer(unsafe.SliceData(data)), C.int64_t(len(data))
 }
 
-// cacheOf returns the cache that C describes.
 func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) {
 	var in C.llm_attention_cache
 	if err := sized(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
@@ -181,7 +178,6 @@ func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_te
 	})
 }
 
-// tokensOf returns the keys and values that C wants to write.
 func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []int64, rotation *C.llm_rotation) (*kvstore.Tokens, error) {
 	width := c.NumKVHeads * c.HeadSize
 	t := &kvstore.Tokens{Slots: slots}
@@ -246,8 +242,7 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf returns two caches: the call writes to the first and reads from the second. Other memory that the call
-// reads must have been noted before.
+// The call writes to the first cache and reads the second. Other memory that it reads must have been noted before.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err
@@ -309,8 +304,8 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The variable in and its tensors are copies in Go's memory, which outputs cannot overlap. Their spans are in a
-	// separate list, which is not checked for overlaps.
+	// The struct in and its tensors are copies in Go's memory, so their spans need no check for overlaps with
+	// outputs.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err
@@ -343,7 +338,6 @@ func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, quer
 	return nil
 }
 
-// optionsOf sets the fields of a batch that change the logits.
 func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attention_options) error {
 	b.Scale = defaultScale(c.HeadSize)
 	if p == nil {

@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// objects are the open caches or the open stores, by handle.
 type objects[T any] struct {
 	what string // their name in errors
 	sync.RWMutex
@@ -28,8 +27,7 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// with runs f on the object of a handle while no other call uses the object, and returns the error of f as a code.
-// If f panics, the object can only be closed.
+// While with runs f, no other call uses the object. If f panics, the object can only be closed.
 func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }
@@ -84,7 +82,6 @@ func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 	return value, nil
 }
 
-// A cache is the object of a handle of llm_cache.h.
 type cache struct {
 	s      *sched.Scheduler
 	tag    sched.ID // of its requests; see public
@@ -118,8 +115,7 @@ var tags struct {
 	last int
 }
 
-// enter gives c a handle and a tag. Among the tags that no open cache has, it takes the tag that was used longest
-// ago.
+// Of the tags that no open cache has, enter takes the tag that was used longest ago.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
 	defer tags.Unlock()
@@ -138,7 +134,6 @@ func enter(c *cache) (C.llm_cache, error) {
 	return caches.add(c), nil
 }
 
-// leave removes the handle of a cache, and its tag.
 func leave(h C.llm_cache) (*cache, error) {
 	c, err := caches.remove(h)
 	if err == nil {
@@ -150,8 +145,7 @@ func leave(h C.llm_cache) (*cache, error) {
 	return c, err
 }
 
-// tagShift is the position of a cache's tag in the ids of its requests. The lower bits are the place of the
-// request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
+// A request's id is its place, below LLM_CACHE_MAX_REQUESTS, and from bit tagShift on the tag of its cache.
 const tagShift = 20
 
 // public returns the id by which C knows a request.

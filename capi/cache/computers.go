@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A computer has a thread pool, and computes attention and writes keys and values on it.
 type computer struct {
 	mu     sync.Mutex // held by every call that uses the computer without a store
 	closed bool       // a call panicked
@@ -26,15 +25,13 @@ type computer struct {
 
 const maxThreads = 256
 
-// computers has a computer for each number of threads. Calls with the same number of threads use the same computer,
-// one after the other.
+// Calls with the same number of threads use the same computer, one after the other.
 var computers struct {
 	sync.Mutex
 	byThreads [maxThreads + 1]*computer
 }
 
-// compute runs f on the computer with that many threads. If f panics, compute recovers, and the next call gets a
-// new computer.
+// If f panics, compute recovers, and the next call gets a new computer.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	n, err := threadCount(threads)
 	if err != nil {
@@ -76,7 +73,6 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// lockComputer locks the computer with the given number of threads and returns it.
 func lockComputer(threads int) (*computer, error) {
 	for {
 		c, err := computerOf(threads)

@@ -54,7 +54,6 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	}, nil
 }
 
-// checkNumbers returns an error if a number is out of range or a flag is unknown.
 func checkNumbers(in *C.llm_cache_config) error {
 	limits := []struct {
 		name     string
@@ -151,8 +150,7 @@ func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
 	return blockhash.CBOR(seed), nil
 }
 
-// affordable returns an error if the system does not have the memory for a pool. To find out, it maps and unmaps
-// that much memory. Without this check, the runtime would end the process if it got no memory.
+// affordable maps and unmaps the memory for a pool, because the runtime ends the process if it gets no memory.
 func affordable(blocks int) error {
 	const perBlock = 96 + 4 // bytes of the pool and of tables
 	const arena = 64 << 20  // the runtime maps multiples of this

@@ -77,7 +77,6 @@ func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, fl
 	})
 }
 
-// putEvents lists the arrays of events.
 func (c *cache) putEvents(o *outputs, t *C.llm_cache_events) {
 	h, n := 0, 0
 	for i := range c.events.List {

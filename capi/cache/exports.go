@@ -192,7 +192,6 @@ func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int 
 	})
 }
 
-// withAll runs f on a cache, with the scheduler's ids for an array of C.
 func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, inside []sched.ID) error) C.int {
 	return caches.with(h, func(c *cache) error {
 		var s spans

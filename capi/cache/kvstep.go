@@ -75,8 +75,7 @@ func (k *store) avoided(s *spans) {
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies blocks, drops the tables of requests that are gone, and enters the copies into the tables of the
-// other requests.
+// copy also drops the tables of requests that are gone, and enters the copies into the other requests' tables.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {

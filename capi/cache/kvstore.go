@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// A store is the object of a handle of llm_attention.h.
 type store struct {
 	s        *kvstore.Store
 	machine  *computer
@@ -110,7 +109,6 @@ func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32
 	return scales
 }
 
-// mapped starts the threads of the store and maps its memory.
 func (k *store) mapped(config kvstore.Config, threads int) error {
 	machine, err := newComputer(threads)
 	if err != nil {
@@ -151,7 +149,6 @@ func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
 	})
 }
 
-// layer returns the device's blocks of a layer.
 func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
 	if i < 0 || int(i) >= len(k.groupOf) {
 		return nil, fail(C.LLM_CACHE_E_RANGE, "no layer %d: the store has %d", i, len(k.groupOf))

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of capi/guest check what a C program sees. The tests here check error codes that only a defect of the
-// library can cause.
+// The tests of capi/guest cannot see these codes, which only a defect of the library can cause.
 const internalCode, handleCode = -13, -1
 
 func TestAPanicEndsInACodeAndTheObjectCanOnlyBeClosed(t *testing.T) {

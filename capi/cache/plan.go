@@ -70,7 +70,6 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 	return p.make()
 }
 
-// A planner is a call that plans memory.
 type planner struct {
 	outputs
 	blocks  C.int32_t // number of blocks; 0 means as many as the bytes allow
@@ -79,7 +78,6 @@ type planner struct {
 	plans   []plan
 }
 
-// A plan is a plan of C, together with what is written to it.
 type plan struct {
 	to   *C.llm_cache_plan
 	in   C.llm_cache_plan // its contents before the call
@@ -156,8 +154,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// checkLongest computes the longest request that fits into each plan. If it is shorter than max_model_len in one of
-// the plans, checkLongest returns an error, but the caller gets the lengths all the same.
+// If the longest request of a plan is shorter than max_model_len, the caller gets an error, and the lengths all the
+// same.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {

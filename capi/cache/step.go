@@ -45,7 +45,6 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 	return nil
 }
 
-// putStep lists the arrays of a step. size is the size of C's struct.
 func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	s := &c.step
 	put(o, "rows", &t.rows.at, s.Rows, func(r *sched.Row) C.llm_cache_row {

@@ -10,8 +10,7 @@ import (
 	"runtime/debug"
 )
 
-// If watched is true, garbage is not collected, because Memcheck's search for leaks fails on memory that the
-// collector has reused.
+// If watched, no garbage is collected, because Memcheck's search for leaks fails on memory that was reused.
 var watched = C.llm_watched() != 0
 
 func init() {
@@ -21,7 +20,6 @@ func init() {
 	}
 }
 
-// collect runs the garbage collector, unless Valgrind runs the process.
 func collect() {
 	if !watched {
 		runtime.GC()

@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that llm_cache.h declares the calls that every host needs first and rare calls last, in the order of the
-// header's index, and that the index lists every call.
+// Ensure that llm_cache.h declares rare calls last, in the order of the header's index, which lists every call.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	public := declared(t, "capi/cache/llm_cache.h")
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
@@ -36,7 +35,6 @@ func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	}
 }
 
-// example is the program that the documentation shows.
 var example = filepath.Join("..", "examples", "serve")
 
 func (w way) compileCache(t *testing.T, name string, options ...string) string {
@@ -118,8 +116,8 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range level.Pick([]mode{{"close", "1"}}, []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}}) {
-			// glibc keeps the stack of a thread that was joined. The stack contains a pointer into the middle of
-			// the thread's vector, so Memcheck reports the vector as "possibly lost".
+			// glibc keeps a joined thread's stack, with a pointer into the thread's vector, which is then "possibly
+			// lost".
 			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}

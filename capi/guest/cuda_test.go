@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// cudaExample decodes over blocks that llm_cache schedules.
 var cudaExample = filepath.Join("..", "examples", "cuda")
 
 // The example uses a model whose answers are known, and compares its answers with them.

@@ -16,8 +16,7 @@ var forkModes = []mode{
 	{"ending", level.Pick("80", "200")},
 }
 
-// Ensure that a fork waits until no other thread is inside a call. In the child, every engine is then consistent
-// and every lock is open.
+// Ensure that in the child of a fork, every engine is consistent and every lock is open.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
 	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "forking"), forkModes)
@@ -43,8 +42,7 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Ensure that a sleeping thread of the runtime is recognized. Without this, the thread is visited tens of thousands
-// of times.
+// If a sleeping thread of the runtime is not recognized, it is visited tens of thousands of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

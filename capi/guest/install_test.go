@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// files lists what is below dir that is not a folder.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
@@ -69,8 +68,7 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	// No recipe may name a folder without quotes. This check also covers the libraries that make did not build in
-	// this test.
+	// No recipe may name a folder without quotes, also for libraries that make did not build in this test.
 	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
 	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }

@@ -16,10 +16,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// offload is the example that keeps blocks in files.
 var offload = filepath.Join("..", "examples", "offload")
 
-// offloaded is what a run of it prints.
 type offloaded struct {
 	answers                            uint64
 	computed, loaded, written, removed int
@@ -40,8 +38,7 @@ const (
 	offloadTokens = 12
 )
 
-// Ensure that a second run loads the blocks that the first run computed, and that it uses nothing from a damaged
-// file or from the file of another prefix.
+// Ensure that nothing is used from a damaged file or from the file of another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -85,8 +82,7 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged requires that the run gives the same answers as without the damage, and writes the four damaged
-// files again.
+// The answers must be the same as without the damage, and the four damaged files must be written again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -98,8 +94,7 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder from whole, and then damages the first block of each system prompt. It returns the
-// files that the folder must contain after a run, which include the file of another prefix.
+// damage restores the folder, damages the first block of each prompt, and returns the files that a run must leave.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)

@@ -13,15 +13,13 @@ import (
 	"llmmemory/internal/testkit/hangs"
 )
 
-// A result is what a program left behind.
 type result struct {
 	status int // exit status; 128 + n for signal n
 	stdout string
 	stderr string
 }
 
-// run starts a command in dir with a clean environment and the variables in env. It returns how the
-// command ended, and fails if the command does not end.
+// run starts a command with a clean environment and env, and fails if the command does not end.
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
@@ -50,14 +48,12 @@ func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	return r
 }
 
-// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime. Its home directory has no rc
-// files of these programs.
+// cleanEnv has no options for Valgrind, gdb or the Go runtime, and a home directory without their rc files.
 func cleanEnv(t *testing.T) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
 }
 
-// runMake calls make in the repository. In contrast to run, it passes the environment of the test, because make may
-// have to build.
+// runMake passes the environment of the test, because make may have to build.
 func runMake(t *testing.T, args ...string) result {
 	t.Helper()
 	noteInputs()
@@ -72,8 +68,7 @@ func runMake(t *testing.T, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// need skips the test if a tool is missing. On CI, which installs all tools (.ci/tools), a missing
-// tool fails the test.
+// On CI, which installs all tools (.ci/tools), a missing tool fails the test instead of skipping it.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {

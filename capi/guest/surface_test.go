@@ -29,7 +29,6 @@ func declared(t *testing.T, headers ...string) (names []string) {
 	return names
 }
 
-// symbols returns the names that nm lists, without addresses and kinds.
 func symbols(t *testing.T, args ...string) []string {
 	t.Helper()
 	need(t, "nm")
@@ -42,8 +41,7 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-// Ensure that the libraries export the public names and no other names, and that the shared libraries export these
-// names with their versions.
+// Ensure that the libraries export no other names, and that the shared libraries' names have versions.
 func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
@@ -65,8 +63,7 @@ func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	}
 }
 
-// The test checks all four files, because in each way of linking, the code of the Go runtime comes from one of
-// them.
+// In each way of linking, the code of the Go runtime comes from one of the four files.
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
@@ -90,8 +87,7 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	}
 }
 
-// Ensure that for-valgrind rewrites an arm64 object as documented. The test does not need an arm64
-// processor.
+// Ensure that for-valgrind rewrites an arm64 object as documented, on any processor.
 func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")
@@ -170,8 +166,7 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
-// The sources are compiled as gnu11, because they use POSIX. The build does not turn warnings into errors, because
-// a later compiler may report more warnings.
+// The sources use POSIX (gnu11). A later compiler may report more warnings, so the build does not make them errors.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")
