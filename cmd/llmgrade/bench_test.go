@@ -28,7 +28,6 @@ func start(b *testing.B, args ...string) (*exec.Cmd, func() string) {
 	}
 }
 
-// One correct submission through every stage.
 func BenchmarkCorrect(b *testing.B) {
 	used := time.Duration(0)
 	for b.Loop() {
@@ -40,7 +39,6 @@ func BenchmarkCorrect(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/submission")
 }
 
-// The time until the first message about a mistake.
 func BenchmarkFirstMessage(b *testing.B) {
 	file := mutant(b, b.TempDir(), "A5")
 	waited := time.Duration(0)

@@ -89,7 +89,6 @@ func cell(t *testing.T, dir, student, column string) string {
 	return ""
 }
 
-// unusable maps rows of overrides.csv that make a run fail to a part of the error.
 var unusable = map[string]string{
 	"ada,most,\n":         `line 2: the points of ada are "most", not a number`,
 	"ada,1,\nada,1,\n":    "line 3: ada stands in line 2 already",
@@ -163,8 +162,7 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// background returns a command that runs llmgrade with a separate folder for temporary files. The caller must start
-// the command.
+// background uses a separate folder for temporary files. The caller must start the command.
 func background(temporary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
@@ -197,8 +195,7 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
-// Ensure that the pages and rows are complete at any time, even if the run is killed, and that the same command
-// continues an interrupted run.
+// Ensure that the pages and rows are complete at any time, even if the run is killed.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
 	students := t.TempDir()
@@ -257,8 +254,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Equal(t, 1, status, stderr)
 }
 
-// requireRowsSoFar checks the output files for a class of 40. The first submission has been graded, the last has
-// not.
+// Of a class of 40, the first submission has been graded and the last has not.
 func requireRowsSoFar(t *testing.T, out string) {
 	t.Helper()
 	require.Len(t, grades(t, out)[1:], 40)

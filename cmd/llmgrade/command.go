@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// options are the values of the flags.
 type options struct {
 	json      bool
 	html      string

@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// blocks returns the indented blocks of a document, without the indentation.
 func blocks(t *testing.T, document string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -33,8 +32,7 @@ func blocks(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// Ensure that the examples in STUDENTS.md are the output for a submission with that mistake: its copy of a block
-// ends after the records in use.
+// The submission's copy of a block ends after the records in use.
 func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -64,7 +62,6 @@ func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	require.Equal(t, 2, examples)
 }
 
-// Ensure that every kind of step in STUDENTS.md can be parsed.
 func TestTheStepsForStudentsAreRead(t *testing.T) {
 	text, err := os.ReadFile("STUDENTS.md")
 	require.NoError(t, err)
@@ -84,7 +81,6 @@ func TestTheStepsForStudentsAreRead(t *testing.T) {
 
 var flagOf = regexp.MustCompile(`(?:^|\s)(--[a-z-]+)`)
 
-// Ensure that every command in the two documents exists, and has the flags that the documents show.
 func TestTheCommandsOfTheDocumentsExist(t *testing.T) {
 	help := map[string]string{}
 	for _, name := range []string{"", "gate", "gradescope", "merge", "points", "student"} {

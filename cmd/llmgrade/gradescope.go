@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// addGradescope adds what Gradescope needs: a flag for the run in Gradescope's container, and a command that makes
-// the package.
+// addGradescope adds a flag for the run in Gradescope's container, and a command that makes the package.
 func addGradescope(c *cobra.Command) {
 	var dir string
 	c.Flags().StringVar(&dir, "gradescope", "", "grade inside Gradescope's container, whose folder is `DIR`")

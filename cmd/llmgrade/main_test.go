@@ -139,8 +139,7 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that an incomplete command line ends with status 2 and a text that says what is missing, and that a removed
-// command or flag names its replacement.
+// Ensure that the text says what is missing, and that a removed command or flag names its replacement.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
@@ -162,7 +161,6 @@ func TestTroubleIsStatusTwo(t *testing.T) {
 	require.NotContains(t, out, "similar")
 }
 
-// Ensure that a missing program is named before anything is graded.
 func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

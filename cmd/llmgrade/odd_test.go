@@ -22,7 +22,6 @@ const (
 
 var long = strings.Repeat("n", 253)
 
-// oddEntries maps the names of unusual files in a class to their contents.
 func oddEntries(right string) map[string]string {
 	header, huge := string(grader.Header), "/* "+strings.Repeat("x", 2<<20)+" */\n"+right
 	return map[string]string{
@@ -50,7 +49,6 @@ var oddOutcomes = map[string]string{
 	"asm": "__asm__ is assembly code", `a\x1b[31mred\x07\x0a\u202e`: "", "'=1+1": "error", long: "error",
 }
 
-// Ensure that every entry of a class, however unusual, has a row in the table, with its points or a reason.
 func TestAClassOfOddEntries(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

@@ -40,8 +40,7 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission; finished and add fill the rows. begin returns an error if a row of
-// overrides.csv cannot be used. none is a report that has the maximum of the points; whole is the whole class.
+// begin makes rows, which finished and add fill. none has the maximum of the points; whole is the whole class.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {
@@ -61,8 +60,7 @@ func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	return err
 }
 
-// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that a run that is
-// killed leaves its results. At the end, write writes these files again and reports errors.
+// finished writes its files after each submission, so that a run that is killed leaves its results.
 func (p *pages) finished(name string, fresh bool, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -109,7 +107,6 @@ func (p *pages) class(c report.Class) error {
 	return p.put("index.html", c.Write)
 }
 
-// grade returns the stored report or makes one.
 func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err error) {
 	fresh := true
 	defer func() { p.finished(s.Name, fresh, r, err) }()

@@ -14,7 +14,6 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// Ensure that every line and row contains the version of the rules, even for files that could not be graded.
 func TestEveryLineAndRowNamesTheRules(t *testing.T) {
 	all := []class.Submission{{Name: "ada", File: "ada.c"}, {Name: "bob", File: "bob.c"}, {Name: "cy", File: "cy.c"}}
 	pages, err := newPages(t.TempDir())

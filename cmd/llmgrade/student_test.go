@@ -87,7 +87,6 @@ func requireNothingHidden(t *testing.T, dir string) {
 	require.Greater(t, seen, 100)
 }
 
-// text is some steps as a .trace file has them.
 func text(ops []trace.Op) string {
 	var b strings.Builder
 	for _, op := range ops {

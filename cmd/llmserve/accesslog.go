@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An accessLog writes a line for each request, or only for requests that get an error. It limits the number of
-// lines about errors, so that clients cannot fill the disk, and writes how many lines it has left out.
+// An accessLog limits the lines about errors, so that clients cannot fill the disk, and writes how many it left out.
 type accessLog struct {
 	to  io.Writer
 	all bool // --log-requests
@@ -34,7 +33,6 @@ func newAccessLog(to io.Writer, all bool) *accessLog {
 	return &accessLog{to: to, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
 }
 
-// note writes the line of a request.
 func (l *accessLog) note(r openai.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +66,6 @@ func accessLine(r *openai.Record) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// shortened returns a client's text on one line, shortened to at most most bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

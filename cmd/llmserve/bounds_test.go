@@ -40,7 +40,6 @@ func (s *server) processorTime(t *testing.T) int {
 	return user + system
 }
 
-// generated returns the number of tokens that the engine has generated.
 func (s *server) generated(t *testing.T) int {
 	t.Helper()
 	r, err := http.Get(strings.TrimSuffix(s.url, "/v1") + "/metrics")
@@ -51,7 +50,6 @@ func (s *server) generated(t *testing.T) int {
 	return int(f)
 }
 
-// streams reads one stream after the other until the server ends.
 func (s *server) streams() {
 	for {
 		r, err := http.Post(s.url+"/completions", "application/json",
@@ -64,8 +62,7 @@ func (s *server) streams() {
 	}
 }
 
-// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory, and that a stream
-// that runs beside them gets its share of the processor time: each token takes as much as when the stream runs alone.
+// A stream beside 16 bodies of the largest sizes must get as much processor time for a token as alone.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, most, share = 16, 160 << 20, 0.15

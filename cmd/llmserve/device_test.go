@@ -65,8 +65,7 @@ func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
 	require.Zero(t, d.Calls("cuLaunchKernel"))
 }
 
-// Ensure that flags that contradict each other are refused, that machines without a GPU are, and that models that do
-// not fit are, with what is missing.
+// Ensure that the error for a model that does not fit says what is missing.
 func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	d := emulated(t, 64)
 	for _, test := range []struct{ args, want string }{

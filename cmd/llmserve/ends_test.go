@@ -53,7 +53,6 @@ func tinyFolder(t *testing.T, more map[string]string) string {
 	return dir
 }
 
-// tinySafetensors is weights of one layer, and more tensors.
 func tinySafetensors(vocab int, more ...string) []byte {
 	ones := func(name string, shape ...int) weightfile.Tensor {
 		return weightfile.F32(name, slices.Repeat([]float32{1}, shape[0]*shape[len(shape)-1]), shape...)
@@ -70,8 +69,7 @@ func tinySafetensors(vocab int, more ...string) []byte {
 	return weightfile.Safetensors(tensors...)
 }
 
-// Ensure that an answer also stops at the token that ends a turn, as in llama.cpp and vLLM, even if the model's
-// configuration names another token.
+// Ensure that an answer also stops at the token that ends a turn, as in llama.cpp and vLLM.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

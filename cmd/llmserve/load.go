@@ -85,7 +85,6 @@ func prepareDemo(o *modelOptions) (*loaded, error) {
 	return l, l.check(o)
 }
 
-// check checks the flags against a model's shape.
 func (l *loaded) check(o *modelOptions) error {
 	err := l.checkEngine(o, 0)
 	if errors.Is(err, gpu.ErrUnsupported) && o.device.name == "auto" {
@@ -107,7 +106,6 @@ func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
 	return err
 }
 
-// checkMemory compares the memory that weights, keys and values need with the available memory.
 func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 	if err := l.fitsOnGPU(o, files); err != nil || l.device != nil {
 		return err
@@ -163,8 +161,7 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// oneOfMany returns an error in two cases: if path is a file of a model whose folder is needed, and if it is a
-// folder of GGUF files.
+// oneOfMany refuses a file of a model whose folder is needed, and a folder of GGUF files.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
@@ -180,8 +177,7 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// loadWeights reads and packs the parts of a model. Each part is loaded by the threads of its worker, so that its
-// weights are in memory near them. After an error the caller must still close l.
+// A worker's threads load its part, so that its weights are near them. After an error, the caller must still close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {

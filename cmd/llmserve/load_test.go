@@ -17,8 +17,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that a process never uses more than 100 MB in addition to the packed weights, neither while it loads a file
-// nor after an answer.
+// Ensure that a process never uses more than 100 MB beside the packed weights, while it loads or after an answer.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 	level.SkipQuick(t)
 	const mostMB = 100

@@ -38,12 +38,10 @@ func main() {
 	}
 }
 
-// interrupted is the exit status of run and bench if a signal has ended them. It is the status that a shell reports
-// for SIGINT.
+// interrupted is the exit status after a signal, as a shell reports SIGINT.
 const interrupted = 130
 
-// endAtSignal makes a signal end the process until the caller calls loaded. Loading can take minutes, and interrupting
-// it loses nothing.
+// Until the caller calls loaded, a signal ends the process: loading takes minutes, and stopping it loses nothing.
 func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }

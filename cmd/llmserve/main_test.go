@@ -41,7 +41,6 @@ func llmserve(args ...string) *exec.Cmd {
 	return c
 }
 
-// A server is a process that serves.
 type server struct {
 	cmd   *exec.Cmd
 	out   io.Closer
@@ -141,8 +140,7 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Ensure that the server continues when the program that reads its output ends, and still answers its running
-// requests before it ends.
+// Ensure that the server then still answers its running requests.
 func TestAServerWhoseOutputNobodyReadsDrains(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions",
@@ -179,7 +177,6 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 	}
 }
 
-// Ensure that the exit status of bench shows that it was interrupted.
 func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	level.SkipQuick(t)
 	c := llmserve("bench", "demo", "--num-prompts", "20000")
@@ -225,7 +222,6 @@ func waitForRequests(t *testing.T, s *server, n int) {
 	s.waitForMetric(t, fmt.Sprintf(`vllm:num_requests_running\{.*\} %d\n`, n))
 }
 
-// waitForMetric returns when a line of /metrics matches.
 func (s *server) waitForMetric(t *testing.T, line string) {
 	wanted := regexp.MustCompile(`\n` + line)
 	require.Eventually(t, func() bool {

@@ -136,8 +136,7 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	return m.live.Write(w, "memory/frames?from=")
 }
 
-// frames answers GET /memory/frames with the frames from a number on. If there is no such frame within askTime, it
-// answers with 204.
+// If there is no frame with the number or a higher one within askTime, the answer is 204.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 {

@@ -45,8 +45,7 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// Ensure that while 16 requests run, the memory page shows that they share the blocks of their prompt, stays at a
-// step that the user has chosen, and shows at the end that all blocks are free.
+// The page must stay at a step that the user has chosen, and show at the end that all blocks are free.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

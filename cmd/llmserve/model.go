@@ -126,7 +126,6 @@ var kvTypes = map[string]attention.DType{
 	"fp8": attention.E4M3, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2, "int8": attention.Int8,
 }
 
-// engine returns the engine's configuration without the model.
 func (o *modelOptions) engine() (engine.Config, error) {
 	dtype, ok := kvTypes[o.kvType]
 	if !ok {

@@ -48,8 +48,7 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers returns the answers to all prompts, with their log probabilities, which show any difference between
-// logits.
+// The log probabilities in the answers show any difference between logits.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
@@ -98,8 +97,7 @@ func startJob(t *testing.T, n int, args ...string) *job {
 	return j
 }
 
-// Ensure that 2 and 4 ranks give the same answers as 1, 2 and 4 workers of one process, to the last digit of
-// each log probability.
+// Ensure that 2 and 4 ranks answer as 1, 2 and 4 workers, to the last digit of each log probability.
 func TestRanksAnswerAsOneProcess(t *testing.T) {
 	for _, kind := range []string{"F16", "Q8_0"} {
 		path := randomModel(t, kind)
@@ -151,8 +149,7 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks store the same bytes as the same number of workers of one process, and that they find the
-// workers' blocks, and their own blocks after a rank was killed.
+// Ensure that ranks find the workers' blocks, and their own blocks after a rank was killed.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +
@@ -203,7 +200,6 @@ func heads(t *testing.T, n int) string {
 	return path
 }
 
-// Ensure that the help of a process that was started without mpirun lists the flags of ranks.
 func TestRanksFlagIsInTheHelp(t *testing.T) {
 	text, err := llmserve("--help").Output()
 	require.NoError(t, err)
@@ -217,7 +213,6 @@ func TestRanksEndWithRankZero(t *testing.T) {
 	require.Empty(t, j.errors.String())
 }
 
-// ranks are the process ids, by rank.
 func (j *job) ranks(t *testing.T) []int {
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", j.Process.Pid))
 	require.NoError(t, err)
@@ -239,8 +234,7 @@ func (j *job) ranks(t *testing.T) []int {
 	return all
 }
 
-// Ensure that the loss of a rank ends all other ranks with a message that names it. The rank is killed or
-// stopped during a step, between two steps, or while blocks are stored or loaded.
+// The rank is killed or stopped during a step, between two steps, or while blocks are stored or loaded.
 func TestALostRankEndsTheOthers(t *testing.T) {
 	dir, prompt := t.TempDir(), strings.Repeat("5,", 400)+"5"
 	path := randomModel(t, "F16")

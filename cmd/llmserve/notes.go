@@ -15,7 +15,6 @@ func (l *loaded) computes(o *modelOptions) string {
 	return fmt.Sprintf("kernels: %s; activations: %s", l.kernels(), o.activations)
 }
 
-// notes prints which parts of the model's files are not used, and which are missing.
 func (l *loaded) notes(to io.Writer, o *modelOptions) {
 	if o.device.why != "" {
 		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)

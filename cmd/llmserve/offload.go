@@ -21,7 +21,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// offloadOptions are the flags for keeping blocks outside the process.
 type offloadOptions struct {
 	dir, url, role       string
 	gb                   float64

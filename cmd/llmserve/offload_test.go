@@ -27,7 +27,7 @@ func longQuestion(t *testing.T, model string) string {
 	return string(body)
 }
 
-// A completion has the choices of an answer, and the number of prompt tokens that were found in the cache.
+// A completion has the number of prompt tokens that were found in the cache.
 type completion struct {
 	Choices json.RawMessage
 	Usage   struct {
@@ -73,8 +73,7 @@ func TestKeysAndValuesOutliveAServerThatIsKilled(t *testing.T) {
 	second.waitForMetric(t, fmt.Sprintf(`vllm:prompt_tokens_by_source_total\{.*external_kv_transfer.*\} %d\n`, again.Usage.Details.Cached))
 }
 
-// Ensure that a model finds its stored blocks after its file was moved, and does not find blocks of other weights or
-// of another type of keys and values.
+// Ensure that moving the file changes nothing, and that another type of keys and values finds no blocks.
 func TestOnlyTheSameWeightsFindTheirBlocks(t *testing.T) {
 	level.SkipQuick(t)
 	dir, folder := t.TempDir(), t.TempDir()

@@ -19,8 +19,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// ranks are the processes that share a model. It is nil if this process has the whole model. Only programs built
-// with the tag mpi have ranks.
+// ranks is nil if this process has the whole model. Only programs built with the tag mpi have ranks.
 var ranks *processes
 
 // A world connects processes that were started together. Package mpi implements it.
@@ -40,7 +39,6 @@ var connect func(limit time.Duration) (world, error)
 // defaultLimit is how long vLLM waits for a step (VLLM_ENGINE_ITERATION_TIMEOUT_S).
 const defaultLimit = time.Minute
 
-// join sets ranks if there are several processes.
 func join() error {
 	if connect == nil {
 		return nil
@@ -58,7 +56,6 @@ func join() error {
 	return nil
 }
 
-// A stage is the progress of a process.
 type stage int
 
 const (
@@ -67,8 +64,7 @@ const (
 	loadedWeights       // it can compute steps
 )
 
-// processes is a world whose members exchange reports until all have loaded their weights. In this way, each
-// process notices when another process fails or is lost.
+// The processes exchange reports until all have loaded, so that each notices when another fails or is lost.
 type processes struct {
 	world
 
@@ -79,7 +75,6 @@ type processes struct {
 	all     stage // the stage that all have reached
 }
 
-// A report describes a process.
 type report struct {
 	Host    string
 	Stage   stage
@@ -100,7 +95,6 @@ func newProcesses(w world) *processes {
 // follow reports whether this process only computes its part of rank 0's steps.
 func (p *processes) follow() bool { return p != nil && p.Rank() > 0 }
 
-// share sets the options so that the processes share the model.
 func (p *processes) share(o *modelOptions) error {
 	n := p.Size()
 	if n != 2 && n != 4 {
@@ -116,7 +110,6 @@ func (p *processes) share(o *modelOptions) error {
 	return nil
 }
 
-// processes returns the number of processes that share --kv-cache-gb.
 func (o *modelOptions) processes() int {
 	if ranks != nil {
 		return ranks.Size()
@@ -124,8 +117,7 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals, which all ranks get,
-// because rank 0 lets running requests end first.
+// follow ignores signals, which all ranks get, because rank 0 lets running requests end first.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -172,11 +164,9 @@ func (p *processes) reach(s stage) {
 	}
 }
 
-// interval is the time between exchanges of reports.
 const interval = 50 * time.Millisecond
 
-// exchange exchanges reports until all processes have loaded their weights. If a process refuses, exchange ends
-// this process.
+// exchange goes on until all processes have loaded their weights. If a process refuses, exchange ends this process.
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
@@ -234,7 +224,6 @@ func (p *processes) quit(why string) {
 	os.Exit(1)
 }
 
-// advance records and returns the stage that all processes have reached.
 func (p *processes) advance(all []report) stage {
 	lowest := slices.MinFunc(all, func(a, b report) int { return int(a.reached() - b.reached()) })
 	p.mu.Lock()
@@ -255,8 +244,7 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// leave disconnects this process. err says why it ends. If a process ends with an error before the first step, all
-// processes end.
+// If a process ends with err before the first step, all processes end.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err

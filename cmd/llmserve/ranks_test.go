@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that all processes compute the same refusal, or none.
 func TestRanksRefuseWhatDiffers(t *testing.T) {
 	model := func(content string) []fact {
 		return []fact{{"the content of the weights", content}, {"--block-size", "16"}}
@@ -30,7 +29,6 @@ func TestRanksRefuseWhatDiffers(t *testing.T) {
 	}
 }
 
-// A table is a world of two processes, which exchange their reports through it.
 type table struct {
 	world
 	rank int
@@ -49,7 +47,6 @@ func (w table) Exchange(own []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Ensure that a process passes a stage only after the other process has reached this stage.
 func TestRanksWaitForEachOther(t *testing.T) {
 	seat := [2]chan []byte{make(chan []byte, 1), make(chan []byte, 1)}
 	first, second := newProcesses(table{rank: 0, seat: seat}), newProcesses(table{rank: 1, seat: seat})

@@ -18,8 +18,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// refused runs the command and requires that it ends with one line on standard error. It also requires that the
-// command used little memory, so that it packed no weights before it refused.
+// The command must print one line and use little memory: it must not pack weights before it refuses.
 func refused(t *testing.T, args ...string) (line string) {
 	c := llmserve(args...)
 	var stderr bytes.Buffer
@@ -54,8 +53,7 @@ func hole(t *testing.T) string {
 	return path
 }
 
-// Ensure that bad settings are refused with an error that names them. Flags are checked first, then the header
-// or the configuration, and missing tensors last.
+// Flags are checked first, then the header or the configuration, and missing tensors last.
 func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

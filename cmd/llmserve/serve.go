@@ -27,7 +27,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// options of serving.
 type options struct {
 	model   modelOptions
 	host    string
@@ -134,8 +133,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check checks the flags before a model is loaded. It opens the port and closes it again: clients must not be able to
-// connect before the server can answer.
+// check opens the port and closes it again: clients must not connect before the server can answer.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
@@ -170,8 +168,7 @@ func (o *options) check() error {
 	return listener.Close()
 }
 
-// readKeys adds the key in the environment to the keys of the flag. It refuses an empty key, which usually comes from
-// an unset shell variable.
+// readKeys refuses an empty key, which usually comes from an unset shell variable.
 func (o *options) readKeys() error {
 	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
 	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {

@@ -31,8 +31,7 @@ func folderTemplate(dir string) (string, error) {
 	return configTemplate(fields.Template), nil
 }
 
-// readTemplate sets the template: the template of --chat-template, or else the model's. If the model's template cannot
-// be used, the model can still complete texts.
+// If the model's own template cannot be used, the model can still complete texts.
 func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelOptions) error {
 	if o.template != "" {
 		text, err := os.ReadFile(o.template)
@@ -50,8 +49,7 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 	return nil
 }
 
-// configTemplate returns the template in tokenizer_config.json. It is a text, or the template called "default" in a
-// list of named templates.
+// The template is a text, or the one called "default" in a list of named templates.
 func configTemplate(raw json.RawMessage) (source string) {
 	if json.Unmarshal(raw, &source) == nil {
 		return source

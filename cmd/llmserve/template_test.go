@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a model has several named templates, the server uses the template that transformers and vLLM use
-// for a chat without tools.
+// Of several named templates, the server uses the one that transformers and vLLM use for a chat without tools.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -39,8 +38,7 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	}
 }
 
-// Ensure that a model whose own template cannot be used is served without chat, and that a --chat-template that
-// cannot be used is an error.
+// Ensure that a --chat-template that cannot be used is an error.
 func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}
 	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))

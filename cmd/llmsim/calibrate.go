@@ -60,7 +60,6 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// run reads the measurements, fits them and writes the cost file.
 func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 	if len(files) == 0 {
 		return errors.New("name the files with measurements: llmsim calibrate bench.json -o cost.json")

@@ -43,7 +43,6 @@ func TestCalibrateMakesACostFile(t *testing.T) {
 	require.Contains(t, stderr, "cost file")
 }
 
-// Ensure that calibrate refuses to write the cost file if it would overwrite the measurements that it reads.
 func TestCalibrateKeepsTheMeasurements(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bench.csv")
 	text := "batch,context,prompt,seconds\n1,100,0,0.01\n8,100,0,0.02\n0,0,512,0.05\n"

@@ -36,7 +36,6 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// writeFact writes a name and its text, wrapped and indented to a column.
 func writeFact(w io.Writer, name, text string, column int) {
 	for _, line := range terminal.Wrap(text, column) {
 		fmt.Fprintf(w, "%s\t%s\n", name, line)

@@ -115,7 +115,6 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	return o.write(out, plan, all)
 }
 
-// complete sets the replicas and the other fields of the fleet.
 func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	if len(o.routers) == 1 && o.routers[0] == "all" {
 		o.routers = nil

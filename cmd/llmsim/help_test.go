@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that every help text fits a terminal.
 func TestHelpIsNotTooWide(t *testing.T) {
 	for _, c := range append(command().Commands(), command()) {
 		var b strings.Builder
@@ -20,7 +19,6 @@ func TestHelpIsNotTooWide(t *testing.T) {
 	}
 }
 
-// Ensure that the examples of help texts can be parsed.
 func TestTheExamplesOfHelpParse(t *testing.T) {
 	examples := 0
 	for _, from := range command().Commands() {

@@ -82,7 +82,6 @@ func aboutSetup(name string) (string, error) {
 	return m.Describe() + ", " + m.Constants(), nil
 }
 
-// listEngines returns the engines, each with the GPUs for which it has constants.
 func listEngines() [][2]string {
 	return [][2]string{
 		{cost.VLLM, "V1 (0.10 to 0.20), as measured on " + strings.Join(cost.MeasuredGPUs(), ", ") +
@@ -91,7 +90,6 @@ func listEngines() [][2]string {
 	}
 }
 
-// writeList writes names and their descriptions.
 func writeList(w io.Writer, title string, rows [][2]string) {
 	fmt.Fprintln(w, title)
 	width := 0

@@ -28,7 +28,6 @@ func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), said.String()
 }
 
-// program returns a command that runs llmsim in a separate process.
 func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")

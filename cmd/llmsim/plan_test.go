@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that plan accepts a trace and writes all files that its help names.
 func TestPlanWritesWhatItSays(t *testing.T) {
 	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "plan")

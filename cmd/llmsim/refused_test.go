@@ -128,7 +128,6 @@ var refused = []struct{ args, says string }{
 	{"view --story copy-on-write -o /none/page.html", "/none/page.html: no such file or directory"},
 }
 
-// Ensure that a flag refuses 0 if 0 would mean the default.
 func TestAZeroIsNoDefault(t *testing.T) {
 	for _, name := range []string{"rate", "duration", "burstiness", "workers", "stages", "samples", "blocks", "cpu-blocks",
 		"max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "memory-utilization", "input-len", "output-len"} {

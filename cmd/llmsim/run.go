@@ -184,7 +184,6 @@ func rangeOf(ends []*sim.Result) string {
 		between(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
 }
 
-// writeMemory writes the averages over the window and the numbers of moved blocks.
 func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 	a := &r.Window
 	if a.Iterations == 0 {

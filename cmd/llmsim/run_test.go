@@ -94,8 +94,7 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// Ensure that Mooncake's hashes cause prefix hits. The trace has 24 conversations, and each prompt begins with the
-// blocks of the prompt before it.
+// The trace has 24 conversations, and each prompt begins with the blocks of the prompt before it.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
@@ -159,7 +158,6 @@ func narrow(t *testing.T, text string) {
 	}
 }
 
-// Ensure that clients wait as in vLLM's "bench serve".
 func TestClientsThatWait(t *testing.T) {
 	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput",
 		"ttft<1s,tpot<60ms")
@@ -172,8 +170,7 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that the output states the assumptions about drafts: the probability that a draft is right, and that
-// drafting takes no time by default.
+// The output states the probability that a draft is right, and that drafting takes no time by default.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -72,8 +72,7 @@ func addSLO(f *pflag.FlagSet, slo *latency) {
 	f.Var(slo, "slo", "highest mean normalized latency of a sustained rate")
 }
 
-// A latency is a flag with a normalized latency in s/token. The user writes it as an objective of llmsim plan or as
-// a number.
+// A latency, in s/token, is written as an objective of llmsim plan or as a number.
 type latency float64
 
 func (l *latency) String() string { return fmt.Sprintf("%gs/token", float64(*l)) }
@@ -145,8 +144,7 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	return failures(st.Failed())
 }
 
-// readLoads determines whether the loads are rates or concurrencies. A table of concurrencies needs no folder. By
-// default it has vllm bench serve's number of requests, one seed, and the system vllm-v1.
+// A table of concurrencies needs no folder, and has vllm bench serve's number of requests, one seed and vllm-v1.
 func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
 	switch {
@@ -176,7 +174,6 @@ func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	return nil
 }
 
-// needFolder returns an error if no folder is named.
 func (o *sweepOptions) needFolder() error {
 	if o.out == "" {
 		return errors.New("-o DIR: a sweep over rates needs a folder for its results")

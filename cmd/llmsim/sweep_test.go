@@ -108,8 +108,7 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a sweep over concurrencies prints a table and needs no folder, and that more clients get more answers
-// per second.
+// Ensure that the table needs no folder, and that more clients get more answers per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -129,8 +128,7 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that in a sweep over concurrencies, the table and sweep.csv have the same range as llmsim run, and that a
-// setup without a margin has no range.
+// Ensure that the table and sweep.csv have the range of llmsim run, and that a setup without a margin has none.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
@@ -193,8 +191,7 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	return rows
 }
 
-// Ensure that each rate of a trace is run once unless the user gives seeds, because a trace has the same requests
-// under all seeds.
+// Ensure that each rate of a trace, whose requests are the same under all seeds, is run once.
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")

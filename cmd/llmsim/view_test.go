@@ -38,7 +38,6 @@ func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	page("--system", "vllm-v1", "--workload", "wmt16-5shot", "--samples", "3", "--seed", "2")
 }
 
-// Ensure that stories and calls of the homework become pages, and that the error about a bad call names the call.
 func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")
