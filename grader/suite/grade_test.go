@@ -28,8 +28,7 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 	return err == nil, string(out)
 }
 
-// Ensure that several runs at the same time, such as those of a tutor with several shells, each give their own
-// verdict.
+// Ensure that runs at the same time, such as those of several shells, each give their own verdict.
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
 	const initBody = "    LLMEngine *engine = malloc(sizeof *engine);\n"
@@ -59,8 +58,7 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 	}
 }
 
-// Ensure that a relative path is relative to the folder from which the script is called, and that the error
-// about a missing file names it.
+// A relative path is relative to the folder of the caller, and the error about a missing file names the file.
 func TestGradeTakesWhatItsCallerNames(t *testing.T) {
 	level.SkipQuick(t) // it compiles
 	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))

@@ -32,8 +32,7 @@ var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log
 // The flags of the handout's Compilation Standard.
 var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
 
-// objects are the suite's object files, which are compiled once. objectsWithoutHeap are the same for Memcheck,
-// without heap.o.
+// objects are compiled once. objectsWithoutHeap are the same for Memcheck, without heap.o.
 var objects, objectsWithoutHeap []string
 
 var scratch string
@@ -73,7 +72,6 @@ func gcc(args ...string) (string, error) {
 	return string(out), err
 }
 
-// link builds the suite over a submission.
 func link(t *testing.T, source string, objects []string, options ...string) (program, diagnostics string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +94,6 @@ var correct struct {
 	program string
 }
 
-// buildCorrect returns the suite linked with the correct submission, which is compiled once.
 func buildCorrect(t *testing.T) string {
 	t.Helper()
 	correct.Do(func() {
@@ -196,8 +193,7 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick returns options with which the compiler takes a third of the time. In make test-long and with -matrix
-// there are none, so that everything is compiled as in the course.
+// quick makes compiling take a third of the time. In make test-long and with -matrix, there are no such options.
 func quick(optimise string) []string {
 	if *matrix || level.Long() {
 		return nil
@@ -253,8 +249,7 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// fails requires that a mutant fails its expected test. It runs only that test, unless the test run asks for
-// all tests that fail.
+// fails runs only the expected test, unless the test run asks for all tests that fail.
 func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
 	if m.Expect != "" && !*matrix {
@@ -268,7 +263,6 @@ func fails(t *testing.T, m corpus.Mutant, program string) {
 	t.Logf("%s: %s", m.ID, strings.Join(r.failures(), " "))
 }
 
-// Submissions that fail by something else than a wrong result.
 func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	const says = "printf(\"\\n999 passed, 0 failed\\n\");\n fflush(stdout);\n"
 	cases := []struct{ name, inFork, atEnd, report string }{
@@ -305,9 +299,8 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that the suite ends its run after three timeouts. To save time, only the first test of task3, whose
-// pool has 10 blocks, really loops. In the other tests the call raises SIGPROF, which the suite takes for a
-// timeout.
+// Only the first test of task3, whose pool has 10 blocks, really loops. In the other tests the call raises SIGPROF,
+// which the suite takes for a timeout.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -334,7 +327,6 @@ func TestACallThatWaitsIsEnded(t *testing.T) {
 	}
 }
 
-// Ensure that a submission that exits before main does not pass.
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	source := corpus.Correct(t) +
 		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"
@@ -371,7 +363,6 @@ func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
 	require.Contains(t, r.last(), "skipped")
 }
 
-// advised are the mutants that get advice, and which.
 var advised = map[string]string{
 	"U1": "advice_init_survives_malloc_failure",
 	"U2": "advice_create_survives_malloc_failure",
@@ -393,8 +384,7 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// Ensure that the suite's heap finds each block while other blocks in the same chain of its hash table come and
-// go.
+// The blocks are in the same chain of the hash table of the suite's heap.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")
 	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)

@@ -64,8 +64,7 @@ func TestShareIsAllOrNothing(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 0}, counts, "an entry outside the pool is skipped")
 }
 
-// Ensure that the assembly finds the same first zero as a plain loop, for slices of every length below 300 and a zero
-// at every index.
+// The slices have every length below 300, and a zero at every index.
 func TestTheScansFindTheFirstZero(t *testing.T) {
 	loop := func(counts []int32) int {
 		if i := slices.Index(counts, 0); i >= 0 {
@@ -97,8 +96,7 @@ func TestTheScansFindTheFirstZero(t *testing.T) {
 	}
 }
 
-// Ensure that the scan reads no memory after the slice. The page after the slice is not accessible, so a read there
-// crashes the test.
+// The page after the slice is not accessible, so a read there crashes the test.
 func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	page := os.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -120,8 +118,7 @@ func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	}
 }
 
-// Ensure that a cursor finds the same blocks as the handout's loop, which starts from block 0 each
-// time.
+// Ensure that a cursor finds the blocks of the handout's loop, which starts from block 0 each time.
 func TestFirstFitEqualsStartingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int32Range(-1, 2), 0, 300).Draw(t, "counts")

@@ -9,8 +9,7 @@ import (
 // ErrNotConserved is wrapped by every finding of Conserved.
 var ErrNotConserved = errors.New("blocks not conserved")
 
-// A violation is formatted with strconv and not with fmt, because this package is linked into the C library and fmt
-// would double the library's size.
+// A violation uses strconv: fmt would double the size of the C library, into which this package is linked.
 type violation string
 
 func (v violation) Error() string { return ErrNotConserved.Error() + ": " + string(v) }

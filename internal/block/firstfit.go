@@ -28,8 +28,7 @@ func (f *FirstFit) Next() int32 {
 	return int32(i)
 }
 
-// Fill puts the next free blocks into out and returns their number. The number is less than len(out) if there are
-// too few free blocks.
+// Fill puts the next free blocks into out and returns their number, less than len(out) if there are too few.
 func (f *FirstFit) Fill(out []int32) int {
 	for n := range out {
 		id := f.Next()

@@ -2,8 +2,7 @@ package block
 
 import "unsafe"
 
-// firstZeroPortable returns the index of the first 0 in counts, or len(counts) if there is none. It loads two
-// counts at a time, because the compiler does not vectorize a loop with an early exit.
+// firstZeroPortable loads two counts at a time, because the compiler does not vectorize a loop with an early exit.
 func firstZeroPortable(counts []int32) int {
 	n := len(counts)
 	if n == 0 {

@@ -53,8 +53,7 @@ func Revoke(counts []int32, slot *int32, old int32) {
 	*slot = old
 }
 
-// Release drops one reference to the block that entry names. It reports whether the block became free. It ignores
-// an entry that names no block.
+// Release drops one reference to entry's block, if entry names a block, and reports whether the block became free.
 func Release(counts []int32, entry int32) (freed bool) {
 	if uint(entry) >= uint(len(counts)) {
 		return false

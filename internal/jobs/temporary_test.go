@@ -15,8 +15,7 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// making is the name of an environment variable. If it is set, the test binary is a child process that makes a
-// folder and waits.
+// If making is set, the test binary is a child process that makes a folder and waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
 // start returns a process that has a folder, and the folder.
@@ -49,8 +48,7 @@ func TestAFolderForAnotherProcess(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed, or the test ends
 }
 
-// Ensure that a run removes the folder of a process that has just been killed, and keeps the folders of running
-// processes and of other users.
+// Ensure that the folders of running processes and of other users stay.
 func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	killed, left := start(t)

@@ -11,8 +11,7 @@ import (
 // version is set by the Makefile when it links a program.
 var version string
 
-// Program gives the main command of a program three things: --version, suggestions for misspelt flags, and help
-// that fits a terminal.
+// Program gives a command --version, suggestions for misspelt flags, and help that fits a terminal.
 func Program(c *cobra.Command) {
 	c.Version = Version()
 	c.SetFlagErrorFunc(SuggestFlag)

@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Removed maps the names of removed commands ("command") and flags ("command --flag") to texts that say what to use
-// instead.
+// Removed maps removed commands ("command") and flags ("command --flag") to texts that say what to use instead.
 type Removed map[string]string
 
 // Explain makes removed commands and flags fail with an error that says what to use instead. Call it after

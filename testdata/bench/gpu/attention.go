@@ -33,7 +33,6 @@ func (a attended) benchmark(required goal) benchmark {
 	return benchmark{name, required, a.prepare}
 }
 
-// A batch has the inputs and outputs of a launch of attention, on the GPU.
 type batch struct {
 	attended
 	b                   *bench
@@ -70,8 +69,7 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned returns the call for count sequences from number first on. Only the last queries of each sequence are
-// computed.
+// planned takes count sequences from first on, and computes only their last queries.
 func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {
@@ -145,7 +143,6 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64
 	return out, spread
 }
 
-// readHead reads the elements of a head, from an element on.
 func readHead(kind attention.DType, contents []byte, first int, head *[headSize]float64) {
 	size := kind.Size()
 	for d := range head {
@@ -153,9 +150,8 @@ func readHead(kind attention.DType, contents []byte, first int, head *[headSize]
 	}
 }
 
-// alone computes some sequences again, each without the other sequences: the last 1, 7, 37 and 512 tokens, as far
-// as they are queries. One token is a decoding step, more tokens are a chunk of prefill. alone reports whether all
-// outputs have the same bits as in the batch.
+// alone computes sequences without the others: their last token (a decoding step), and their last 7, 37 and 512
+// tokens (chunks of prefill). All outputs must have the same bits as in the batch.
 func (t *batch) alone() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {
@@ -167,8 +163,7 @@ func (t *batch) alone() bool {
 	return true
 }
 
-// chunk reports whether the outputs for the last tokens of a sequence have the same bits when the kernel computes
-// only these tokens.
+// chunk reports whether the last tokens have the same bits when the kernel computes only these tokens.
 func (t *batch) chunk(sequence, tokens int) bool {
 	row := 2 * t.call.Heads * headSize
 	place, size := ((sequence+1)*t.queries-tokens)*row, tokens*row

@@ -37,7 +37,6 @@ func (c *closers) close() (err error) {
 	return err
 }
 
-// A failure is the value of a panic that ends a case.
 type failure struct{ error }
 
 func must(err error) {
@@ -46,7 +45,6 @@ func must(err error) {
 	}
 }
 
-// the returns v, or panics with a failure if there is an error.
 func the[T any](v T, err error) T {
 	must(err)
 	return v
@@ -81,7 +79,6 @@ func (b *bench) broken(err error) bool {
 	return errors.As(err, &driver) && b.context.Synchronize() != nil
 }
 
-// A benchmark is a kernel with sizes.
 type benchmark struct {
 	name    string // what compare.py reads: the kernel, and name=value for each size
 	goal    goal   // may be zero
@@ -92,7 +89,6 @@ type kernel interface {
 	Launch(*kernels.Set, *cuda.Stream) error
 }
 
-// prepared is a benchmark whose inputs are on the GPU.
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
@@ -133,8 +129,7 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch. A round has as many launches as take about 3 ms. time measures up to 9
-// rounds, and stops after about 0.3 s.
+// A round has as many launches as take about 3 ms. time measures up to 9 rounds, and stops after about 0.3 s.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))
@@ -190,20 +185,17 @@ func (b *bench) upload(contents []byte) *cuda.Memory {
 	return m
 }
 
-// contents returns size bytes of memory.
 func contents(m *cuda.Memory, offset, size int) []byte {
 	got := make([]byte, size)
 	must(m.Read(offset, got))
 	return got
 }
 
-// random returns n random F16 numbers of a size of about 1: their bytes, and a copy on the GPU. A long array
-// repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
+// A long array repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	return b.randomOf(kernels.CacheAuto, n)
 }
 
-// randomOf is like random, for keys and values.
 func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) {
 	kind := cpuTypes[cache]
 	period, contents := (1<<22+8)*kind.Size(), make([]byte, kind.Size()*n)
@@ -216,7 +208,6 @@ func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) 
 	return contents, b.upload(contents)
 }
 
-// cpuTypes are the types of package attention.
 var cpuTypes = map[kernels.CacheType]attention.DType{kernels.CacheAuto: attention.F16, kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}
 
 func (b *bench) numbers(list any) cuda.Pointer {
@@ -228,8 +219,7 @@ func at(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units returns the difference of two numbers in units in the last place of F16. The unit is made a little larger,
-// by what a kernel loses in rounding to float32.
+// units are those in the last place of F16, made a little larger by what a kernel loses in rounding to float32.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

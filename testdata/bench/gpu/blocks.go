@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swap returns a case that copies blocks between anywhere in one array on the GPU and pinned memory, where the
-// blocks lie side by side. With in, the blocks are copied to the GPU.
+// The blocks lie anywhere on the GPU, and side by side in pinned memory. With in, they are copied to the GPU.
 func swap(blocks, size int, in bool) benchmark {
 	way := "out"
 	if in {
@@ -50,7 +49,6 @@ func swap(blocks, size int, in bool) benchmark {
 	}}
 }
 
-// write puts keys and values into slots in any order.
 func write(cache kernels.CacheType, tokens, heads, size int) benchmark {
 	const block = 16
 	kernel := "reshape_and_cache"

@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// A product multiplies rows of inputs by weights.
 type product struct {
 	matrixShape
 	rows int
@@ -50,7 +49,6 @@ func (c product) prepare(b *bench) prepared {
 	return p
 }
 
-// A matrix has weights on the GPU, rows of inputs, and the results of all rows computed in one batch.
 type matrix struct {
 	matrixShape
 	kernels.Weights
@@ -60,8 +58,7 @@ type matrix struct {
 	memory   closers
 }
 
-// matrixOf returns the matrix of the previous call if that matrix has the same shape. Otherwise it makes a new
-// matrix and frees the previous one.
+// matrixOf keeps the matrix of the previous call if it has the same shape, and otherwise frees it.
 func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
 		return b.matrix
@@ -86,8 +83,7 @@ func (b *bench) closeMatrix() error {
 	return m.memory.close()
 }
 
-// batch returns the product of some rows of the inputs, and the memory for its outputs. The memory is freed after
-// the case.
+// batch returns the product of rows of the inputs from first on. out is freed after the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
 	plan := the(m.Plan(b.context.Device(), rows))
 	out = b.alloc(2 * rows * m.outputs)
@@ -158,8 +154,7 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	return rows
 }
 
-// makeBlocks makes random blocks of weights. scales are the offsets of F16 numbers in a block. A long array repeats
-// itself after an odd number of blocks.
+// scales are the offsets of F16 numbers in a block. A long array repeats itself after an odd number of blocks.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
@@ -195,8 +190,7 @@ func (m *matrix) row(output int) []float64 {
 	return weights
 }
 
-// q4k returns weight i of a block of Q4_K. A block has two F16 numbers, 12 bytes with 8 scales and 8 minima of 6
-// bits, and 256 integers of 4 bits.
+// A block of Q4_K has two F16, 12 bytes with 8 scales and 8 minima of 6 bits, and 256 integers of 4 bits.
 func q4k(block []byte, i int) float64 {
 	packed, group := block[4:16], i/32
 	scale, minimum := packed[group%4]&63, packed[group%4+4]&63
@@ -208,8 +202,7 @@ func q4k(block []byte, i int) float64 {
 	return at(block, 0)*float64(scale)*float64(q>>(group%2*4)&15) - at(block, 1)*float64(minimum)
 }
 
-// products returns the products in a model with 8 billion parameters: those of its layers and the product for the
-// logits. With small, it returns products that are small enough for tests.
+// The model has 8 billion parameters. With small, the products are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {

@@ -139,7 +139,6 @@ func activations(pick func(normal, small int) int) (all []benchmark) {
 	return all
 }
 
-// embedding copies the rows of tokens.
 func embedding(rows, vocabulary, n int) benchmark {
 	return benchmark{name: fmt.Sprintf("embedding rows=%d vocabulary=%d n=%d", rows, vocabulary, n), prepare: func(b *bench) prepared {
 		numbers, table := b.random(vocabulary * n)
@@ -191,8 +190,7 @@ func argmax(rows, n int) benchmark {
 	}}
 }
 
-// rotary returns a case that rotates the queries and keys of tokens in place. Every launch rotates them further, so
-// only the outputs of the first launch are checked.
+// Every launch rotates queries and keys further, so only the outputs of the first launch are checked.
 func rotary(tokens, heads int) benchmark {
 	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
 		width := heads * headSize

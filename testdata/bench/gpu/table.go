@@ -19,8 +19,7 @@ const (
 	ofBus  = "GB/s"
 )
 
-// reached returns the rate of a result as a multiple of the rate that the goal names. It returns 0 if that rate was
-// not measured.
+// reached returns 0 if the rate that the goal names was not measured.
 func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	switch g.of {
 	case ofCopy:
@@ -125,7 +124,6 @@ func (t *table) judge(c benchmark, r result) string {
 	return t.tally.Judge(required, g.least, g.reached(r, t.copied, t.rivals[c.name]))
 }
 
-// resources prints what the compiled kernels use.
 func (b *bench) resources() error {
 	fmt.Printf("%-36s %9s %6s %7s %8s\n", "compiled kernel", "registers", "local", "shared", "threads")
 	spilled := 0

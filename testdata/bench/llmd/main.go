@@ -58,7 +58,6 @@ func check(llmserve string) error {
 	return p.compare()
 }
 
-// A pair is two replicas, and the indexer that receives their events.
 type pair struct {
 	ctx      context.Context
 	indexer  *kvcache.Indexer
@@ -96,8 +95,7 @@ func (p *pair) score(tokens []uint32) ([2]float64, error) {
 	return [2]float64{scores[names[0]], scores[names[1]]}, err
 }
 
-// subscribed returns when the indexer receives the events of both replicas. Events before a subscription are lost, so
-// each attempt sends a new prompt.
+// Events before a subscription are lost, so each attempt sends a new prompt.
 func (p *pair) subscribed() error {
 	seed := 100
 	for i, r := range p.replicas {
@@ -121,7 +119,6 @@ func (p *pair) subscribed() error {
 	return nil
 }
 
-// compare sends prompts to the replicas, and returns an error if a score does not become right.
 func (p *pair) compare() error {
 	first, second, both, none := prompt(1, 100), prompt(2, 70), prompt(3, 50), prompt(4, 80)
 	longer := slices.Concat(both[:48], prompt(5, 60)) // the beginning of both: 3 blocks
@@ -166,7 +163,6 @@ func (p *pair) compare() error {
 	return nil
 }
 
-// newIndexer returns an indexer and its subscriptions to events.
 func newIndexer(ctx context.Context) (*kvcache.Indexer, *kvevents.SubscriberManager, error) {
 	blocks := kvblock.DefaultTokenProcessorConfig()
 	blocks.BlockSizeTokens = blockSize
@@ -200,7 +196,6 @@ type replica struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`)
 
-// start starts a replica and waits until it has printed its address.
 func start(llmserve, name string) (*replica, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

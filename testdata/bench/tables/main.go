@@ -90,7 +90,6 @@ func read(in io.Reader) (results []*result) {
 	return results
 }
 
-// print writes a table for each list of units.
 func print(out io.Writer, results []*result) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var units []string

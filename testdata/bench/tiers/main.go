@@ -83,7 +83,6 @@ func median(all []time.Duration) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
-// prompt returns a request with n random tokens that asks for up to most new tokens.
 func prompt(n, most int) string {
 	tokens := make([]string, n)
 	for i := range tokens {
@@ -94,7 +93,6 @@ func prompt(n, most int) string {
 
 func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
 
-// ask returns how long the answer took, and how many tokens of the prompt were cached.
 func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	begin := time.Now()
 	text := r.Complete(body)
@@ -170,8 +168,7 @@ func together(call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// shared starts two replicas one after the other, and sends 16 requests with one prompt to each at once. It prints
-// how many tokens each replica loaded.
+// shared sends 16 requests with one prompt to each of two replicas, and prints how many tokens each loaded.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)
@@ -185,8 +182,7 @@ func shared(args []string) {
 	}
 }
 
-// decode starts a server and returns how long it takes to generate 128 tokens for each of 16 prompts of 64 tokens.
-// The server has answered other requests before.
+// decode measures 128 tokens for each of 16 prompts of 64 tokens, after the server has answered other requests.
 func decode(args []string) time.Duration {
 	p := start(args)
 	defer p.Kill()

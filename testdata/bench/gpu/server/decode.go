@@ -15,7 +15,6 @@ import (
 
 const blockSize = 16
 
-// runnerConfig describes a runner for sequences of at most longest tokens over a number of blocks.
 func runnerConfig(on *gpu.Model, layers, blocks, sequences, tokens, longest int) (c engine.RunnerConfig, err error) {
 	c = engine.RunnerConfig{Store: kvstore.Config{Layers: layers, NumBlocks: blocks}, MaxModelLen: longest, AskedModelLen: longest, MaxNumSeqs: sequences,
 		MaxNumBatchedTokens: tokens}
@@ -63,7 +62,6 @@ func take(r engine.ModelRunner, most int, b *model.Batch, tokens []int32) ([]int
 	return tokens, nil
 }
 
-// decode measures decoding steps of a Llama, and how long the GPU is idle between them.
 func (b *bench) decode() (err error) {
 	s := llama(b.small)
 	dir, err := b.folder("llama", s)
@@ -78,8 +76,7 @@ func (b *bench) decode() (err error) {
 	return errors.Join(b.decodeSteps(&s, m, on), b.idle(m, on))
 }
 
-// decodeSteps measures steps in which each of some sequences computes its last token. All sequences have the same tokens,
-// in blocks of their own, so that they must get the same next token.
+// All sequences have the same tokens, in blocks of their own, so that they must get the same next token.
 func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error) {
 	counts, length := []int{1, 16, 64, 256}, b.pick(1024, 20)
 	if b.small {
@@ -234,7 +231,6 @@ func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, 
 	return logits, err
 }
 
-// idle measures how long the GPU is idle between the steps of an engine.
 func (b *bench) idle(m *model.Model, on *gpu.Model) (err error) {
 	n, length, answer := b.pick(64, 3), b.pick(256, 10), b.pick(128, 6)
 	w := &watched{Model: on, sequences: n}

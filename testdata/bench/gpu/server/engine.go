@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A request has a prompt and the number of tokens of its answers.
 type request struct {
 	prompt []int32
 	output int
@@ -25,8 +24,7 @@ func (b *bench) engine(m *model.Model, d engine.Device, c engine.Config, o engin
 	return engine.New(c, o)
 }
 
-// answers sends all requests at once and returns the tokens of n answers to each. At until, unless it is zero, it cancels
-// the requests that are not answered.
+// answers sends all requests at once. At until, unless it is zero, requests without an answer are cancelled.
 func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][][]int32, error) {
 	ctx := context.Background()
 	if !until.IsZero() {
@@ -54,7 +52,6 @@ func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][]
 	return all, errors.Join(errs...)
 }
 
-// read appends the tokens of a stream to those of its answers.
 func read(ctx context.Context, s *engine.Stream, to [][]int32) error {
 	defer s.Cancel()
 	for {

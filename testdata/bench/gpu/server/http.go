@@ -19,7 +19,6 @@ import (
 	"time"
 )
 
-// A load is requests that come at once.
 type load struct {
 	Name    string  `json:"name"`
 	Prompts []int   `json:"prompts"` // their lengths
@@ -27,7 +26,6 @@ type load struct {
 	least   float64 // how many times as fast as transformers
 }
 
-// loads returns the loads that are measured over HTTP.
 func (b *bench) loads() (all []load) {
 	new := b.pick(128, 4)
 	for _, n := range []int{b.pick(64, 3), b.pick(256, 5)} {
@@ -41,7 +39,6 @@ func (b *bench) loads() (all []load) {
 	return append(all, load{Name: fmt.Sprintf("1 request of %d tokens, %d new", length, new), Prompts: []int{length}, New: new, least: 3})
 }
 
-// work prints the model and the loads for compare.py.
 func (b *bench) work(to io.Writer) error {
 	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
 }
@@ -65,7 +62,6 @@ func (b *bench) limits() []string {
 	return []string{"--max-num-seqs", "256", "--max-num-batched-tokens", "2048", "--max-model-len", "2048"}
 }
 
-// A server is a running llmserve.
 type server struct {
 	url   string
 	cmd   *exec.Cmd
@@ -75,7 +71,6 @@ type server struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// serve starts llmserve with a model.
 func (b *bench) serve(ctx context.Context, dir string, args ...string) (*server, error) {
 	s := &server{cmd: b.child(ctx, b.llmserve, append([]string{dir, "--port", "0", "--device", "cuda", "--served-model-name", "m"}, args...)...)}
 	out, err := s.cmd.StdoutPipe()
@@ -120,7 +115,6 @@ func (s *server) ask(ctx context.Context, l *load, vocabulary int) (time.Duratio
 	return time.Since(begin), errors.Join(errs...)
 }
 
-// complete sends a completion, and checks the number of tokens of the answer.
 func (s *server) complete(ctx context.Context, body []byte, tokens int) error {
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/completions", bytes.NewReader(body))
 	if err != nil {
@@ -147,7 +141,6 @@ func (s *server) complete(ctx context.Context, body []byte, tokens int) error {
 	return nil
 }
 
-// http measures how long llmserve takes to start, and to answer loads.
 func (b *bench) http() (err error) {
 	s := llama(b.small)
 	dir, err := b.folder("llama", s)

@@ -21,7 +21,6 @@ import (
 	"llmmemory/testdata/bench/gpu/goals"
 )
 
-// A bench measures on a GPU. Its folder has the models.
 type bench struct {
 	small            bool
 	library, dir     string
@@ -112,7 +111,6 @@ func (b *bench) over(seconds float64) bool {
 	return !b.until.IsZero() && time.Until(b.until).Seconds() < seconds
 }
 
-// onGPU calls f with the GPU.
 func (b *bench) onGPU(f func() error) (err error) {
 	if b.device, err = gpu.Open(b.library, 0); err != nil {
 		return err
@@ -135,7 +133,6 @@ func (b *bench) row(name, measured string, ratio float64, required string, least
 	fmt.Printf(rowFormat, name, measured, shown, verdict)
 }
 
-// pick returns a size for GPUs, or for tests.
 func (b *bench) pick(normal, small int) int {
 	if b.small {
 		return small
@@ -152,7 +149,6 @@ func (b *bench) folder(name string, s shape) (string, error) {
 	return dir, s.write(dir)
 }
 
-// rates measures copies, in memory that is freed at the end.
 func (b *bench) rates() (err error) {
 	driver, err := cuda.Open(b.library)
 	if err != nil {

@@ -92,7 +92,6 @@ func opt(small bool) shape {
 	}
 }
 
-// An entry is a tensor in the header of a safetensors file.
 type entry struct {
 	DType   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
@@ -102,8 +101,8 @@ type entry struct {
 // ones is the number of ones at the beginning of the data. Weights of norms are there.
 const ones = 1 << 16
 
-// entries returns the tensors, and the number of elements of the data. All tensors that are not weights of norms lie in
-// the same random data, from different places on. So a file is hardly larger than its largest tensor.
+// All tensors but the weights of norms lie in the same random data, so a file is hardly larger than its largest
+// tensor.
 func (s *shape) entries() (all map[string]entry, elements int) {
 	all, elements = map[string]entry{}, ones
 	add := func(lines, layer string) {
@@ -129,7 +128,6 @@ func (s *shape) entries() (all map[string]entry, elements int) {
 	return all, elements
 }
 
-// bytes returns the size of the weights.
 func (s *shape) bytes() (n int) {
 	all, _ := s.entries()
 	for _, e := range all {
@@ -138,7 +136,6 @@ func (s *shape) bytes() (n int) {
 	return n
 }
 
-// write makes a folder with the model.
 func (s *shape) write(dir string) error {
 	config, err := json.Marshal(s.config)
 	if err != nil {
@@ -216,7 +213,6 @@ func tokenizerFile() []byte {
 	return text
 }
 
-// open puts the model of a folder on the GPU.
 func (b *bench) open(dir string) (*model.Model, *gpu.Model, error) {
 	var on *gpu.Model
 	m, err := model.OpenFolder(dir, b.pool, model.Part{}, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {

@@ -81,7 +81,6 @@ func (b *bench) paper() (err error) {
 	return errors.Join(c.one(requests, &first.progress, tokens), c.several(c.drawn(b.pick(60, 5))))
 }
 
-// drawn returns requests of ShareGPT's lengths.
 func (c *comparison) drawn(n int) (all []request) {
 	lengths, _, _ := workload.Named("sharegpt")
 	rnd := rand.New(rand.NewPCG(6, 7))
@@ -92,7 +91,6 @@ func (c *comparison) drawn(n int) (all []request) {
 	return all
 }
 
-// until returns when a run must end that may take some slices of time.
 func (c *comparison) deadline(slices time.Duration) (t time.Time) {
 	if c.slice > 0 {
 		t = time.Now().Add(slices * c.slice)
@@ -100,7 +98,6 @@ func (c *comparison) deadline(slices time.Duration) (t time.Time) {
 	return t
 }
 
-// engine runs requests with the engine of llmserve.
 func (c *comparison) engine(o *observed, requests []request) ([][][]int32, error) {
 	e, err := c.bench.engine(c.model, c.on, engine.Config{KVCacheBytes: int64(c.cacheBytes), MaxModelLen: c.config.MaxModelLen, MaxNumSeqs: c.limits.MaxNumSeqs,
 		MaxNumBatchedTokens: c.limits.MaxNumBatchedTokens}, o)
@@ -112,7 +109,6 @@ func (c *comparison) engine(o *observed, requests []request) ([][][]int32, error
 	return tokens, errors.Join(err, e.Close())
 }
 
-// run runs requests with n answers each by a system of the paper.
 func (c *comparison) run(name string, requests []request, n int, slices time.Duration) (*system, error) {
 	policy, orca := map[string]paper.Policy{orcaOracle: paper.Oracle, orcaPow2: paper.Pow2, orcaMax: paper.Max}[name]
 	var s *paper.Scheduler
@@ -132,8 +128,7 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 	return y, y.run(c.deadline(slices))
 }
 
-// one compares the systems on requests with one answer. first is the progress of the engine, whose tokens the other
-// systems must generate, too.
+// one compares on requests with one answer. The other systems must generate the engine's tokens, too.
 func (c *comparison) one(requests []request, first *progress, tokens [][][]int32) error {
 	mean := 0.0
 	for _, r := range requests {
@@ -167,8 +162,7 @@ func (c *comparison) one(requests []request, first *progress, tokens [][][]int32
 	return errors.Join(errs...)
 }
 
-// check returns an error if answers are not the beginnings of the wanted ones, or the reverse, or if some are not
-// complete although there was no limit of time.
+// check requires that answers begin like the wanted ones, and are complete unless there was a limit of time.
 func (c *comparison) check(name string, requests []request, got, want [][][]int32) error {
 	for i, answers := range got {
 		for k, answer := range answers {

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// progress counts what a system has computed. Rates are measured until all requests have begun, because fewer and fewer
-// answers are generated at a time then.
+// Rates are measured until all requests have begun, because fewer answers are generated at a time afterwards.
 type progress struct {
 	all, begun    int // requests; the first token of an answer begins a request
 	steps         int
@@ -24,7 +23,6 @@ func (p *progress) begin(requests int) {
 	*p = progress{all: requests, since: now, last: now}
 }
 
-// note counts the memory in use.
 func (p *progress) note(u serve.Usage) {
 	p.used += u.Used
 	p.logical += u.Logical
@@ -42,10 +40,8 @@ func (p *progress) stepped(tokens, sequences, begun int) {
 	p.last = time.Now()
 }
 
-// rate returns the answers' tokens per second.
 func (p *progress) rate() float64 { return float64(p.tokens) / p.last.Sub(p.since).Seconds() }
 
-// An observed engine has the progress of an engine.
 type observed struct {
 	engine.NoObserver
 	progress

@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A system runs requests with a scheduler of the PagedAttention paper, over a runner. All answers to a request are
-// greedy, and so have the same tokens.
+// All answers to a request are greedy, and so have the same tokens.
 type system struct {
 	scheduler *paper.Scheduler
 	copies    bool // answers to a prompt do not share its blocks
@@ -42,7 +41,6 @@ func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, c *engine.
 	return y, nil
 }
 
-// run runs iterations until all requests are answered, or until the time, unless it is zero.
 func (y *system) run(until time.Time) error {
 	y.begin(len(y.requests))
 	for left := len(y.requests); left > 0 && (until.IsZero() || time.Now().Before(until)); {
@@ -72,7 +70,6 @@ func (y *system) run(until time.Time) error {
 	return nil
 }
 
-// move copies the blocks that the scheduler names.
 func (y *system) move() error {
 	it := &y.iteration
 	for _, p := range it.SwapOut {
@@ -159,7 +156,6 @@ func (y *system) copyPrompts() error {
 
 func blocksFor(tokens int) int { return (tokens + blockSize - 1) / blockSize }
 
-// table returns the blocks of the first tokens of a sequence.
 func (y *system) table(id, sequence, tokens int) []int32 {
 	return y.scheduler.Table(id, sequence)[:blocksFor(tokens)]
 }
