@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/cuda"
@@ -84,6 +85,12 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	} {
 		require.Contains(t, refusedHere(t, append([]string{"run", "demo", "x", "--max-model-len", "512"}, strings.Fields(test.args)...)...), test.want)
 	}
+	o := modelOptions{workers: 1, kvType: "auto"}
+	o.device.flags(pflag.NewFlagSet("", 0))
+	ranks = &processes{}
+	err := o.device.conflict(&o)
+	ranks = nil
+	require.ErrorContains(t, err, "start one process")
 	d.Set(t, "compute_capability", 75)
 	require.Contains(t, refusedHere(t, "run", "demo", "x", "--device", "cuda"), "the GPU is too old: ")
 	d.Set(t, "compute_capability", 90)

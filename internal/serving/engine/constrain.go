@@ -11,8 +11,9 @@ import (
 // next step. A mask depends only on these tokens, so it is computed while the workers compute the layers.
 
 // prepareMasks computes the masks of the tokens that s will sample, until the workers have computed the layers. sample
-// computes the other masks, on all threads of the pool.
+// computes the other masks, on all threads of the pool. While a Device computes, all threads compute masks.
 func (e *Engine) prepareMasks(s *step) {
+	var job maskJob
 	for i := range s.rows {
 		r := &s.rows[i]
 		if !r.last || r.q.matcher == nil {
@@ -23,14 +24,29 @@ func (e *Engine) prepareMasks(s *step) {
 			answers = r.q.stream.answers
 		}
 		for _, q := range answers {
-			if e.workers.areNearEnd() {
-				return
-			}
 			if !q.isComplete(len(q.tokens)) {
-				_ = q.prepareMask(len(q.output())) // sample reports the error
+				job = append(job, q)
 			}
 		}
 	}
+	if e.config.Device != nil && len(job) > 0 {
+		e.config.Pool.Run(len(job), job)
+		return
+	}
+	for i := range job {
+		if e.workers.areNearEnd() {
+			return
+		}
+		job.Do(0, i)
+	}
+}
+
+// A maskJob computes the next masks of sequences.
+type maskJob []*sequence
+
+// Do computes a mask; see parallel.Task.
+func (j maskJob) Do(_, i int) {
+	_ = j[i].prepareMask(len(j[i].output())) // sample reports the error
 }
 
 // ErrNoToken is the error of a constrained answer that no token of the model's vocabulary can continue.

@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/serving/structured"
 )
 
 // A queue is a Device, and its runner, that computes batches on the CPU. It records the order of the calls.
@@ -134,4 +135,40 @@ func TestAFailedBatchOfADeviceVoidsTheNextOne(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.Equal(t, []string{"launch 4", "results 3", "results 4", "launch 5"}, q.calls[5:9])
 	require.Empty(t, q.launched)
+}
+
+// Ensure that the masks of constrained answers are computed while the device computes.
+func TestMasksAreReadyBeforeADeviceEndsAStep(t *testing.T) {
+	e, q := startQueue(t)
+	ready := 0
+	q.results = func(int) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		var s *Stream
+		for _, live := range e.live {
+			s = live.stream
+		}
+		for _, a := range s.answers {
+			if a.masked == len(a.output())+1 {
+				ready++
+			}
+		}
+		return nil
+	}
+	all := make([][]byte, 256)
+	for i := 4; i < 256; i++ {
+		all[i] = []byte{byte(i)}
+	}
+	v, err := structured.NewVocabulary(all, nil, nil)
+	require.NoError(t, err)
+	r := request(knowledge+"The code", 5)
+	r.Constraint, err = structured.Compile(v, structured.Form{Regex: " is [0-9]+"})
+	require.NoError(t, err)
+	r.N = 2
+	submitted, err := e.Submit(r)
+	require.NoError(t, err)
+	got, err := answer(t, submitted)
+	require.NoError(t, err)
+	require.Equal(t, "  iiss  77", got)
+	require.Equal(t, 10, ready)
 }
