@@ -38,6 +38,7 @@ type options struct {
 	limits  openai.Limits
 	log     bool
 	special bool
+	compact bool
 	parsers parserOptions
 	origins []string
 	allowed *openai.Origins // origins, read
@@ -61,6 +62,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, so a text can end its message "+
 			"and begin another (default: they are text)")
 	o.parsers.flags(f)
+	f.BoolVar(&o.compact, "structured-outputs-config.disable_any_whitespace", false,
+		"JSON that must fit a schema has one space after each comma and colon and no other white space, in all requests")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil,
 		"origins whose web pages may use the server, such as https://app.example, or *: all (default: none)")
 	if connect == nil { // else it is one of the model's flags
@@ -227,7 +230,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
 			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
-			Metrics: metrics, ParseSpecial: o.special, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
+			Metrics: metrics, ParseSpecial: o.special, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
 		}),

@@ -51,6 +51,7 @@ func newConstraints(c engine.Config) *constraints {
 
 // constraint returns the constraint of a job, or nil.
 func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint, error) {
+	j.shape.compact = j.shape.compact || s.config.CompactJSON
 	constraint, err := s.constraints.get(ctx, &j.shape, &j.prompts[0])
 	if err != nil && ctx.Err() == nil {
 		return nil, j.shape.refusal(err)

@@ -297,3 +297,12 @@ func TestTheOnlyTokenIsTakenWithoutLogits(t *testing.T) {
 	a = s.ask(t, texts, demo+`"prompt": "12345678", "guided_choice": ["ab", "c"]}`)
 	require.Contains(t, a.Text, notFinite)
 }
+
+func TestAServerCanForbidWhiteSpaceInAllRequests(t *testing.T) {
+	s := start(t, func(c *openai.Config, _ *engine.Config) { c.CompactJSON = true })
+	for _, field := range []string{`"guided_json"`, `"response_format": {"type": "json_object", "schema"`} {
+		a := s.ask(t, texts, text+field+`: {"const": {"a": [1, 2]}}`+strings.Repeat("}", strings.Count(field, "{"))+`, "max_tokens": 30}`)
+		require.Equal(t, 200, a.Status, a.Text)
+		require.Equal(t, `{"a": [1, 2]}`, a.Choices[0].Text)
+	}
+}

@@ -23,6 +23,7 @@ type Config struct {
 	Template      *chat.Template    // nil if the model cannot chat
 	TemplateError error             // why the model's chat template cannot be used, or nil
 	Format        toolparser.Format // how the model writes reasoning and calls; without Tools, only calls that must come are found
+	CompactJSON   bool              // JSON that must have a form has no more white space than json.dumps writes
 	ParseSpecial  bool              // special tokens in the messages of a chat are tokens, not text
 	Version       string            // of the program
 	Metrics       *Metrics
