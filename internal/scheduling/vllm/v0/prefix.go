@@ -190,8 +190,7 @@ func (m *Manager) Access(now float64, group ...*Seq) {
 	}
 }
 
-// The scheduler calls MarkComputed when it has made a batch: all blocks cached so far are computed (vllm/v0/RULES.md
-// §6).
+// MarkComputed marks all blocks cached so far as computed, when a batch has been made (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return

@@ -88,7 +88,7 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude sets flag to the bits of the largest magnitude of 8·n numbers; as integers, the bits of a NaN are larger.
+// magnitude sets flag to the bits of the largest magnitude of 8·n numbers at in; as integers, those of a NaN are larger.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)

@@ -126,7 +126,8 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows removes the gaps between n rows, past the caches; size and the address out must be multiples of 32 bytes.
+// copyRows copies n rows of size bytes, which are inStride bytes apart, without gaps and past the caches. size and the
+// address out are multiples of 32.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)

@@ -37,7 +37,7 @@ func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale replaces the products of n tiles by logits, x·product + y·(z + index).
+// scale replaces the products at in, of n tiles, by logits, x·product + y·(z + index).
 func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)

@@ -39,7 +39,7 @@ type Group struct {
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// With RetainAll as RetentionInterval, every block that a hit can use gets a key (vllm/v1/RULES.md §9).
+// RetainAll, as RetentionInterval, gives every block that a hit can use a key (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
