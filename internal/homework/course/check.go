@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// ErrInconsistent is wrapped by the errors of Check, together with
-// block.ErrNotConserved if counts are wrong.
+// ErrInconsistent is wrapped by the errors of Check, with block.ErrNotConserved if counts are wrong.
 var ErrInconsistent = errors.New("engine is inconsistent")
 
 type finding struct {

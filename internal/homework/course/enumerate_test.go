@@ -10,9 +10,9 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// The exhaustive tests enumerate every short use of an engine: each distinct state that a bounded number of calls
-// can reach, and in each state every call, also with each of its allocations failing. States that differ only in
-// the ids count as the same, because a call does the same in both, up to the ids.
+// The tests enumerate each distinct state that a bounded number of calls can reach, and in each state every call,
+// also with each of its allocations failing. States that differ only in ids count as the same, because a call does
+// the same in both.
 
 // A model is one engine and its pool, changed by the yardstick.
 type model struct {
@@ -137,8 +137,8 @@ type useCase struct {
 	// path leads to the state: start, followed by as few calls as possible.
 	path  []trace.Op
 	state *model
-	// refused are the calls that fail, and the calls of changes again, each time with one of their allocations
-	// failing. They change nothing, so all of them can be played one after the other.
+	// refused are the calls that fail, and those of changes with an allocation failing. As they change nothing, all
+	// can follow each other.
 	refused []trace.Op
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }
@@ -213,8 +213,7 @@ func (s *search) expand(at int) useCase {
 	return c
 }
 
-// all returns all calls that can be made in a state. New sequences get the first unused ids. The data of an append is
-// the position of the record.
+// New sequences get the first unused ids. The data of an append is the position of the record.
 func (s *search) all(state *model) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.sequences() {

@@ -43,8 +43,7 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call requires that the call uses Memory at most once, and not at all if it is refused for another reason than
-// memory.
+// call requires that the call uses Memory at most once, and not at all if it is refused for another reason.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The library and the yardstick go through the same random calls and outside
-// writes; after each, every visible field must be equal (internal/README.md, decision 1).
+// After each random call or outside write, every visible field must be equal (internal/README.md, decision 1).
 
 type kind struct {
 	strict bool
@@ -79,8 +78,7 @@ func play(t *rapid.T, k kind) {
 	g.end()
 }
 
-// The library makes the first engine by llm_init; the second one is made by hand, so that the library does not know
-// it.
+// llm_init makes the first engine. The second one is made by hand, so that the library does not know it.
 func (g *game) begin() {
 	for _, w := range []*world{&g.ours, &g.theirs} {
 		for i := range 2 {

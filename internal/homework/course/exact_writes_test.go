@@ -132,8 +132,7 @@ func (g *game) writeFields() {
 	}
 }
 
-// rename gives a sequence another id. Unless the writer is wild, the id is one that no sequence has, and a
-// loose sequence keeps its id.
+// Unless the writer is wild, rename takes an id that no sequence has, and a loose sequence keeps its id.
 func (g *game) rename(i int) {
 	id := g.newID()
 	if g.wild {

@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest is the number of calls after llm_init up to which a pool is explored. 6 calls are enough to detect
-// each broken rule of one_rule_test.go; make exhaustive explores more.
+// 6 calls are enough to detect each broken rule of one_rule_test.go; make exhaustive explores more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -200,8 +199,7 @@ func (x *explorer) runs(c useCase) {
 	}
 }
 
-// batches plays batches with each pair of sequences, each sequence three times, and all sequences in both
-// orders.
+// batches takes each pair of sequences, each sequence three times, and all sequences in both orders.
 func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence
@@ -222,8 +220,7 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout says when the list is about as long as the shortest list for which the
-// cache is used.
+// The list is about as long as the shortest list for which the cache is used.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

@@ -3,12 +3,10 @@ package course
 // plainNodes is the number of nodes at the beginning of the list that are walked without the cache.
 const plainNodes = 16
 
-// nearNodes is the number of nodes after plainNodes that have no cache entries, because walking them costs less
-// than an entry.
+// Walking the nearNodes nodes after plainNodes costs less than a cache entry, so they have none.
 const nearNodes = 8
 
-// find returns the first sequence of the list with the id, or nil. A NULL link ends
-// the list, as the head does.
+// find returns the first sequence with the id. A NULL link ends the list, as the head does.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -21,8 +19,7 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If so, last is the last node of the list, or nil
-// if the list is so short that a new last sequence needs no cache entry.
+// last is the last node of the list, or nil if a new last sequence needs no cache entry, as the list is short.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {

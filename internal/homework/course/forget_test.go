@@ -27,8 +27,7 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// Ensure that an entry which was made before the index was reset can be removed, although the index does not
-// have it.
+// An entry that was made before the index was reset can be removed, although the index does not have it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -59,8 +58,7 @@ func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that an entry gets no new neighbour if the index is full and cannot grow: the index would not know the
-// neighbour.
+// The index is full and cannot grow, so it would not know the neighbour.
 func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for _, gone := range []int32{39, 70} { // before the first with an entry, and after the last

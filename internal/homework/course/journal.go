@@ -33,8 +33,7 @@ type step struct {
 	table  int32     // index of the scratch table that this step added, or -1
 }
 
-// keptBytes is the size up to which a journal keeps its mapping between calls. It is enough for a batch of 37,000
-// appends.
+// keptBytes is the size up to which a journal keeps its mapping between calls, enough for 37,000 appends.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})
@@ -73,8 +72,7 @@ func (j *journal) release() {
 	}
 }
 
-// place makes a logical block of s writable as append does, but delays the copy of the block
-// and the allocation of a table.
+// place does what append does, but delays the copy of the block and the allocation of a table.
 func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	e := j.engine
 	home, entry := s.at(logical)

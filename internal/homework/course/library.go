@@ -18,8 +18,7 @@ type Library struct {
 	index index
 }
 
-// cores is the number of locks. The probability that some two of 8 engines share a
-// lock is 0.37. The whole table has 104 KiB, of which only used parts take memory.
+// With 64 locks, two of 8 engines share one with a probability of 0.37. The table has 104 KiB, used only in part.
 const (
 	coreBits = 6
 	cores    = 1 << coreBits
@@ -32,8 +31,7 @@ type core struct {
 	cache lookupCache
 	order order
 
-	// What one call collects before it changes anything. It is not on the stack,
-	// because passing it to Memory would then allocate.
+	// These are what one call collects. On the stack, they would be allocated when they are passed to Memory.
 	chunks [2 + L1Size]Chunk
 	fresh  [MaxLogicalBlocks]int32
 	batch  journal

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by new.
-// The named test must then fail.
+// In the file of a oneRule, old, which occurs once, is replaced by new. The named test must then fail.
 type oneRule struct {
 	name     string
 	file     string

@@ -56,9 +56,8 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork follows the handout, task 3. It increments the counts before it allocates the tables, so that one pass
-// over the parent's tables both checks and shares the blocks. If the allocation fails, it decrements them
-// again.
+// fork increments the counts before it allocates the tables, so that one pass over the parent's tables both checks
+// and shares the blocks (handout, task 3). If the allocation fails, it decrements them again.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -112,8 +111,7 @@ func unshare(counts []int32, tables []*L2Table) {
 	}
 }
 
-// free follows handout, task 2: it visits all 16 slots of the L1 table and of each L2
-// table, even after empty ones.
+// free visits all 16 slots of the L1 table and of each L2 table, even after empty ones (handout, task 2).
 func (c *core) free(e *Engine, id int32) error {
 	s := c.find(e, id)
 	if s == nil {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// A table is a hash table with open addressing and linear probing, at most half full. It is in pages from the
-// kernel: the library does not collect the Go heap, and a tester counts the allocations on C's heap.
+// A table is at most half full, in pages from the kernel: the library does not collect the Go heap, and a tester
+// counts the allocations on C's heap.
 type table[R record[R]] struct {
 	slots []R // a power of two, or none
 	used  int

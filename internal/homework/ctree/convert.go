@@ -2,8 +2,7 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// A converter converts cc's trees, which have a node for every level of the grammar, to trees of
-// this package.
+// cc's trees have a node for every level of the grammar, which a converter leaves out.
 type converter struct {
 	vars map[*cc.Declarator]*Var
 }

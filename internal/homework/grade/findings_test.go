@@ -102,8 +102,7 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	}
 }
 
-// Ensure that forbidden system calls are reported: an attack ends the run and scores 0, and a harmless call
-// that is refused costs nothing.
+// Ensure that an attack ends the run and scores 0, and that a harmless call that is refused costs nothing.
 func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -126,8 +125,7 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Ensure that the report names every forbidden system call, even one that is made only under Memcheck or the
-// sanitizers.
+// Ensure this even for a system call that is made only under Memcheck or the sanitizers.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -148,8 +146,7 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that a function which does not return under Memcheck is waited for only once and costs the memory points of
-// its own task only.
+// Ensure that such a function costs the memory points of its own task only.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -233,8 +230,7 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// Ensure that the Memcheck and sanitizer tests of a task fail if a call crashes or misuses memory, and count as
-// not run if no call of the task was watched.
+// The Memcheck and sanitizer tests of a task count as not run if no call of the task was watched.
 func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -279,8 +275,7 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// Ensure that a finding says that the tester has changed the list of sequences, since a submission with a cache
-// may have stored the old one.
+// A submission with a cache may have stored the old list.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -317,8 +312,7 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
-// was not called.
+// The finding on a global variable that llm_init sets must say that llm_init was not called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -28,8 +28,8 @@ import (
 
 const submissions = "../../../testdata/submissions/"
 
-// TestMain also makes the test program the process that reads submissions for the static rules. In these tests,
-// a call that never returns has only a fourth of its processor time, to save time.
+// TestMain also runs the process that reads sources. A call that never returns has a fourth of its time, to save
+// time.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	os.Exit(run(m))
@@ -207,8 +207,8 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	}
 }
 
-// missed are the wrong files of testdata/submissions/independent that get full marks. They fail only when
-// malloc fails, and the handout says nothing about that (cmd/llmgrade/README.md, "What costs nothing").
+// missed get full marks: they fail only when malloc fails, of which the handout says nothing
+// (cmd/llmgrade/README.md).
 var missed = []string{
 	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
 	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
@@ -311,8 +311,7 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf takes the task from the name of the test that must detect the mutant. It returns 0 if there is no single
-// task.
+// taskOf takes the task from the name of the mutant's test, or returns 0 if there is no single task.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])

@@ -89,8 +89,7 @@ func (g *grading) run() error {
 	return nil
 }
 
-// makers maps system calls to the library functions that make them, because a student may not know the system
-// call.
+// makers has the library functions that make system calls, which a student may not know.
 var makers = map[string]string{
 	"sysinfo": "which qsort and sysconf make",
 	"dup":     "which perror makes; it prints its message all the same",

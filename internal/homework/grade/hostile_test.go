@@ -22,8 +22,7 @@ import (
 // An attack is a hostile submission with its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical are the attacks that every run of the tests makes, at least one of each kind. Attacks that are
-// rejected are always run, since they take little time. make test-long runs all.
+// typical are attacks of at least one of each kind. Those that are rejected always run, as they take little time.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
@@ -76,8 +75,8 @@ func deserved(expect string, r *grade.Report) bool {
 	return false
 }
 
-// Ensure that hostile submissions do no harm when they are graded in one class with honest ones: each attack
-// gets its expected result, the honest ones get the same as without them, and there are no other effects.
+// Each attack must get its expected result, honest submissions the same as without the attacks, and nothing else may
+// happen.
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	level.SkipQuick(t)
 	temp := t.TempDir()

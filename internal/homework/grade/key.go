@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/build"
 )
 
-// Key is a hash of everything that the report of a file depends on: the file's text, this program, its settings, and the
-// tools that it calls.
+// Key is a hash of all that a report depends on: the file's text, this program, its settings, and its tools.
 func (g *Grader) Key(path string) (string, error) {
 	h := sha256.New()
 	settings, err := json.Marshal(struct {

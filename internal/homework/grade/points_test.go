@@ -97,8 +97,7 @@ func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	}
 }
 
-// Ensure that a correct file gets all points, however they are divided, and that each test is worth whole
-// hundredths.
+// Ensure that each test is worth whole hundredths, however the points are divided.
 func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	correct := storedReports(t)["correct"]
 	for _, p := range []Points{
@@ -115,8 +114,7 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the sentence of the handout that the file says the
-// submission broke.
+// The file testdata/findings.json.gz says which sentence the submission broke.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

@@ -14,8 +14,7 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake, so that a mistake is
-// reported once.
+// Unless all is set, begin skips tasks with an earlier mistake, so that a mistake is reported once.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {

@@ -88,8 +88,7 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference because of which a directed trace fails: the first one in a call that the trace
-// tests.
+// decides returns the first difference in a call that the directed trace tests.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -110,8 +109,7 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals marks tests as not run if they passed only because the function refuses everything: the test
-// requires a refusal, and the function has passed no test that requires success.
+// A test that requires a refusal counts as not run if the function has passed no test that requires success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -164,8 +162,7 @@ func (c candidate) clarity() (n int) {
 
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// ownCalls plays the directed traces again, and the submission makes all calls, because functions that are
-// correct alone may not work together.
+// In ownCalls the submission makes all calls, because functions that are correct alone may not work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {

@@ -198,8 +198,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays, with the sanitizers, the directed traces that show no difference, up to the first
-// complaint.
+// sanitizers plays directed traces without a difference, up to the first complaint.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -250,8 +249,7 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn describes the last steps before the end of a trace that satisfy a condition and in which the tester
-// removed a sequence or an engine.
+// remarkOn describes the last steps in which the tester removed a sequence or an engine, if condition holds.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {

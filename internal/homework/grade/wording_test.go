@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a student can understand the first finding: it names the place of the mistake, and its trace
-// shows this mistake only.
+// The finding must name the place of the mistake, and its trace must show this mistake only.
 func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clauses reads the constants of the package with the type checker, so that a test of all clauses cannot miss
-// one.
+// clauses uses the type checker, so that a test of all clauses cannot miss a constant.
 func clauses(t *testing.T) map[string]string {
 	t.Helper()
 	files := token.NewFileSet()

@@ -164,8 +164,7 @@ func (o Op) Task() int { return facts[o.Kind].task }
 // ErrSyntax is wrapped by the errors of Parse, which name the line.
 var ErrSyntax = errors.New("not a trace")
 
-// Limits of a trace. Its pools, each with slackPerPool bytes around it, have at most
-// maxPools bytes in all, because they must fit into the memory of a submission.
+// The pools, each with slackPerPool bytes around it, have at most maxPools bytes, the memory of a submission.
 const (
 	maxSteps     = 100_000
 	maxForks     = 100_000 // calls of one step

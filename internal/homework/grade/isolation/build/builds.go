@@ -52,8 +52,7 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo returns no flags if the library is not as expected. Valgrind finds the debug information of a
-// library by its build id, if it is installed, and reading it takes a third of Memcheck's time.
+// Valgrind finds a library's debug information by the build id, and reading it takes a third of Memcheck's time.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)

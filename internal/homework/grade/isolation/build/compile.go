@@ -149,8 +149,7 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The file is copied to a separate folder, so that an llm_memory.h beside the submission does not replace
-	// the course's.
+	// In a separate folder, an llm_memory.h beside the submission does not replace the course's.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err
@@ -172,8 +171,7 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the submission's other names local, so that they do not clash with other names, and adds stubs for
-// missing functions.
+// link makes the submission's other names local, so that they do not clash, and adds stubs for missing functions.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}

@@ -257,8 +257,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 	}
 }
 
-// Ensure that a tool that hangs is killed together with its child processes, and that this does not reject the
-// submission.
+// Ensure that the child processes are killed, too, and that this does not reject the submission.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := SharedKit(t)
 	tools := t.TempDir()
@@ -283,8 +282,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// Ensure that a function is reported by its own name where a header, also one of another C library version,
-// replaces it by a checked variant such as __memcpy_chk.
+// A header, also of another C library version, may replace a function by a checked variant such as __memcpy_chk.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

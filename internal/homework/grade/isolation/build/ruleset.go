@@ -22,8 +22,7 @@ const (
 //go:embed gate.txt
 var gateText string
 
-// By default, a submission is refused if it attacks the grader or hides something from it. readText and checkObject
-// check the rules.
+// By default, a submission is refused if it attacks the grader or hides something (readText, checkObject).
 var rules, _ = parseGate(gateText, nil)
 
 // A Gate maps names of rules to actions. A rule that is missing has its default action.

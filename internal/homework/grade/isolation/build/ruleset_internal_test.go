@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the rule names in the code, as string arguments of broken and in Refusals, are exactly those in
-// gate.txt.
+// Ensure that the rule names in the code, arguments of broken and in Refusals, are exactly those in gate.txt.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

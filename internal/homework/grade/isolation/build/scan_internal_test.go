@@ -16,8 +16,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the scanner sees every directive that gcc sees, whatever text surrounds it. The test uses #error,
-// because gcc reports each one that it sees.
+// Whatever text surrounds a directive, gcc reports each #error that it sees, and the scanner must see it.
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
 	level.SkipQuick(t)
 	const texts = 200

@@ -25,8 +25,7 @@ const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072
 // s.
 const cpu = time.Minute
 
-// patience limits the time of a tool by the clock. It is so much more than cpu that only a machine that is far
-// too busy exceeds it.
+// patience is so much more than cpu that only a machine that is far too busy exceeds it by the clock.
 const patience = time.Hour
 
 const (

@@ -140,8 +140,7 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if a limit is reached. over means that the work has ended; then a fourth of the limit
-// is already an error.
+// over means that the work has ended; then a fourth of the limit is already an error.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {

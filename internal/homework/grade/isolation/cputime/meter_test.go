@@ -41,8 +41,7 @@ const (
 	processLimit = 8 * time.Second
 )
 
-// Ensure that the verdict on a call that returns depends on its processor time and on how slow the machine is,
-// not on how long it took by the clock.
+// Ensure that the verdict depends on processor time and on the machine's slowness, not on the clock.
 func TestACallThatComesBack(t *testing.T) {
 	const second = time.Second
 	for name, c := range map[string]struct {
@@ -82,8 +81,7 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and "over
-// the limit".
+// The error of measurement is below a factor of four.
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}
@@ -156,8 +154,8 @@ func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	require.NoError(t, m.End())
 }
 
-// Ensure that many short calls together can exceed the limit of the process, and that the time of one call does
-// not count for the next.
+// Ensure that many short calls can exceed the limit of the process, and that one call's time does not count for the
+// next.
 func TestManyCalls(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttack is wrapped if a process was ended because the submission made a system call that only an attack
-// needs (grader/process/calls.c).
+// ErrAttack is wrapped if the submission made a system call that only an attack needs (grader/process/calls.c).
 var ErrAttack = errors.New("it attacks the grader")
 
 const attackCall = 0x61747461 // the reply of a process that will end because of an attack

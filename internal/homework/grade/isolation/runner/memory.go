@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses and sizes of the parts of the file in the process, as in grader/process/runner.c: pools, heap, events, refused
-// calls, fault.
+// These are the file's parts, as in grader/process/runner.c: pools, heap, events, refused calls, fault.
 const (
 	Pools        uint64 = 0x2000_0000_0000
 	PoolsSize           = 64 << 20
@@ -51,8 +50,7 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// If a process died by SIGKILL, the machine most likely lacked memory. The pages also count as the grader's, so the
-// kernel would kill the grader next.
+// If a process died by SIGKILL, memory was probably short. Its pages also count as the grader's, which would be next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }

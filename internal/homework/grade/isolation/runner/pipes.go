@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the grader's ends of the two pipes to a process. They use blocking system calls, because a trace
-// has thousands of short calls, and Go's poller would take as long as the rest of a call.
+// pipes use blocking system calls: Go's poller would take as long as the rest of a short call.
 type pipes struct {
 	requests, replies int
 }
@@ -49,8 +48,7 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read waits for the first byte until the given time, and then returns os.ErrDeadlineExceeded. If the other end is
-// closed, it returns io.EOF.
+// read waits until the given time for the first byte, and returns os.ErrDeadlineExceeded or, at the end, io.EOF.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

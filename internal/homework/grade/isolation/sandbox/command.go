@@ -13,8 +13,7 @@ import (
 // Failed is the exit status of a launcher that fails.
 const Failed = 125
 
-// runnerMemory is the address space of a program that Command runs: 384 MiB of the grader's file, the runner's
-// tables, and the static data of the submission.
+// runnerMemory has 384 MiB of the grader's file, the runner's tables, and the submission's static data.
 const runnerMemory = 512 << 20
 
 // Command returns the program and the arguments that run a statically linked program in the sandbox. It can open no file

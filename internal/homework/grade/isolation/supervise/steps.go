@@ -72,8 +72,7 @@ func (s Steps) encode() ([]byte, error) {
 	return all, err
 }
 
-// After each step of a trace each calls added with the numbers of the trace and the step, and with the offset at
-// which the step begins.
+// each passes added the numbers of the trace and the step, and the offset at which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -160,8 +159,7 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether the pool of an Init is so large that filling it could use up the processor time
-// of a submission that searches for each free block from the first block on.
+// Filling a large pool can use up the time of a submission that searches for each free block from the first one on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the tester has to free or move memory that may be part of another allocation.

@@ -37,8 +37,7 @@ func (f Finding) String() string {
 // Leak reports whether the complaint is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// after charges a complaint in the tester's code that ended the program to the submission's last call before
-// it.
+// after charges a complaint that ended the program in the tester's code to the submission's last call.
 func (f *Finding) after(until []trace.Op) {
 	for _, op := range slices.Backward(until) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {

@@ -42,8 +42,8 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read reads engine i as far as it can. keep gets the sequences so far and the next id, and reports whether this
-// sequence is kept. broken names a pointer that could not be followed, or is empty.
+// keep gets the sequences so far and the next id, and says whether it is kept. broken names a pointer that led
+// nowhere.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -96,9 +96,8 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 	return s, true
 }
 
-// sound reports whether engine i has its pool, whether each link of its list has its counterpart (so that the
-// list has an end), and whether no table is used twice (so that a change of one sequence does not change
-// another).
+// sound requires a pool, a counterpart of each link (so that the list has an end), and no table that is used twice
+// (so that a change of one sequence does not change another).
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

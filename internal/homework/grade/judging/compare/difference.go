@@ -104,8 +104,7 @@ func (d *Difference) elsewhere() bool {
 	return false
 }
 
-// Memory reports whether the difference is about memory alone: a write outside an allocation, or
-// a free of something that is not allocated.
+// Memory reports whether the difference is a write outside an allocation, or a free of what is not allocated.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
 // MemoryError reports whether Memcheck complains of the difference, too: Memory, or a leak.

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is a circumstance of the call that showed a difference. The difference and its facts determine the
-// broken sentence of the handout (mistakes).
+// A Fact is a circumstance of a call. Difference and facts determine the broken sentence of the handout (mistakes).
 type Fact string
 
 // Facts about the state before the call.

@@ -92,8 +92,7 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	return "uses a pointer that is NULL", NullPointer
 }
 
-// nullOfNew returns the first slot without a table in the L1 table that the call allocated, or -1 if there is
-// none.
+// nullOfNew returns the first empty slot in the L1 table that the call allocated, or -1.
 func (p *player) nullOfNew(fresh []uint64) int {
 	for _, at := range fresh {
 		if p.live[at] == l1Size {
@@ -119,8 +118,7 @@ func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	return false
 }
 
-// neverWritten names the pointer that a call used before it was written: in what the call allocated, or in an engine and
-// its sequences.
+// neverWritten names the unwritten pointer in what the call allocated, or in an engine and its sequences.
 func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	for _, at := range fresh {
 		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {

@@ -19,8 +19,7 @@ var ErrMemory = errors.New("the machine has too little memory left, of which the
 // mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// Both ends are consecutive pages in the region of the pools. The second end is also mapped at the address where the
-// pool ends.
+// The two ends are consecutive pages; the second is also mapped at the address where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be

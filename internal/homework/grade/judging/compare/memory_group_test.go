@@ -42,8 +42,7 @@ func memoryGroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks memory
-// for the ref_count of a 3 GiB pool.
+// Memory for the ref_count of a 3 GiB pool is missing, for which the submission is not to blame.
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)
@@ -64,8 +63,7 @@ func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	require.NoError(t, err)
 	group := memoryGroup(t, "134217728")
 	var out []byte
-	// Try several times: the kernel may also kill the test's process, if it needs a page before the pages of
-	// the submission are freed.
+	// The kernel may also kill the test's process, before the submission's pages are freed, so the test tries often.
 	for range 5 {
 		cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
 			os.Args[0], "^"+t.Name()+"$")

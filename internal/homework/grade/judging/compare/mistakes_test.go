@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Ensure that each mistake can be reported: its function exists, no earlier mistake hides it, and it has all
-// its texts.
+// A mistake's function must exist, no earlier mistake may hide it, and it must have all its texts.
 func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	name := regexp.MustCompile(`\{\w+\}`)
 	for i, m := range mistakes {

@@ -41,8 +41,7 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// The grader compares only the ends of a large pool; a write to the rest of it, or far behind a small pool, ends the
-// process.
+// Only the ends of a large pool are compared; a write to the rest, or far behind a small pool, ends the process.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"
@@ -77,8 +76,7 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Ensure that an endless list is told apart from an invalid pointer, and that reading it takes little of the
-// grader's memory, however many allocations there are.
+// Reading an endless list must take little of the grader's memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
@@ -96,8 +94,7 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	}
 }
 
-// Ensure that the grader reads only as many counts of a destroyed engine as the engine had, whatever number the
-// process reports.
+// The process may report any number, but the engine had only so many counts.
 func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
 	const frees = "    free(engine->ref_count);\n"
 	program, ops, r := played(t, "init e0 640\ndestroy e0\n", frees, "    engine->total_local_blocks = 1000000;\n"+

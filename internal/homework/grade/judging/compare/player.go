@@ -246,8 +246,7 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// A pool's address is a multiple of 16 only (poolOffset), as from malloc, or of 4 only (intOffset, see
-// trace.Op.ForInts).
+// Pools are aligned to 16 only (poolOffset), as by malloc, or to 4 only (intOffset, see trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// faulty plays ops as a submission with two mistakes does, and returns the first difference: in the pool, at an append to
-// id 3 after any fork; in the heap, at a free of id 1.
+// faulty has two mistakes: in the pool, at an append to id 3 after any fork; in the heap, at a free of id 1.
 func faulty(ops []trace.Op) (*compare.Difference, error) {
 	forked := false
 	for i, op := range ops {
@@ -87,8 +86,7 @@ func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
 	}
 }
 
-// Ensure that a trace gets small ids, and that several calls become one where one is enough, as long as the
-// difference stays.
+// A trace must get small ids, and one call where several are not needed, as long as the difference stays.
 func TestATraceNamesItsSequencesPlainly(t *testing.T) {
 	for _, c := range []struct{ name, ops, want string }{
 		{"the smallest ids", "init e0 1\ncreate e0 -3 1\nfork e0 -3 -100\nappend e0 -100 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},

@@ -146,8 +146,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced looks for the block that a table entry should have in all other entries, and adds the place to the
-// difference.
+// misplaced adds the place to the difference if another table entry has the block.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)

@@ -267,8 +267,7 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is the address of the sequence that the tester made last. It is valid during one step, until a sequence is removed
-// or renamed.
+// made is an address during one step, until a sequence is removed or renamed.
 type made struct {
 	engine   int
 	id       int32

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// The critical traversal rule of task 2 is a rule about free_sequence: a breach in fork_sequence or llm_destroy is
-// advice, and so is a loop that ends at an unmapped block or at kv_count.
+// The traversal rule of task 2 is about free_sequence: in other functions a breach is advice, and so is a loop that
+// ends at an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -33,8 +33,7 @@ func (p *program) loops() {
 	}
 }
 
-// breach returns the Breach for a loop that ends early, or nil if there is nothing to report. frees means that
-// the function is free_sequence; l1 and l2 are the sentences about the two kinds of tables.
+// frees means that the function is free_sequence. l1 and l2 are the sentences about the two kinds of tables.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -150,8 +149,7 @@ type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-// implies reports whether an expression certainly has the value (true or false) if the table or block is
-// absent.
+// implies reports whether an expression certainly has the value if the table or block is absent.
 func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
@@ -212,8 +210,7 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every reports whether a variable is assigned to, and whether all assigned values other than 0 satisfy a
-// condition.
+// every reports whether a variable is assigned to, and whether all values other than 0 satisfy a condition.
 func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
 	all := r.assigned[v]
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })

@@ -145,8 +145,7 @@ func nobodyWrites(t *testing.T, dir string) {
 	}
 }
 
-// Ensure that what only hidden tests find does not change what a student sees, even if a submission tries to
-// write its own results.
+// Ensure this even if a submission tries to write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	right := corpus.Changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
@@ -246,8 +245,7 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 		"the submission ends with the grader")
 }
 
-// processes returns the processes whose program path starts with program and which have an argument that starts
-// with argument.
+// processes finds a program path by its beginning, with an argument by its beginning.
 func processes(t *testing.T, program, argument string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -285,8 +283,7 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	}
 }
 
-// Ensure that a link at the place of the results file is replaced, and that the target of the link is not
-// changed.
+// A link at the place of the results file must be replaced, and its target not changed.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))

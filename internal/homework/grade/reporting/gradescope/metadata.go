@@ -79,8 +79,7 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of submissions that are known not to count: those that the results of earlier
-// submissions list, and the earlier ones that themselves do not count.
+// uncounted has the times that earlier results list, and those of earlier submissions that do not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

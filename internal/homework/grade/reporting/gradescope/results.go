@@ -52,8 +52,7 @@ const (
 
 // Extra is stored with the results, for staff and for later submissions. Students do not see it.
 type Extra struct {
-	// For the rate limit: whether this submission counts, and the times of earlier ones that do not. They are
-	// repeated here because Gradescope keeps only the results of the latest submission.
+	// These times are repeated, because Gradescope keeps only the results of the latest submission.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 

@@ -130,8 +130,7 @@ func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 			return
 		}
 		if hidden(*f) {
-			// For a hidden trace, only the call and the complaints of Memcheck are shown. Memcheck does not
-			// play hidden traces.
+			// Memcheck does not play hidden traces, so only the call and the complaints are shown.
 			b.WriteString("\n")
 			if f.Sentence != "" {
 				fmt.Fprintf(b, "%s\n", f.Sentence)

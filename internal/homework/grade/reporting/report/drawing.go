@@ -23,8 +23,7 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is a value at one of the three moments: a count, a table entry, a record, or a run of equal or
-// consecutive values. The zero cell is not drawn.
+// A cell is a count, a table entry, a record, or a run of equal or consecutive values. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong

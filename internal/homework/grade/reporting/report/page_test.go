@@ -52,8 +52,7 @@ const reportsFile = "testdata/reports.json.gz"
 
 var stored map[string]*grade.Report
 
-// The reports are stored in testdata, because grading takes a minute of processor time; make test-long grades them
-// again.
+// The reports are stored in testdata, because grading takes a minute; make test-long grades them again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
 	if stored != nil {

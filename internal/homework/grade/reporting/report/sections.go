@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are the
-// same if they break the same sentence and have the same short trace or, without a trace, the same test.
+// Two mistakes are the same if they break one sentence and have the same short trace or, without one, the same test.
 type group struct {
 	Title    string
 	Task     int

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A check is the C code with which a program detects a difference: a statement before the last call, the call,
-// and the int to compare.
+// A check is C code: a statement before the last call, the call, and the int to compare.
 type check struct {
 	before   string // a statement
 	call     string // the call, which keeps its result if needed

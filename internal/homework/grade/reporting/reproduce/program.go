@@ -130,8 +130,7 @@ func pools(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// fills returns C code that sets the bytes of the pools as the grader does, and those of the slack if they are
-// watched.
+// fills sets the bytes of the pools as the grader does, and those of the slack if they are watched.
 func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
