@@ -111,8 +111,8 @@ var texts = []struct {
 	{"Qwen3-Coder: values of other types", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=x>\nTrue\n</parameter>\n<parameter=y>\n" +
 		"12 Rom\n</parameter>\n<parameter=city>\nnull\n</parameter>\n<parameter=note>\nnothing\t\n</parameter>\n</function>\n</tool_call>",
 		` get_a({"x": true, "y": "12 Rom", "city": "null", "note": "nothing\u0009"})`},
-	{"Qwen3-Coder: without line breaks", "qwen3_coder", "", "", "<function=get_a><parameter=city>a < </parameter</parameter><parameter=x></parameter></function>",
-		` get_a({"city": "a < </parameter", "x": ""})`},
+	{"Qwen3-Coder: without line breaks", "qwen3_coder", "", "", "<function=get_a><parameter=city>a < </parameter</parameter><parameter=x></parameter><parameter=note>7</parameter></function>",
+		` get_a({"city": "a < </parameter", "x": "", "note": "7"})`},
 	{"Qwen3-Coder: empty lines", "qwen3_coder", "", "", "<function=get_a><parameter=city>\n\n\n</parameter></function>\nDone.", ` get_a({"city": "\n"})Done.`},
 	{"Qwen3-Coder: without an end", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=city>\nRom", ` get_a({"city": "Rom"})`},
 	{"Qwen3-Coder: other text", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=x>\n1\n</parameter>\n!", ` get_a({"x": 1})!`},
