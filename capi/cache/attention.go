@@ -60,6 +60,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
+// shapeOf returns a shape, or an error if attention does not support it.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",

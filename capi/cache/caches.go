@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
+// objects are the open caches or the open stores, by handle.
 type objects[T any] struct {
 	what string // their name in errors
 	sync.RWMutex
@@ -82,6 +83,7 @@ func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 	return value, nil
 }
 
+// A cache is the object of a handle of llm_cache.h.
 type cache struct {
 	s      *sched.Scheduler
 	tag    sched.ID // of its requests; see public

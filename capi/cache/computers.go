@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
+// A computer has a thread pool, and computes attention and writes keys and values on it.
 type computer struct {
 	mu     sync.Mutex // held by every call that uses the computer without a store
 	closed bool       // a call panicked

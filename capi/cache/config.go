@@ -54,6 +54,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	}, nil
 }
 
+// checkNumbers returns an error if a number is out of range or a flag is unknown.
 func checkNumbers(in *C.llm_cache_config) error {
 	limits := []struct {
 		name     string

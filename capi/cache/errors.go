@@ -19,6 +19,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
+// A fault is an error with its code of llm_cache.h.
 type fault struct {
 	code   C.int
 	detail string

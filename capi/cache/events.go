@@ -42,6 +42,7 @@ func (c *cache) drained(err error) error {
 	return err
 }
 
+// takeEvents fetches events, unless those of the last call were kept.
 func (c *cache) takeEvents() {
 	if !c.keptEvents {
 		c.s.Monitor.TakeEvents(&c.events)

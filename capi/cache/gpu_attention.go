@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
+// An attention is the object of a handle of llm_cuda.h.
 type gpuAttention struct {
 	gpu  *gpu
 	call kernels.PagedAttention // has what does not change from step to step, and the plan of the last step

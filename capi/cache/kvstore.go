@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
+// A store is the object of a handle of llm_attention.h.
 type store struct {
 	s        *kvstore.Store
 	machine  *computer

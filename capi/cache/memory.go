@@ -18,6 +18,7 @@ const (
 	maxStruct  = 4096    // bytes of a struct of any version
 )
 
+// A span is memory from one address to another, and its name in errors.
 type span struct {
 	what     string
 	from, to uintptr

@@ -70,6 +70,7 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 	return p.make()
 }
 
+// A planner is a call that plans memory.
 type planner struct {
 	outputs
 	blocks  C.int32_t // number of blocks; 0 means as many as the bytes allow
@@ -78,6 +79,7 @@ type planner struct {
 	plans   []plan
 }
 
+// A plan is a plan of C, together with what is written to it.
 type plan struct {
 	to   *C.llm_cache_plan
 	in   C.llm_cache_plan // its contents before the call

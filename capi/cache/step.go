@@ -105,6 +105,7 @@ func (c *cache) putIDs(o *outputs, name string, t *C.llm_cache_ids, ids []sched.
 	put(o, name, &t.at, ids, func(id *sched.ID) C.llm_request { return c.public(*id) })
 }
 
+// flag is 1 if b is set.
 func flag(b bool) C.int32_t {
 	if b {
 		return 1

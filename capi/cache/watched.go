@@ -20,6 +20,7 @@ func init() {
 	}
 }
 
+// collect runs the garbage collector, unless Valgrind runs the process.
 func collect() {
 	if !watched {
 		runtime.GC()

@@ -9,6 +9,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// options are the values of the flags.
 type options struct {
 	json      bool
 	html      string

@@ -180,6 +180,7 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 	}
 }
 
+// write prints a report: in one line if there are pages.
 func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(said, r); err != nil {
@@ -241,6 +242,7 @@ type line struct {
 	Trouble  string        `json:"trouble,omitempty"` // why it could not be graded
 }
 
+// A findingLine is a finding of a line.
 type findingLine struct {
 	Name     string   `json:"name"`
 	Task     int      `json:"task"`

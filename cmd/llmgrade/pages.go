@@ -107,6 +107,7 @@ func (p *pages) class(c report.Class) error {
 	return p.put("index.html", c.Write)
 }
 
+// grade returns the stored report or makes one.
 func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err error) {
 	fresh := true
 	defer func() { p.finished(s.Name, fresh, r, err) }()

@@ -55,6 +55,7 @@ func (l *accessLog) flush() {
 	l.omitted = 0
 }
 
+// accessLine returns a line without control characters and of at most a few hundred bytes.
 func accessLine(r *openai.Record) string {
 	line := fmt.Sprintf("%s %s %s %s %d in=%d out=%d %.3fs", stamp(r.Begin), r.Client, shortened(r.Method, 16),
 		shortened(r.Path, 100), r.Status, r.PromptTokens, r.GenerationTokens, r.Elapsed.Seconds())
@@ -66,6 +67,7 @@ func accessLine(r *openai.Record) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// shortened returns a client's text on one line, shortened to at most most bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

@@ -123,6 +123,7 @@ func writable(path string) error {
 	return err
 }
 
+// A timing is the measurement of one request.
 type timing struct {
 	start  time.Time
 	tokens []time.Duration // since start, of each token

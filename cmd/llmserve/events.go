@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
+// eventOptions are the flags for events of the prefix cache.
 type eventOptions struct {
 	endpoint, replay, topic string
 	arrays                  bool
@@ -31,6 +32,7 @@ func (o *eventOptions) flags(f *pflag.FlagSet) {
 // seedOfHashes makes equal blocks have equal hashes in all servers, as PYTHONHASHSEED=0 does in vLLM.
 const seedOfHashes = "0"
 
+// open opens the sockets, if there are flags for them.
 func (o *eventOptions) open(noCaching bool) (err error) {
 	if o.endpoint == "" {
 		if o.replay != "" || o.topic != "" || o.arrays {

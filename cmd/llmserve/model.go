@@ -16,6 +16,7 @@ import (
 // maxThreads is far above any useful number of threads. Go's runtime ends a process with more than 10,000 threads.
 const maxThreads = 1024
 
+// modelOptions are the flags for running a model.
 type modelOptions struct {
 	threads     int
 	cpus        string
@@ -74,6 +75,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
+// check checks the flags that need no model.
 func (o *modelOptions) check() error {
 	for _, f := range []struct {
 		name  string
@@ -126,6 +128,7 @@ var kvTypes = map[string]attention.DType{
 	"fp8": attention.E4M3, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2, "int8": attention.Int8,
 }
 
+// engine returns the engine's configuration without the model.
 func (o *modelOptions) engine() (engine.Config, error) {
 	dtype, ok := kvTypes[o.kvType]
 	if !ok {

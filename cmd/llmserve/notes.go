@@ -8,6 +8,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// computes names the GPU or the kernels that compute the model, and the type of the activations.
 func (l *loaded) computes(o *modelOptions) string {
 	if l.device != nil {
 		return fmt.Sprintf("device: %v; activations: %s", o.device.gpu, l.device.Type())
@@ -15,6 +16,7 @@ func (l *loaded) computes(o *modelOptions) string {
 	return fmt.Sprintf("kernels: %s; activations: %s", l.kernels(), o.activations)
 }
 
+// notes prints which parts of the model's files are not used, and which are missing.
 func (l *loaded) notes(to io.Writer, o *modelOptions) {
 	if o.device.why != "" {
 		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)

@@ -21,6 +21,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// offloadOptions are the flags for keeping blocks outside the process.
 type offloadOptions struct {
 	dir, url, role       string
 	gb                   float64
@@ -45,6 +46,7 @@ func (o *offloadOptions) flags(f *pflag.FlagSet) {
 
 func (o *offloadOptions) used() bool { return o.dir != "" || o.url != "" }
 
+// check checks the flags before a model is loaded.
 func (o *offloadOptions) check(noCaching bool) error {
 	if !o.used() {
 		for _, name := range []string{"kv-offload-gb", "kv-offload-password-file", "kv-offload-ca", "kv-offload-ttl", "kv-role"} {

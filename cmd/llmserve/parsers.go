@@ -9,6 +9,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
+// parserOptions are the flags that say how a model writes tool calls and reasoning.
 type parserOptions struct{ tools, reasoning string }
 
 func (o *parserOptions) flags(f *pflag.FlagSet) {

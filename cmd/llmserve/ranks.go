@@ -39,6 +39,7 @@ var connect func(limit time.Duration) (world, error)
 // defaultLimit is how long vLLM waits for a step (VLLM_ENGINE_ITERATION_TIMEOUT_S).
 const defaultLimit = time.Minute
 
+// join sets ranks if there are several processes.
 func join() error {
 	if connect == nil {
 		return nil
@@ -56,6 +57,7 @@ func join() error {
 	return nil
 }
 
+// A stage is the progress of a process.
 type stage int
 
 const (
@@ -75,6 +77,7 @@ type processes struct {
 	all     stage // the stage that all have reached
 }
 
+// A report describes a process.
 type report struct {
 	Host    string
 	Stage   stage
@@ -95,6 +98,7 @@ func newProcesses(w world) *processes {
 // follow reports whether this process only computes its part of rank 0's steps.
 func (p *processes) follow() bool { return p != nil && p.Rank() > 0 }
 
+// share sets the options so that the processes share the model.
 func (p *processes) share(o *modelOptions) error {
 	n := p.Size()
 	if n != 2 && n != 4 {
@@ -155,6 +159,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	return nil
 }
 
+// reach waits until all processes have reached a stage.
 func (p *processes) reach(s stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

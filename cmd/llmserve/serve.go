@@ -27,6 +27,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// options of serving.
 type options struct {
 	model   modelOptions
 	host    string

@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/simulation/calibrate"
 )
 
+// calibrateOptions are the flags of llmsim calibrate.
 type calibrateOptions struct {
 	out, name string
 	lengths   calibrate.Lengths

@@ -79,6 +79,7 @@ func completeNames(c *cobra.Command) {
 	}
 }
 
+// removed has the replacements of commands and flags that llmsim no longer has.
 var removed = terminal.Removed{
 	"calibrate --figures": "the table that calibrate prints has the same numbers",
 	"cheapest":            "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",

@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// figuresOptions are the flags of llmsim figures.
 type figuresOptions struct {
 	experiment.Options
 	dir   string
@@ -53,6 +54,7 @@ func figuresCommand() *cobra.Command {
 // figuresMemory is the memory limit, in bytes, for concurrent searches. Each search makes much garbage.
 const figuresMemory = 800 << 20
 
+// run runs the experiments, and draws or checks them.
 func (o *figuresOptions) run(c *cobra.Command) (err error) {
 	switch {
 	case o.dir == "" && !o.check:

@@ -64,6 +64,7 @@ func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
 const maxConcurrency = "largest number of unanswered requests; others wait at the clients, and their latency begins when " +
 	"they are sent (default: no limit)"
 
+// addSessions adds the flags of addClients except --max-concurrency.
 func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Float64Var(&s.Turns, "turns", s.Turns,
 		"mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids, 1 "+
@@ -73,6 +74,7 @@ func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 		"count the requests within all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
+// A goodput is a flag with limits of the latencies of each request.
 type goodput sim.Goodput
 
 func (g *goodput) String() string { return "" }

@@ -18,6 +18,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// fleetOptions are the flags of llmsim fleet, except the flags of a scenario.
 type fleetOptions struct {
 	s        scenario.Scenario
 	replicas int
@@ -65,6 +66,7 @@ func fleetCommand() *cobra.Command {
 	return c
 }
 
+// A routed is a router with its result.
 type routed struct {
 	Router fleet.Router  `json:"router"`
 	Result *fleet.Result `json:"result"`

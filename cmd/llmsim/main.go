@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// firstCommands is the output of llmsim without arguments.
 const firstCommands = `What do you want to know?
 
 How many requests a second does a GPU serve?

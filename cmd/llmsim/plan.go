@@ -42,6 +42,7 @@ const planExamples = `  llmsim plan --slo 0.5s/token
   llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 100ms/token --target 20 -o plan
   llmsim plan --system sosp --workload alpaca --slo 0.5s/token`
 
+// planOptions are the flags of llmsim plan.
 type planOptions struct {
 	q       plans.Question
 	slo     string

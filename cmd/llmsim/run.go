@@ -70,6 +70,7 @@ func runCommand() *cobra.Command {
 	return c
 }
 
+// nothingServed returns why no request was answered.
 func nothingServed(r *sim.Result) error {
 	switch {
 	case r.Arrived == 0:

@@ -20,6 +20,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// sweepOptions are the flags of llmsim sweep, except the flags of a scenario.
 type sweepOptions struct {
 	base                         scenario.Scenario
 	systems, rates, sizes, seeds string
@@ -174,6 +175,7 @@ func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	return nil
 }
 
+// needFolder returns an error if no folder is named.
 func (o *sweepOptions) needFolder() error {
 	if o.out == "" {
 		return errors.New("-o DIR: a sweep over rates needs a folder for its results")

@@ -20,6 +20,7 @@ import (
 	"llmmemory/internal/view"
 )
 
+// viewOptions are the flags of llmsim view.
 type viewOptions struct {
 	s                  scenario.Scenario
 	out, story, course string
@@ -95,6 +96,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	return nil
 }
 
+// scenes returns the scenes of the page: stories, calls of the homework's engine, or a run.
 func (o *viewOptions) scenes(ctx context.Context) (scenes []*view.Scene, err error) {
 	var r *view.Recording
 	switch {

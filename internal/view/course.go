@@ -53,6 +53,7 @@ func Course(r io.Reader) (*Recording, error) {
 	return p.recording, nil
 }
 
+// A call is a step of a trace with its comments.
 type call struct {
 	trace.Op
 	line int
@@ -92,6 +93,7 @@ func script(text string) (calls []call, title string, err error) {
 	return calls, title, nil
 }
 
+// A player makes a frame for each call.
 type player struct {
 	world     *oracle.World
 	recording *Recording
@@ -118,6 +120,7 @@ func (p *player) play(c call) {
 // unwritten stands for a record that append_kv has not written.
 const unwritten = math.MinInt32
 
+// onlyAppended hides the records that append_kv has not written.
 func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 	if f.Records == nil || op.Kind == trace.Init && !f.Refused {
 		p.appended[engine] = map[int]bool{}
@@ -175,6 +178,7 @@ func records(pool []byte, blocks int) []int32 {
 	return all
 }
 
+// share reuses the memory of tables that have not changed.
 func share(before, after *Frame) {
 	for i := range after.Sequences {
 		q := &after.Sequences[i]
@@ -275,6 +279,7 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
+// freed describes which blocks of a removed sequence became free, and which did not.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

@@ -87,6 +87,7 @@ func encode(scenes []*Scene, live *liveness) ([]byte, error) {
 	return text, nil
 }
 
+// pack encodes each frame as its difference from the one before.
 func pack(r *Recording) *packed {
 	p := &packer{packed: packed{System: r.System, Note: r.Note, Held: r.Held, Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course,
 		Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
@@ -96,6 +97,7 @@ func pack(r *Recording) *packed {
 	return &p.packed
 }
 
+// A packer encodes frames one after the other.
 type packer struct {
 	packed
 	names  map[[2]int]int    // indexes in Names
@@ -186,6 +188,7 @@ func written(before, after []int32) []int {
 	return list
 }
 
+// deviceIndex is 0 for the GPU and 1 for the CPU.
 func deviceIndex(cpu bool) int {
 	if cpu {
 		return 1
@@ -193,6 +196,7 @@ func deviceIndex(cpu bool) int {
 	return 0
 }
 
+// splice returns nil if nothing has changed.
 func splice[T int | int32](before, after []T) []int {
 	if slices.Equal(before, after) {
 		return nil

@@ -72,6 +72,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
+// A liveness has what the script of a live page needs in addition to the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame

@@ -67,6 +67,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
+// program returns the script, wrapped in a function so that its names are local.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")
@@ -85,6 +86,7 @@ func file(name string) string {
 	return string(text)
 }
 
+// sum returns the hash of a style or script for the page's Content-Security-Policy.
 func sum(text string) string {
 	s := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(s[:])

@@ -92,6 +92,7 @@ type Count struct {
 
 const maxCells = 1 << 16 // blocks of a page, which a browser draws in seconds
 
+// checkPool returns an error if there are too many blocks for a page.
 func (r *Recording) checkPool() error {
 	if r.NumGPUBlocks > maxCells || r.NumCPUBlocks > maxCells-r.NumGPUBlocks {
 		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.NumGPUBlocks, r.NumCPUBlocks, maxCells)

@@ -23,6 +23,7 @@ type servingStory struct {
 	Reforks           []storyRefork
 }
 
+// A storySystem is a scheduler with a description.
 type storySystem struct{ Name, Note string }
 
 // A storyRequest arrives before a step. Requests with the same first tokens make prefix hits.
@@ -126,6 +127,7 @@ func (s *servingStory) under(system *storySystem) (clocked, error) {
 	return clocked{r, p.times}, nil
 }
 
+// A storyteller plays a servingStory on one system.
 type storyteller struct {
 	story           *servingStory
 	scheduler       serve.Scheduler

@@ -20,6 +20,7 @@ func (f *Frame) of(request int) (all []*Sequence) {
 	return all
 }
 
+// sequence returns one sequence of a request, or nil.
 func (f *Frame) sequence(request, number int) *Sequence {
 	for i := range f.Sequences {
 		if s := &f.Sequences[i]; s.Request == request && s.Number == number {
@@ -56,6 +57,7 @@ func (f *Frame) used(cpu bool) map[int32]int {
 	return counts
 }
 
+// words describes what happened between two frames.
 type words struct {
 	before, after *Frame
 	block         int          // block size in tokens
@@ -64,6 +66,7 @@ type words struct {
 	said          []string
 }
 
+// all returns sentences about an iteration, which may be nil, and about the requests that finished after it.
 func (w *words) all(it *serve.Iteration, finished []int) []string {
 	if it != nil && (!it.Idle() || len(finished) == 0) {
 		w.iteration(it)

@@ -29,6 +29,7 @@ func (c *core) append(e *Engine, id, data int32) error {
 	return nil
 }
 
+// writableAt returns an error if s has no next position to write to.
 func writableAt(e *Engine, s *Sequence) error {
 	if uint32(s.KVCount) >= maxRecords {
 		if s.KVCount < 0 {

@@ -135,6 +135,7 @@ func (c *lookupCache) giveUp(s *Sequence) {
 	}
 }
 
+// entryOf returns the entry of the sequence that n is part of, or nil if it has none for e.
 func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil

@@ -39,6 +39,7 @@ func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 // any reports whether there is an entry. Programs with few sequences never have one.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
+// keyOf returns the key of the entry for s, if there is one.
 func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 	if n := x.table.get(named{seq: s}); n != nil && n.engine != nil {
 		return n.engine, n.id, true

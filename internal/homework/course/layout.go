@@ -62,6 +62,7 @@ func idOf(n *Node) int32 {
 	return *(*int32)(unsafe.Add(unsafe.Pointer(n), int(unsafe.Offsetof(Sequence{}.ID))-int(unsafe.Offsetof(Sequence{}.Node))))
 }
 
+// counts returns ref_count as a slice, or nil if the engine has none.
 func (e *Engine) counts() []int32 {
 	if e.RefCount == nil || e.Total <= 0 {
 		return nil

@@ -32,6 +32,7 @@ const (
 	l2Size       = unsafe.Sizeof(L2Table{})
 )
 
+// A chain collects chunks for one Put.
 type chain struct{ first unsafe.Pointer }
 
 func (c *chain) add(p unsafe.Pointer) {

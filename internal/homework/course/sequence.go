@@ -6,6 +6,7 @@ import (
 	"llmmemory/internal/block"
 )
 
+// unmapped is an L2 table without blocks.
 var unmapped = L2Table{
 	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
 	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
@@ -169,6 +170,7 @@ func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	}
 }
 
+// linkTail adds n at the end of the list, which is before head.
 func linkTail(head, n *Node) {
 	tail := head.Prev
 	n.Prev, n.Next = tail, head

@@ -1,5 +1,6 @@
 package course
 
+// A walk follows a list until it finds an id or the end, which is the head or NULL.
 type walk struct {
 	engine *Engine
 	id     int32

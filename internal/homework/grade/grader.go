@@ -136,6 +136,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
+// missing returns the note about functions that a submission does not define.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {

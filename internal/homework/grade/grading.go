@@ -17,6 +17,7 @@ import (
 
 const mostHangs = 3 // number of hanging calls of a function that the grader waits for
 
+// A grading takes one submission through the stages.
 type grading struct {
 	*Grader
 	report      *Report
@@ -40,6 +41,7 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
+// exhausted reports whether mostHangs calls of one of the functions did not return.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
@@ -155,6 +157,7 @@ type named struct {
 	ops  []trace.Op
 }
 
+// A candidate is a difference that may become a finding.
 type candidate struct {
 	name       string
 	stage      StageName
@@ -173,6 +176,7 @@ func (c candidate) broken() string {
 
 const mostFindings = 3 // of a task in a stage
 
+// addFinding adds a finding with a short trace, unless the task already has one that shows the same mistake.
 func (g *grading) addFinding(part Part, c candidate) error {
 	d, found := c.difference, 0
 	task := d.Op.Task()
@@ -278,6 +282,7 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 	return f.Ops, false, own, nil
 }
 
+// A hang is a trace whose last call did not return.
 type hang struct {
 	ops      []trace.Op
 	patience runner.Patience
@@ -318,6 +323,7 @@ func (h hang) again() compare.Result {
 	return r
 }
 
+// missing reports whether the submission does not define the function that a step calls.
 func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }

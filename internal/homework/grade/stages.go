@@ -7,6 +7,7 @@ import (
 
 type stages []Stage
 
+// at returns the stage with a name, or nil if it has not begun.
 func (s stages) at(name StageName) *Stage {
 	if i := slices.IndexFunc(s, func(s Stage) bool { return s.Name == name }); i >= 0 {
 		return &s[i]
@@ -35,12 +36,14 @@ func (n StageName) always() bool {
 
 func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
 
+// skip marks a stage as not run, except for tasks that have failed it.
 func (s stages) skip(name StageName) {
 	for task := 1; task <= Tasks; task++ {
 		s.drop(name, task)
 	}
 }
 
+// drop marks a stage as not run for a task, unless the task has failed it.
 func (s stages) drop(name StageName, task int) {
 	if status := &s.at(name).Tasks[task-1]; *status == Passed {
 		*status = NotRun

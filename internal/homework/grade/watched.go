@@ -53,6 +53,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 	return left
 }
 
+// memcheck plays the directed traces that show no difference under Memcheck.
 func (g *grading) memcheck() error {
 	if err := g.again(Memcheck, g.underMemcheck); err != nil {
 		return err

@@ -32,6 +32,7 @@ type Extras struct {
 	Salt  string // "" for none
 }
 
+// none reports whether no block can have an extra key.
 func (e *Extras) none() bool {
 	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == ""
 }

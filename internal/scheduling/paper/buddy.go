@@ -38,6 +38,7 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	return b, nil
 }
 
+// order returns k for the smallest chunk of 2^k blocks that has at least n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // fits reports whether count chunks of at least n blocks can be taken together.

@@ -35,6 +35,7 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	return s.memory.refork(it, q, child, parent)
 }
 
+// sequence returns the request with the id. It returns an error if the request lacks the sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	place := s.requests.Find(id)
 	if place == reqtable.None {

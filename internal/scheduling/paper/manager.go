@@ -63,6 +63,7 @@ type Seq struct {
 // Table returns the block table. The table is valid until the next call for its group, and must not be changed.
 func (s *Seq) Table() []int32 { return s.table }
 
+// running counts the sequences that are not finished.
 func (g *Group) running() int {
 	n := 0
 	for i := range g.Seqs {

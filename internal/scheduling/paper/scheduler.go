@@ -282,6 +282,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
+// ignore drops a request that can never run. The request is in no queue. The artifact would wait for it for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(place).id)
 	s.forget(place)

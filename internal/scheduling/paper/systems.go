@@ -31,6 +31,7 @@ func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	return newScheduler(limits, &reserved{r})
 }
 
+// paged is the paper's memory.
 type paged struct {
 	*Manager
 	alwaysSwap bool
@@ -119,6 +120,7 @@ func (p *paged) check(s *Scheduler) error {
 	})
 }
 
+// reserved is Orca's memory.
 type reserved struct{ *Reservation }
 
 func (r *reserved) accept(q *request) error {

@@ -31,6 +31,7 @@ func encode(i *ir.Instruction) error {
 	return nil
 }
 
+// An encoded instruction is an operand of the BYTE directive.
 type encoded struct {
 	bytes []byte
 	text  string

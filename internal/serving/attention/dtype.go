@@ -113,6 +113,7 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	}
 }
 
+// loadAll reads len(x) numbers of type d, which begin at p, without applying a scale.
 func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	if d == F32 {
 		copy(x, unsafe.Slice((*float32)(p), len(x)))

@@ -84,6 +84,7 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	}
 }
 
+// addSequence adds the items of a sequence, not yet cut into runs, and returns their cost.
 func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	first, n, position := b.queries(seq)
 	total := 0

@@ -15,6 +15,7 @@ const (
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
+// A scratch is a worker's memory: the rows that it computes, the partition that it reads, and the results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers

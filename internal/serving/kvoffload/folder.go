@@ -283,6 +283,7 @@ func (f *Folder) glob(pattern string) []string {
 	return files
 }
 
+// A file is a stored block.
 type file struct {
 	name string
 	size int64

@@ -51,6 +51,7 @@ type Offloader struct {
 	stats  Stats
 }
 
+// stored is a block in the queue.
 type stored struct {
 	block  blockhash.Hash
 	memory Memory
@@ -207,6 +208,7 @@ func (o *Offloader) forgetOld() {
 	}
 }
 
+// forget notes that the tier does not have the blocks.
 func (o *Offloader) forget(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -97,6 +97,7 @@ func New(c Config, pool *parallel.Pool) (*Store, error) {
 	return s, nil
 }
 
+// newTier maps blocks of all layers, one layer after the other.
 func newTier(c *Config, blocks int) (tier, error) {
 	layer := (c.Shape.BlockBytes()*blocks + pageSize - 1) / pageSize * pageSize
 	memory, err := mapMemory(layer * c.Layers)

@@ -189,6 +189,7 @@ func (w *Writer) putTile(s *scratch, head, i, block, place int) {
 	}
 }
 
+// put writes the key or value of token i.
 func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
 	c, size := w.cache, w.cache.DType.Size()
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
@@ -207,6 +208,7 @@ func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
 	spread(x.data[at:], w.offset(x, block, head, place, x.contiguous)-at, bytes, x.contiguous*size)
 }
 
+// offset returns the offset of an element in the memory of keys or values.
 func (w *Writer) offset(x *side, block, head, place, element int) int {
 	if x.values {
 		return w.cache.ValueOffset(block, head, place, element)

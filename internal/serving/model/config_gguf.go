@@ -40,6 +40,7 @@ func (k *ggufKeys) look(key string) (weights.Value, bool) {
 	return v, ok
 }
 
+// need returns key, and sets err if the file lacks it.
 func (k *ggufKeys) need(key string) string {
 	if _, given := k.look(key); !given && k.err == nil {
 		k.err = refused("the key %s.%s is missing", k.family, key)

@@ -24,6 +24,7 @@ type window struct {
 	upper    bool // in config.json, the layers from max_window_layers on have it
 }
 
+// inFolder describes how to read a family from a folder in Hugging Face's format.
 type inFolder struct {
 	name  string // model_type
 	outer string // model_type of models that also read images; their text_config is a config.json of this family

@@ -57,6 +57,7 @@ func count(spans []span) int {
 	return n
 }
 
+// pick returns the values in spans, or nil if v is nil.
 func pick(v []float32, spans ...span) (some []float32) {
 	if v == nil {
 		return nil
@@ -67,6 +68,7 @@ func pick(v []float32, spans ...span) (some []float32) {
 	return some
 }
 
+// A cut is some columns of some rows of a source.
 type cut struct {
 	source matrix.Source
 	rows   []span
@@ -120,6 +122,7 @@ func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 	rowBuffers.Put(b)
 }
 
+// A stack is the concatenation of the rows of several cuts.
 type stack struct {
 	cuts    []*cut
 	tensors []*weights.Tensor

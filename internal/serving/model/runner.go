@@ -389,6 +389,7 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
+// grow returns a slice of n values. It uses the memory of s if that is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) >= n {
 		return s[:n]

@@ -68,6 +68,7 @@ func separator(text []byte) rune {
 	return ','
 }
 
+// number returns a number of at least 0.
 func number(text string, separator rune) (float64, error) {
 	text = strings.TrimSpace(text)
 	plain := text

@@ -72,6 +72,7 @@ func unpack(text []byte) ([]byte, error) {
 	return plain, nil
 }
 
+// A record has the fields of a benchmark's result that this package reads.
 type record struct {
 	// llama-batched-bench -o jsonl
 	PP     *float64 `json:"pp"` // prompt tokens

@@ -177,6 +177,7 @@ func (d *requestSet) fit(p *scenario.Plan) int {
 	return max(1, min(v.MaxNumSeqs, int(float64(v.NumGPUBlocks)*float64(v.BlockSize)/max(1, tokens))))
 }
 
+// A sample is the number of waiting requests at a time.
 type sample struct {
 	Now     float64 // s
 	Waiting int

@@ -84,6 +84,7 @@ func (w *run) missed(now float64) bool {
 	return false
 }
 
+// judgeFixed writes the verdict on a run without a horizon.
 func (w *run) judgeFixed(p *Point) {
 	p.Grows = w.growsInQuarters()
 	p.Holds = !p.Grows

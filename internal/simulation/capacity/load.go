@@ -163,6 +163,7 @@ func (l *Load) Requests() int {
 	return len(l.sets[0].requests)
 }
 
+// confirming returns n sets for Confirm, or none for a trace.
 func (l *Load) confirming(n int) ([]*requestSet, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -76,6 +76,7 @@ var (
 	CompareHorizon = Horizon{Seconds: 240, Answers: 16}
 )
 
+// An effort says when a run ends.
 type effort int
 
 const (
@@ -90,6 +91,7 @@ const (
 	margin      = 1.25      // allows for mean answers that become longer during the run
 )
 
+// A runner runs the requests of one seed at any rate.
 type runner struct {
 	plan    *scenario.Plan
 	set     *requestSet
@@ -133,6 +135,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
+// A run is the simulation of one rate. It provides the requests and decides when the simulation ends.
 type run struct {
 	*runner
 	rate   float64
@@ -273,6 +276,7 @@ func (w *run) leave(a sim.Departure) {
 	w.answering += a.Done - a.Arrival
 }
 
+// meanAnswer returns the mean time of the answers in seconds, or 0 if there are none.
 func (w *run) meanAnswer() float64 {
 	if w.answered == 0 {
 		return 0
@@ -337,6 +341,7 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
+// tooShort returns the error for a point that fails only because there are too few requests.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

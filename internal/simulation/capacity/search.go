@@ -14,6 +14,7 @@ import (
 // ErrUnbounded is wrapped when all rates hold the objective, because there are too few requests to fill the server.
 var ErrUnbounded = errors.New("no rate is too high")
 
+// A search finds the capacity under one seed.
 type search struct {
 	runner
 	precision float64

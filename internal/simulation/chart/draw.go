@@ -25,6 +25,7 @@ const (
 	lineHeight   = 18
 )
 
+// A picture is a figure with its title, legend and panels, and a line of text about its runs.
 type picture struct {
 	Figure
 	legend plot.Legend
@@ -131,6 +132,7 @@ func (f Figure) words() string {
 	return b.String() + f.Note
 }
 
+// A frame is a panel that is drawn into a plot.
 type frame struct {
 	*plot.Plot
 	*picture
@@ -162,6 +164,7 @@ func colour(look int) color.Color {
 	return all[look%len(all)]
 }
 
+// explain adds a name to the legend if the legend does not have it.
 func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	if !slices.Contains(p.named, name) {
 		p.named = append(p.named, name)

@@ -34,6 +34,7 @@ type Page struct {
 // A Fact is a named text.
 type Fact struct{ Name, Text string }
 
+// A shownFigure is a figure with its picture.
 type shownFigure struct {
 	Figure
 	Picture template.HTML

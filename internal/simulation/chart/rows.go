@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// A row is one number that is drawn.
 type row struct {
 	panel, series, x string
 	Value

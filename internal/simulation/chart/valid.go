@@ -17,6 +17,7 @@ const (
 	leastSize = 1e-12
 )
 
+// valid returns an error if the figure has no panels or a number that an axis cannot show.
 func (f Figure) valid() error {
 	err := errors.New("there are no panels")
 	for _, p := range f.Panels {
@@ -47,6 +48,7 @@ func (p Panel) valid() error {
 	return nil
 }
 
+// complete returns an error if a bar or a part of a column has no value.
 func complete(d Data) error {
 	switch d := d.(type) {
 	case Bars:

@@ -35,6 +35,7 @@ func (p Page) Write(dir string) error {
 	return nil
 }
 
+// A file is to be written.
 type file struct {
 	name string
 	data []byte

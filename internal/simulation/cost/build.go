@@ -31,6 +31,7 @@ func (s Setup) Model(block int) (*Model, error) {
 	return m, nil
 }
 
+// times returns the model without its descriptions.
 func (s Setup) times(block int) *Model {
 	m := &Model{factor: 1}
 	if s.Linear != nil {

@@ -27,6 +27,7 @@ type Fitted struct {
 	elsewhere []string // the GPUs to which the constants were fitted if no measurements on GPU are published
 }
 
+// engineFile is the format of vllm.json.
 type engineFile struct {
 	Name      string            `json:"name"`
 	Source    string            `json:"source"`

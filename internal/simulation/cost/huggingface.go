@@ -9,6 +9,7 @@ import (
 	"slices"
 )
 
+// huggingFace has the fields of a model's config.json on Hugging Face that this package reads.
 type huggingFace struct {
 	Architectures []string `json:"architectures"`
 

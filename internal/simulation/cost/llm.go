@@ -51,6 +51,8 @@ func (l LLM) kvBytes(workers, tokens int) int64 {
 	return 2 * int64(l.Layers) * int64(tokens) * int64(l.workerKVHeads(workers)*l.HeadSize*l.KVBytes)
 }
 
+// workerKVHeads returns the number of KV heads of a worker: an equal share of the heads, or one head if there are
+// more workers than heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
 // Each worker must have whole query heads, and the KV heads that these query heads read.

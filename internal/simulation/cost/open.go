@@ -143,6 +143,7 @@ func suggestion(name string, known []string) string {
 	return ""
 }
 
+// isFile reports whether name is a file's, not a built-in name.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
@@ -172,6 +173,7 @@ func readFile(path string, into any) error {
 	return decode(text, into)
 }
 
+// embedded decodes an embedded file and panics if it is not valid.
 func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 )
 
+// stages returns the number of stages, at least 1.
 func (s Setup) stages() int { return max(1, s.Stages) }
 
 // GPUs returns the number of GPUs: Workers in each stage.
@@ -27,6 +28,7 @@ func (s Setup) checkParallel() error {
 	return checkRange("swap_gb_s", s.SwapGigabytes, "0", "1e9")
 }
 
+// unmeasured names the properties of the setup that no built-in measurement covers.
 func (s Setup) unmeasured() string {
 	var all []string
 	if s.stages() > 1 {
@@ -99,6 +101,7 @@ func (s Setup) pipeline(m *Model) {
 	m.prompt += hop
 }
 
+// experts has the costs of a mixture of experts on one worker.
 type experts struct {
 	all     float64 // seconds to read all experts
 	unused  float64 // the probability that a token does not use a given expert

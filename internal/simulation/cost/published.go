@@ -53,6 +53,7 @@ var heldOut = sync.OnceValue(func() []gpuPoints {
 // HeldOut returns the points of vLLM V1 on a GPU that were not used in the fit.
 func HeldOut(gpu string) []Published { return slices.Clone(pointsOn(gpu).HeldOut) }
 
+// pointsOn returns the points on a GPU, or no points if nothing is published on the GPU.
 func pointsOn(gpu string) gpuPoints {
 	for _, p := range heldOut() {
 		if p.GPU == gpu {

@@ -54,6 +54,7 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
+// compareWith records that the last check compares with reference and not with the paper.
 func (b *bench) compareWith(reference string) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = reference
 }

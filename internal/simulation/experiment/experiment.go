@@ -44,6 +44,7 @@ func (r *Report) Misses() (n int) {
 	return n
 }
 
+// A bench is a call of Run.
 type bench struct {
 	*lab
 	Options

@@ -13,6 +13,7 @@ import (
 // threshold is in s/token: at this latency, the ratios of the paper's curves agree with its text (PAPER.md §2).
 const threshold = 0.5
 
+// A curve has the normalized latencies of a system at several rates.
 type curve struct {
 	system string
 	line   chart.Line

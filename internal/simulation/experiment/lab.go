@@ -61,6 +61,7 @@ func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 	return l.runs[string(key)], nil
 }
 
+// ran reports that a run or a search is done.
 func (l *lab) ran() {
 	l.tally.Lock()
 	defer l.tally.Unlock()

@@ -64,6 +64,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
+// versions draws the figure for later versions of vLLM, which the paper does not have.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {

@@ -123,6 +123,7 @@ func (b *bench) saving() error {
 	return nil
 }
 
+// A savingSeries is a workload of Fig. 15, with its tolerance in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind

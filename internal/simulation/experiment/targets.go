@@ -61,6 +61,7 @@ var targets = func() (t struct {
 	return t
 }()
 
+// embedded decodes an embedded file and panics if it is not valid.
 func embedded(text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		panic(err)

@@ -29,6 +29,7 @@ type Config struct {
 	Goodput        sim.Goodput
 }
 
+// A fleet is a run in progress.
 type fleet struct {
 	Config
 	replicas  []*replica
@@ -171,6 +172,7 @@ func (f *fleet) left(d sim.Departure) {
 	f.clients.Answered(session, d.Done, f.live)
 }
 
+// A replica is a server of the fleet.
 type replica struct {
 	*sim.Replica
 	kind    *Kind

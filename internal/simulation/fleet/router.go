@@ -39,6 +39,7 @@ func ParseRouter(name string) (Router, error) {
 	return "", fmt.Errorf("%w: there is no router %q: want %s", sim.ErrConfig, name, strings.Join(names, ", "))
 }
 
+// A router chooses among replicas.
 type router struct {
 	kind   Router
 	rng    *rand.Rand

@@ -30,6 +30,7 @@ const (
 	System    Kind = "system"
 )
 
+// A trial is a change to try.
 type trial struct {
 	Change
 	setup  cost.Setup
@@ -42,6 +43,7 @@ type trial struct {
 	iterations, first float64
 }
 
+// trial returns a trial without changes.
 func (s *sizer) trial(name string, kind Kind) trial {
 	return trial{Change: Change{Name: name, Is: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
 		times: 1}
@@ -169,6 +171,7 @@ func doesNotFit(err error) bool {
 	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
 }
 
+// unanswered reports whether a search found no rate only because there are too few requests.
 func unanswered(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }

@@ -46,6 +46,7 @@ func (r *Report) pageFacts() []chart.Fact {
 	return all
 }
 
+// figures returns the report's figures, or none if the capacity is 0.
 func (r *Report) figures() []chart.Figure {
 	if r.Capacity.Rate == 0 {
 		return nil

@@ -107,6 +107,7 @@ type Change struct {
 	sys   policy    // system
 }
 
+// sizer is the state of Size.
 type sizer struct {
 	Question
 	plan   *scenario.Plan

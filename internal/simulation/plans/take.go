@@ -70,6 +70,7 @@ func (s *sizer) blockSizes() []trial {
 	return all
 }
 
+// insert adds a size to a sorted list if the list does not have it.
 func insert(sizes []int, size int) []int {
 	i, found := slices.BinarySearch(sizes, size)
 	if found {
@@ -78,6 +79,7 @@ func insert(sizes []int, size int) []int {
 	return slices.Insert(slices.Clone(sizes), i, size)
 }
 
+// systems returns trials of the default system, with and without prefix caching, and of the scenario's system.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}

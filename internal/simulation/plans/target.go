@@ -99,6 +99,7 @@ func (s *sizer) fixed() string {
 	return ""
 }
 
+// An otherServer is a server with another number of GPUs than the scenario's server.
 type otherServer struct {
 	workers int
 	plan    *scenario.Plan

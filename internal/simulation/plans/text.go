@@ -29,6 +29,7 @@ func (r *Report) text(name string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
+// facts has the values in the sentences about a report.
 type facts struct{ *Report }
 
 func (f facts) Holds() bool   { return f.Capacity.Rate > 0 }
@@ -88,6 +89,7 @@ func (f facts) Settings() (all []Change) {
 	return all
 }
 
+// A value is the value of an objective at the capacity, with its confidence interval, in s.
 type value struct {
 	Name             string
 	Value, Low, High float64

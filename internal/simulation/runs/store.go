@@ -42,6 +42,7 @@ type Store struct {
 	added int
 }
 
+// line is a line of the file.
 type line struct {
 	Key    string          `json:"key"`
 	Result json.RawMessage `json:"result"`
@@ -135,6 +136,7 @@ func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	return result, s.add(name, result)
 }
 
+// take returns the stored result for a key, or nil.
 func (s *Store) take(name string) json.RawMessage {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -50,6 +50,7 @@ func (s *Scenario) Check(systems ...string) error {
 	return nil
 }
 
+// checkFlag returns an error if none of the systems uses the flag. users are the systems that use it.
 func checkFlag(flag string, users, systems []string) error {
 	for _, system := range systems {
 		if system == "" {
@@ -78,6 +79,7 @@ type amount struct {
 	value, max float64
 }
 
+// checkAmounts returns an error if a number is out of its range.
 func checkAmounts(all ...amount) error {
 	for _, n := range all {
 		if !(n.value >= 0 && n.value <= n.max) {

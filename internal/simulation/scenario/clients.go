@@ -54,4 +54,6 @@ func (w *Window) check(duration float64) error {
 	return nil
 }
 
+// end returns the time at which the window ends, if requests arrive for the given duration. It returns 0 if the
+// window ends with the run.
 func (w *Window) end(duration float64) float64 { return cmp.Or(w.Until, duration) }

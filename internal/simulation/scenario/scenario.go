@@ -123,6 +123,7 @@ func (p *Plan) openModel() (err error) {
 	return p.chooseEngine()
 }
 
+// openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
 	s := &p.Scenario
 	if err := cmp.Or(s.Load.check(), s.Clients.check(), s.Window.check(s.Duration)); err != nil {

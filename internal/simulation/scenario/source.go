@@ -69,6 +69,7 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
+// seconds formats v with three significant digits, or as a whole number if it is 1,000 or more.
 func seconds(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

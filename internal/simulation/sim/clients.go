@@ -96,6 +96,7 @@ func (c *Clients) Answered(session int64, now float64, live int) {
 	}
 }
 
+// A byArrival is a heap of requests for package container/heap.
 type byArrival []*workload.Request
 
 func (h byArrival) Len() int           { return len(h) }

@@ -246,6 +246,7 @@ func (r *run) notify(session int64) {
 // delivered is later than r.now by the server's time outside iterations, which delays all tokens equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
+// drop removes the request at index i, because the scheduler will never run it.
 func (r *run) drop(i int32) {
 	r.requests.all[r.requests.all[i].group].dropped = true
 	q := r.requests.all[i]

@@ -27,6 +27,7 @@ type request struct {
 	length   int  // tokens of each sequence with keys and values in memory
 }
 
+// A requestTable has all requests and the totals of their memory.
 type requestTable struct {
 	server *Server
 	kind   *System
@@ -78,6 +79,7 @@ func (l *requestTable) remove(i int32) bool {
 	return true
 }
 
+// setResident records that a request has got or lost its memory.
 func (l *requestTable) setResident(q *request, resident bool) {
 	if q.resident == resident {
 		return

@@ -82,6 +82,7 @@ type Window struct {
 	Saving float64 `json:"saving"`
 }
 
+// A window has sums over iterations.
 type window struct {
 	from, until float64
 	sum         Window  // with seconds in place of milliseconds

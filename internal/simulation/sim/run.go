@@ -89,6 +89,7 @@ const maxWaiting = 1 << 22
 // maxBlocks is more than any GPU has.
 const maxBlocks = 1 << 25
 
+// A run is a simulation in progress.
 type run struct {
 	config      Config
 	kind        *System
@@ -179,6 +180,7 @@ func (r *run) schedule() (err error) {
 	return err
 }
 
+// serve runs until all requests are answered, or until Config.Until.
 func (r *run) serve(ctx context.Context) error {
 	for turn := 1; ; turn++ {
 		if r.config.Stop && r.now >= r.config.Until {

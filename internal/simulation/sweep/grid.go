@@ -83,6 +83,7 @@ func (g Grid) ordered() (Grid, error) {
 	return g, nil
 }
 
+// sorted returns a sorted copy of a list. It returns an error if the list is empty or has duplicates.
 func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
@@ -121,6 +122,7 @@ func (g Grid) scenario(j Job) scenario.Scenario {
 	return s
 }
 
+// load describes the rate or the concurrency of a job.
 func (j Job) load() string {
 	if j.MaxConcurrency > 0 {
 		return fmt.Sprintf("%d requests at once", j.MaxConcurrency)
@@ -130,6 +132,7 @@ func (j Job) load() string {
 
 func (g Grid) closed() bool { return g.Concurrencies != nil }
 
+// loads returns a job for each rate or concurrency, without the other fields.
 func (g Grid) loads() []Job {
 	var all []Job
 	for _, n := range g.Concurrencies {

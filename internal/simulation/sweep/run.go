@@ -21,6 +21,7 @@ type Outcome struct {
 	Error string // why there is no result
 }
 
+// measured has the results of a job.
 type measured struct {
 	Result *sim.Result
 	// Range has the results of the fastest and of the slowest server within the margin of the times. Only jobs with
@@ -83,6 +84,7 @@ func (s *Sweep) costly() []int {
 	return all
 }
 
+// A key has everything that the result of a job depends on.
 type key struct {
 	Scenario scenario.Scenario
 	Cost     string

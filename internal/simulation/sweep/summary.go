@@ -11,12 +11,14 @@ import (
 // DefaultSLO is in seconds per token: half of what the axes of the paper's Fig. 12 and 14 show.
 const DefaultSLO = 0.5
 
+// A cell has the results of all seeds at one rate.
 type cell struct {
 	latency chart.Value // mean normalized latency in s/token, over the seeds with answers
 	failed  bool        // a run failed
 	part    bool        // not all requests were answered
 }
 
+// A row has the results of a system with one block size at all rates.
 type row struct {
 	system string
 	size   int

@@ -57,6 +57,7 @@ func gamma(r *rand.Rand, shape float64) float64 {
 	}
 }
 
+// A drawn is a Source of requests with random lengths and gaps.
 type drawn struct {
 	lengths Lengths
 	rng     *rand.Rand

@@ -19,6 +19,7 @@ type format struct {
 	log     bool // rows come from a real server; a row with 0 tokens is no error and is skipped
 }
 
+// The clock of a trace.
 type clock int
 
 const (
@@ -51,11 +52,13 @@ var wanted = func() string {
 	return "one of\n  " + strings.Join(known, "\n  ")
 }()
 
+// fields has the values of a row as text.
 type fields struct {
 	values [3][]byte // time, prompt, output
 	hashes []byte    // JSON; nil if there are none
 }
 
+// A parser splits the rows of a trace.
 type parser struct {
 	format
 	count int    // fields of a CSV row
@@ -155,6 +158,7 @@ func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	return f, nil
 }
 
+// equalFold returns a function that reports whether a name equals a, except for case.
 func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
@@ -166,6 +170,7 @@ func semicolons(line []byte) string {
 	return ""
 }
 
+// columns returns the names in the first line, which is a header or an object.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] == '{' {
 		var object map[string]json.RawMessage

@@ -22,6 +22,7 @@ type lines struct {
 	again  bool // the next call of next returns the last line again
 }
 
+// open decompresses the file if it starts as a gzip file.
 func (l *lines) open(r io.Reader, name string) error {
 	l.name = name
 	l.r = bufio.NewReaderSize(r, longestLine)

@@ -47,6 +47,7 @@ func open(path string) (io.ReadCloser, error) {
 // mostPiped limits the size of a file that can be read only once.
 const mostPiped = 1 << 30
 
+// readAtMost reads all of a file as io.ReadAll does. It returns an error if the file has more than most bytes.
 func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

@@ -59,6 +59,7 @@ type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }
 
+// A sharer is a Lengths whose prompts share a prefix.
 type sharer interface{ shared() int }
 
 func sharedBy(l Lengths) int {

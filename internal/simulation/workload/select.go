@@ -7,6 +7,7 @@ import (
 	"math"
 )
 
+// A next is a function that implements Source.
 type next func(*Request) error
 
 func (n next) Next(r *Request) error { return n(r) }

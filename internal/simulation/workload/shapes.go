@@ -96,6 +96,7 @@ func (l random) draw(r *rand.Rand, mean int) int {
 	return low + r.IntN(int(math.Ceil(float64(mean)*(1+l.ratio)))-low+1)
 }
 
+// prefixed has lengths with a prefix that all prompts share.
 type prefixed struct {
 	Lengths
 	tokens int // in front of every prompt; Request.Shared counts them

@@ -131,6 +131,7 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	return true, nil
 }
 
+// hashes reads the hash_ids of a row, if it has any.
 func (t *Trace) hashes(text []byte, prompt int) ([]int64, error) {
 	if len(text) == 0 {
 		return nil, nil

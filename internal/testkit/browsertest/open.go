@@ -97,6 +97,7 @@ func Change(t testing.TB, tab context.Context, l Look) {
 	}})
 }
 
+// events records the requests and errors of a tab.
 type events struct {
 	lock               sync.Mutex
 	requests, problems []string

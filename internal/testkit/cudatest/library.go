@@ -56,6 +56,7 @@ func inModule(name string) string {
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 
+// A unit is what the compiler compiles at once.
 type unit struct {
 	name, source string
 }
@@ -124,6 +125,7 @@ func (u unit) headers() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
+// A builder makes one variant of the library.
 type builder struct {
 	cache string // a folder, whose files are used again
 	flags []string

@@ -31,6 +31,7 @@ type System struct {
 	Worker Worker                                                 // nil means a Memory
 }
 
+// traffic is a System together with the state of its requests in the model.
 type traffic struct {
 	*System
 	memory Worker
@@ -174,6 +175,7 @@ func (x *traffic) write(t *rapid.T) {
 	}
 }
 
+// read checks what attention reads after everything is written.
 func (x *traffic) read(t *rapid.T) {
 	if x.Table == nil {
 		return
@@ -274,6 +276,7 @@ func (x *traffic) refork(t *rapid.T) {
 	child.Sequence, child.length = newSequence(tokens), parent.length
 }
 
+// drain runs until nothing is left.
 func (x *traffic) drain(t *rapid.T) {
 	steps := 0
 	for ; len(x.live) > 0 && steps < 3000; steps++ {

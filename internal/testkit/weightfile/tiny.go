@@ -97,6 +97,7 @@ func tinyMeta(arch string, more map[string]any) map[string]any {
 	return all
 }
 
+// A builder adds tensors of random numbers to a Tiny.
 type builder struct {
 	Tiny
 	arch    string

@@ -33,6 +33,7 @@ func (a attended) benchmark(required goal) benchmark {
 	return benchmark{name, required, a.prepare}
 }
 
+// A batch has the inputs and outputs of a launch of attention, on the GPU.
 type batch struct {
 	attended
 	b                   *bench

@@ -27,6 +27,7 @@ type bench struct {
 	rng        *rand.Rand
 }
 
+// closers are closed together.
 type closers []interface{ Close() error }
 
 func (c *closers) close() (err error) {
@@ -37,6 +38,7 @@ func (c *closers) close() (err error) {
 	return err
 }
 
+// A failure is the value of a panic that ends a case.
 type failure struct{ error }
 
 func must(err error) {
@@ -45,6 +47,7 @@ func must(err error) {
 	}
 }
 
+// the returns v, or panics with a failure if there is an error.
 func the[T any](v T, err error) T {
 	must(err)
 	return v
@@ -79,6 +82,7 @@ func (b *bench) broken(err error) bool {
 	return errors.As(err, &driver) && b.context.Synchronize() != nil
 }
 
+// A benchmark is a kernel with sizes.
 type benchmark struct {
 	name    string // what compare.py reads: the kernel, and name=value for each size
 	goal    goal   // may be zero
@@ -89,6 +93,7 @@ type kernel interface {
 	Launch(*kernels.Set, *cuda.Stream) error
 }
 
+// prepared is a benchmark whose inputs are on the GPU.
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch

@@ -52,6 +52,7 @@ func run(library string, small, names bool, theirs string, within time.Duration)
 	return errors.Join(err, b.close())
 }
 
+// cases are all, or small ones for tests.
 func cases(small bool) []benchmark {
 	pick := func(normal, less int) int {
 		if small {

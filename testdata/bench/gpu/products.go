@@ -11,6 +11,7 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
+// A product multiplies rows of inputs by weights.
 type product struct {
 	matrixShape
 	rows int
@@ -49,6 +50,7 @@ func (c product) prepare(b *bench) prepared {
 	return p
 }
 
+// A matrix has weights on the GPU, rows of inputs, and the results of all rows computed in one batch.
 type matrix struct {
 	matrixShape
 	kernels.Weights

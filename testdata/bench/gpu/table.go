@@ -35,6 +35,7 @@ func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	return 0
 }
 
+// A table is printed row by row.
 type table struct {
 	b      *bench
 	copied float64 // bytes per second

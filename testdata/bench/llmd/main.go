@@ -58,6 +58,7 @@ func check(llmserve string) error {
 	return p.compare()
 }
 
+// A pair is two replicas, and the indexer that receives their events.
 type pair struct {
 	ctx      context.Context
 	indexer  *kvcache.Indexer
@@ -119,6 +120,7 @@ func (p *pair) subscribed() error {
 	return nil
 }
 
+// compare sends prompts to the replicas, and returns an error if a score does not become right.
 func (p *pair) compare() error {
 	first, second, both, none := prompt(1, 100), prompt(2, 70), prompt(3, 50), prompt(4, 80)
 	longer := slices.Concat(both[:48], prompt(5, 60)) // the beginning of both: 3 blocks
@@ -189,6 +191,7 @@ func newIndexer(ctx context.Context) (*kvcache.Indexer, *kvevents.SubscriberMana
 	return indexer, kvevents.NewSubscriberManager(pool), nil
 }
 
+// A replica is a running llmserve demo.
 type replica struct {
 	name, url, events string
 	command           *exec.Cmd
@@ -196,6 +199,7 @@ type replica struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`)
 
+// start starts a replica and waits until it has printed its address.
 func start(llmserve, name string) (*replica, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -125,6 +125,7 @@ type paged struct {
 	Ratio      float64 `json:"ratio"`
 }
 
+// A size has the times of decoding and swapping with blocks of one size.
 type size struct {
 	Tokens int     `json:"tokens"`
 	Decode float64 `json:"decode_us"`

@@ -60,6 +60,7 @@ func sequence(engine int, s *course.Sequence) []Change {
 	return all
 }
 
+// givenAppend plays an append and returns its changes: the block that it maps, if any, and the records that it writes.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 	s := Find(e, op.A)
 	if s == nil || s.KVCount < 0 || s.KVCount >= course.MaxLogicalBlocks*course.KVPerBlock {

@@ -244,6 +244,7 @@ func parse(fields []string) (Op, error) {
 	return op, op.check()
 }
 
+// check returns an error if the numbers of a step are not valid.
 func (o Op) check() error {
 	if o.Engine == None && (o.Kind == Init || o.Kind.Outside() || o.Given) {
 		return fmt.Errorf("%s must name an engine: e0 to e%d", o.Kind, Engines-1)

@@ -49,6 +49,7 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	return nil
 }
 
+// allocate is Allocate for one sequence without the check.
 func (m *Manager) allocate(first *Seq) {
 	size := m.config.BlockSize
 	whole := first.Len / size
@@ -143,6 +144,7 @@ func (m *Manager) Free(s *Seq) {
 	s.reset()
 }
 
+// drop drops a reference to each block, in this order, except the null block.
 func (m *Manager) drop(d *device.Device, ids []int32) {
 	for _, id := range ids {
 		if id != m.null {

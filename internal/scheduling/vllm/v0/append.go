@@ -106,6 +106,7 @@ func (m *Manager) slide(s *Seq, computed int) {
 	}
 }
 
+// outside returns the number of entries before the window.
 func (m *Manager) outside(s *Seq, computed int) int {
 	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
 }

@@ -132,6 +132,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
+// forget frees a request that is in no queue.
 func (s *Scheduler) forget(place int32) {
 	q := s.requests.At(place)
 	s.manager.Free(&q.Seq)

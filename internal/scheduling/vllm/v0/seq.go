@@ -28,6 +28,7 @@ func (s *Seq) Table() []int32 { return s.table }
 // Unseen returns the number of tokens that are not in the table.
 func (s *Seq) Unseen() int { return s.Len - s.full }
 
+// reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
 // touched counts the blocks of the unseen tokens and of lookahead more tokens (vllm/v0/RULES.md §2).

@@ -76,6 +76,7 @@ func (s *Scheduler) stepChunked() {
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
 }
 
+// queueRunning adds scheduled requests to the running queue, behind the requests that were not scheduled.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
 		for _, place := range part {
@@ -92,6 +93,7 @@ func (q *request) remaining() int {
 	return q.Len - q.computed
 }
 
+// chunked limits n to the remaining budget if chunks are allowed.
 func (s *Scheduler) chunked(n int) int {
 	if s.config.Chunked {
 		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)

@@ -76,6 +76,7 @@ func convert(g *gen, d dtype) {
 	g.end()
 }
 
+// A halveKernel has the numbers of its registers.
 type halveKernel struct {
 	*gen
 	e4m3                bool

@@ -62,6 +62,7 @@ func (k *refineKernel) anyLarge(none string) {
 	k.jumpIfNone(g.asm.VPCMPGTD, none)
 }
 
+// jumpIfNone jumps if no number of register 0 is greater than the limit.
 func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
 	g := k.gen
 	if g.wide() {

@@ -73,6 +73,7 @@ func generate() (map[string][]byte, error) {
 	return files, err
 }
 
+// A part is a generated file of an instruction set.
 type part struct {
 	name  string
 	write func(*gen)

@@ -249,6 +249,7 @@ func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	})
 }
 
+// sums loads or stores the sums of n rows.
 func (g *gen) sums(n int, to reg.Register, load bool) {
 	o := g.newRows(to, atOutStride, n)
 	for row := range n {

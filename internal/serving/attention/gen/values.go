@@ -102,6 +102,7 @@ func (k *valueKernel) passes() {
 	g.asm.JGT(operand.LabelRef(pass))
 }
 
+// setMasks sets the masks for the remaining elements, at least 16.
 func (k *valueKernel) setMasks(elements reg.Register) {
 	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), rest)

@@ -116,6 +116,7 @@ func softmax(g *gen, pairs bool) {
 	g.end()
 }
 
+// A softmaxKernel has the numbers of its registers.
 type softmaxKernel struct {
 	*gen
 	vecs              int // registers of a tile

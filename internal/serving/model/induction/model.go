@@ -122,6 +122,7 @@ func ones(name string) *weights.Tensor {
 	return m.tensor()
 }
 
+// An attention has the matrices of a layer that are not zero.
 type attention struct {
 	q, k, v, out        *matrix
 	qBias, kBias, vBias *matrix

@@ -142,6 +142,7 @@ func (w *words) setPairs(rows, in int) {
 	w.x = grow(w.x, rows*w.stride)
 }
 
+// groups returns the number of groups, or 0 if kernels read x itself.
 func (w *words) groups() int {
 	if w.group == 0 {
 		return 0
@@ -178,6 +179,7 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
+// grow returns s if it has n values, else a copy of s with n values.
 func grow[T any](s []T, n int) []T {
 	if len(s) < n {
 		return append(s, make([]T, n-len(s))...)

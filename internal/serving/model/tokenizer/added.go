@@ -88,6 +88,7 @@ func (t *Tokenizer) findEdges() []rune {
 	return slices.Sorted(maps.Keys(edges))
 }
 
+// protected reports whether text from a client must not become the token.
 func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }

@@ -68,6 +68,7 @@ func (c *cutter) parts(text string, around bool, allowed func(from, to int, id i
 	}
 }
 
+// only reports whether id is the only token before or after a text.
 func only(around []int32, id int32) bool { return len(around) == 1 && around[0] == id }
 
 func (c *cutter) part(text string, begin bool) {

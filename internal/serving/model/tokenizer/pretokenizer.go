@@ -89,6 +89,7 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", name, strings.Join(known, ", "))
 }
 
+// usePatterns adds patterns that cut text into words. It panics if a pattern is not valid.
 func (t *Tokenizer) usePatterns(patterns ...string) {
 	for _, p := range patterns {
 		t.patterns = append(t.patterns, regexp2.MustCompile(p, regexp2.Unicode))

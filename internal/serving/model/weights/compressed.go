@@ -13,6 +13,7 @@ import (
 	"strings"
 )
 
+// A scheme has the fields of quantization_config in config.json that say how weights are read.
 type scheme struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
@@ -84,6 +85,7 @@ func (t *Tensors) combine(dir string) error {
 	return nil
 }
 
+// A combiner returns the matrix with the name base.
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
 // reader also returns the suffix of the tensor by which quantized matrices are found.

@@ -241,6 +241,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 	return nil
 }
 
+// join adds the tensors of another file of the model: file number no of n, counted from 0.
 func (g *GGUF) join(part *GGUF, no, n int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()

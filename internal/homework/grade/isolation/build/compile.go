@@ -201,6 +201,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
+// misspelled returns the other names that differ from name only in capitals and underscores.
 func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })

@@ -57,12 +57,14 @@ var (
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
 )
 
+// An object has the symbols of an object file.
 type object struct {
 	defined []string // of the six
 	other   []string // further symbols that are visible outside
 	needed  []string
 }
 
+// An objectGate checks an object file.
 type objectGate struct {
 	object
 	*text // for the lines of words

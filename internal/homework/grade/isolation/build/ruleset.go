@@ -78,6 +78,7 @@ func (g Gate) action(rule string) Action {
 	return cmp.Or(g[rule], rules[rule])
 }
 
+// verdicts applies a Gate to the rules that a submission breaks.
 type verdicts struct {
 	gate    Gate
 	advice  []Refusal
@@ -98,12 +99,14 @@ func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	}
 }
 
+// refuse records a reason that no Gate can change.
 func (v *verdicts) refuse(r *Refusal) {
 	if v.refused == nil {
 		v.refused = r
 	}
 }
 
+// err returns the reason to refuse the submission, nil if there is none.
 func (v *verdicts) err() error {
 	if v.refused == nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 )
 
+// A token is one of C's preprocessing tokens.
 type token struct {
 	kind  kind
 	text  string
@@ -71,6 +72,7 @@ func newScanner(source []byte) *scanner {
 	return s
 }
 
+// peek returns the byte n ahead, or 0 after the end.
 func (s *scanner) peek(n int) byte {
 	if s.at+n < len(s.text) {
 		return s.text[s.at+n]
@@ -78,6 +80,7 @@ func (s *scanner) peek(n int) byte {
 	return 0
 }
 
+// next returns the next token, or false at the end.
 func (s *scanner) next() (token, bool) {
 	s.blank()
 	if s.at >= len(s.text) {
@@ -129,6 +132,7 @@ func (s *scanner) remember(t token) {
 	}
 }
 
+// blank skips white space and comments, but not line ends.
 func (s *scanner) blank() {
 	for s.at < len(s.text) {
 		switch c := s.peek(0); {
@@ -162,6 +166,7 @@ func (s *scanner) header() bool {
 	return true
 }
 
+// quoted reads a string or character constant, at most to the end of the line.
 func (s *scanner) quoted(by byte) {
 	for s.at++; s.peek(0) != '\n'; s.at++ {
 		if s.peek(0) == by {

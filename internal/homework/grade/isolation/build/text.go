@@ -39,6 +39,7 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
+// A text holds what later checks need to know about a source.
 type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
@@ -46,6 +47,7 @@ type text struct {
 	attributes bool // there are attributes, or words that name one
 }
 
+// line returns the first line of the first word that occurs, or 0.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {
@@ -94,6 +96,7 @@ func bytesGate(source []byte, v *verdicts) {
 	}
 }
 
+// readExpanded checks the output of the preprocessor, except the lines from headers.
 func readExpanded(expanded []byte, v *verdicts) error {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0

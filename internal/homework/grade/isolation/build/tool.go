@@ -35,6 +35,7 @@ const (
 	mostSaid   = 64 << 10
 )
 
+// A complaint is an error in the file that a tool reads.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }

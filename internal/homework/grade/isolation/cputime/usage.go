@@ -55,6 +55,7 @@ func Ended(state *os.ProcessState) Usage {
 	return u
 }
 
+// since returns the usage since before.
 func (u Usage) since(before Usage) Usage {
 	u.CPU -= before.CPU
 	u.Faults -= before.Faults

@@ -23,6 +23,7 @@ const (
 	fileSize            = PoolsSize + HeapSize + eventsSize + reportedSize + faultSize
 )
 
+// memory is the file, mapped in the grader.
 type memory struct {
 	file  *os.File
 	bytes []byte

@@ -70,6 +70,8 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
+// causes removes complaints that follow from others: after a bad access by the submission, these are leaks and
+// complaints in the tester's code.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {

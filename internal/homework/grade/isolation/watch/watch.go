@@ -60,6 +60,7 @@ func (t tool) unfinished(format string, values ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnfinished, t, fmt.Errorf(format, values...))
 }
 
+// playedAll returns an error if the program did not read all steps.
 func (t tool) playedAll(steps *os.File, exit string) error {
 	all, err := supervise.PlayedAll(steps)
 	switch {

@@ -33,6 +33,7 @@ func (p *player) adopt() bool {
 	return true
 }
 
+// adoptPool makes the bytes of pool i the expected ones, even if its engine does not exist.
 func (p *player) adoptPool(i int) {
 	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
 	adopt(p.expected.Pools[i], p.pools[i])
@@ -74,6 +75,7 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
+// values returns a sequence, without its tables if it is not kept, and whether all of it can be read.
 func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)

@@ -24,8 +24,10 @@ const (
 	Allocations Channel = "allocations" // two things share one allocation
 )
 
+// hang is the Channel of a call that did not return.
 const hang Channel = "time"
 
+// seen is the Channel, or hang.
 func (d *Difference) seen() Channel {
 	if d.Hangs {
 		return hang

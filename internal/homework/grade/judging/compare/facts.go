@@ -88,6 +88,7 @@ func (d *Difference) has(f Fact) bool {
 	return slices.Contains(d.Facts, f)
 }
 
+// A refusal is a reason for which a call must fail.
 type refusal struct {
 	reason error
 	fact   Fact
@@ -118,6 +119,7 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
+// A moment is the part of the state before a call that facts need.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -169,6 +171,7 @@ func (m *moment) needs() int64 {
 
 func (m *moment) shared() bool { return m.block >= 0 && oracle.Counts(m.engine)[m.block] > 1 }
 
+// moment reads the expected state before a call.
 func (p *player) moment(op trace.Op) moment {
 	m := moment{op: op, block: -1}
 	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
@@ -251,6 +254,7 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
+// sharedTable returns the name of the first table that a child shares with its parent, "" if there is none.
 func (p *player) sharedTable(parent, child uint64) string {
 	if parent == 0 || child == 0 {
 		return ""
@@ -268,6 +272,7 @@ func (p *player) sharedTable(parent, child uint64) string {
 	return ""
 }
 
+// countsOf returns an engine of the submission and its reference counts; both are nil if they cannot be read.
 func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
 	e := checked[engineStruct](p, p.engines[engine])
 	if e == nil {

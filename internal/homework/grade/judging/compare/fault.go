@@ -102,6 +102,7 @@ func (p *player) nullOfNew(fresh []uint64) int {
 	return -1
 }
 
+// passed reports whether free_sequence or fork_sequence had already processed the tables before a slot.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0
@@ -148,6 +149,7 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	return "a pointer", ""
 }
 
+// unwrittenField returns the name of the first pointer in an engine or a sequence that was never written.
 func (p *player) unwrittenField(engine bool, at uint64) string {
 	var pointers []uint64
 	var names []string

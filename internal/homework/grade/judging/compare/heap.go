@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
+// A heap is the submission's live allocations.
 type heap struct {
 	live     map[uint64]uint64 // address to size
 	ordered  []uint64          // sorted addresses; some are freed
@@ -98,6 +99,7 @@ func (h *heap) add(at, size uint64) {
 	}
 }
 
+// home returns the live chunk that contains an address; found is false if there is none.
 func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
@@ -111,6 +113,7 @@ func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	return 0, 0, false
 }
 
+// chunk returns size bytes at an address, or nil if they are not inside one live chunk.
 func (p *player) chunk(address, size uint64) []byte {
 	at, have, found := p.home(address)
 	if !found || address-at+size > have {
@@ -122,6 +125,7 @@ func (p *player) chunk(address, size uint64) []byte {
 // mostEdges is the number of newest allocations whose edges are checked after every call.
 const mostEdges = 1 << 15
 
+// edges checks the unused bytes after each live allocation, and returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-mostEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
@@ -177,6 +181,7 @@ func change(n int) string {
 	return fmt.Sprintf("%d allocations %s than before", n, word)
 }
 
+// A part is a chunk of an engine or a sequence.
 type part struct {
 	at       uint64
 	what     piece
@@ -210,6 +215,7 @@ func (c part) String() string {
 	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
 }
 
+// going returns the chunks that free_sequence or llm_destroy must free.
 func (p *player) going(op trace.Op) []part {
 	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
 		return nil
@@ -266,6 +272,7 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	return keeps(want, got)
 }
 
+// leaked returns a difference if a chunk that must be freed is still allocated.
 func (p *player) leaked(going []part) *Difference {
 	var left []part
 	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not
@@ -295,6 +302,7 @@ func (p *player) leaked(going []part) *Difference {
 	return d
 }
 
+// shape records something that is not an allocation of its own.
 func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
 		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")

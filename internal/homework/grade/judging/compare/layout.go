@@ -49,6 +49,7 @@ func view[T any](p *player, address uint64) *T {
 	return new(T)
 }
 
+// refCounts returns n reference counts at an address, or nil if they are not inside one live chunk.
 func (p *player) refCounts(address uint64, n int32) []int32 {
 	return ints(p.chunk(address, 4*uint64(uint32(n))))
 }

@@ -35,6 +35,7 @@ func PatienceWith(ops []trace.Op) runner.Patience {
 	return p
 }
 
+// A player plays a trace on the submission and on the oracle.
 type player struct {
 	expected *oracle.World
 	subject  *runner.Process
@@ -182,6 +183,7 @@ func (p *player) step(op trace.Op) []*Difference {
 	return found
 }
 
+// state compares everything except the heap.
 func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Difference {
 	if d := p.returned(op, outcome, returned); d != nil {
 		return d

@@ -124,6 +124,7 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	return done
 }
 
+// single replaces a step of many calls that are only one.
 func (s *shrinker) single() bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {
@@ -186,6 +187,7 @@ func (s *shrinker) number() {
 
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
+// renamed returns the steps with another id. It returns nil if the id is in use or a step names a range of ids.
 func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {

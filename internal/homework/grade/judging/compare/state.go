@@ -163,6 +163,7 @@ func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	}
 }
 
+// pool compares a pool with the slack around it, or the two ends of a large one.
 func (p *player) pool(i int) *Difference {
 	size := int64(len(p.expected.Pools[i]) - 2*oracle.Slack)
 	if !p.isLarge(i) {

@@ -274,6 +274,7 @@ type made struct {
 	sequence uint64 // 0: none
 }
 
+// address returns the address of a sequence, or 0 if the submission's list does not lead to it.
 func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence

@@ -39,6 +39,7 @@ func (p *program) casts() {
 	}
 }
 
+// node reports whether an expression is the address of a list node, without an offset.
 func (p *program) node(e *ctree.Expr) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "list_node") {

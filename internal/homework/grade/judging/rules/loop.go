@@ -122,6 +122,7 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 	}
 }
 
+// leaves returns the line of the first statement that ends the loop, or 0.
 func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	for _, s := range body {
 		switch s.Kind {
@@ -145,6 +146,7 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	return 0
 }
 
+// A tester recognises conditions about a table or block that may be absent.
 type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
@@ -279,6 +281,7 @@ func (r *loopReader) changed(l, inner *ctree.Stmt) map[*ctree.Var]bool {
 	return all
 }
 
+// matters reports whether statements, or functions that they call, free memory or change counts.
 func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	ctree.Exprs(body, func(e *ctree.Expr) bool {
 		found = found || e.Field == "ref_count" || e.Op == ctree.Call && slices.Contains(releases, e.Func)

@@ -71,6 +71,7 @@ func (r *nullReader) follow(f *ctree.Function, i int) *follower {
 	return &follower{r, map[*ctree.Var]bool{f.Params[i]: true}}
 }
 
+// before returns the first statement with an effect that comes before the comparison.
 func (r *nullReader) before(f *ctree.Function) *ctree.Stmt {
 	names := r.follow(f, 0)
 	var before *ctree.Stmt

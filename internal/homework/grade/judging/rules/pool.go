@@ -56,6 +56,7 @@ func (o origin) both(other origin) origin {
 	return origin{pool: o.pool && other.pool, params: o.params & other.params}
 }
 
+// An effect is a memset or a free.
 type effect struct {
 	frees     bool
 	on        origin
@@ -65,6 +66,7 @@ type effect struct {
 	elsewhere bool // a called function decides
 }
 
+// A summary is what callers need to know about a function.
 type summary struct {
 	returns origin
 	effects []effect
@@ -172,6 +174,7 @@ func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origi
 	return all
 }
 
+// value returns where an expression leads, if it is a pointer.
 func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 	if e.IsZero() {
 		return origin{anything: true}

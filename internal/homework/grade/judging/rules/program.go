@@ -14,12 +14,14 @@ var six = []struct {
 	{"llm_init", 1}, {"create_sequence", 2}, {"free_sequence", 2}, {"fork_sequence", 3}, {"append_kv", 4}, {"llm_destroy", 5},
 }
 
+// A program has the functions of a submission and the breaches found in them.
 type program struct {
 	functions map[string]*ctree.Function
 	assigned  map[*ctree.Var][]assignment
 	breaches  []Breach
 }
 
+// An assignment sets a variable, with "=" or in its declaration.
 type assignment struct {
 	in    *ctree.Function
 	value *ctree.Expr

@@ -61,6 +61,7 @@ func Directed() ([]Case, error) {
 	return all, nil
 }
 
+// A section of a file begins with a line "== name  sentence".
 type section struct{ name, sentence, body string }
 
 func sections(text string) (all []section) {

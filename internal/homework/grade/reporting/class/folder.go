@@ -22,6 +22,7 @@ import (
 // A Folder keeps the reports of a class between runs.
 type Folder struct{ Path string }
 
+// stored is the content of a file in reports/.
 type stored struct {
 	Name    string // encoded, because a name need not be UTF-8
 	File    string
@@ -61,6 +62,7 @@ func NewFolder(path string) (Folder, error) {
 	return Folder{path}, nil
 }
 
+// of returns what is stored of a student, or nil.
 func (f Folder) of(name string) *stored {
 	s, err := read(f.report(name))
 	if err != nil || s.Name != encode(name) {

@@ -15,6 +15,7 @@ type metadata struct {
 	Previous []previous
 }
 
+// A previous is an earlier submission.
 type previous struct {
 	Time    time.Time
 	Score   float64

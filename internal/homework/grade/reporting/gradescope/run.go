@@ -39,6 +39,7 @@ type Config struct {
 const unfinished = "The grader did not finish, so there is no score yet. " +
 	"Please tell the staff, who can run it again. This does not count against a limit on submissions."
 
+// A run grades one submission in Gradescope's container.
 type run struct {
 	dir     string // has the layout of Root
 	log     io.Writer
@@ -212,6 +213,7 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 
 const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
+// refuse returns the results of the submission before, so that the student's score stays the same.
 func (r *run) refuse(next time.Time) Results {
 	r.note("over the rate limit until %s", next.Format(time.RFC3339))
 	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+

@@ -9,6 +9,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
+// A sheet converts a report to the tests of the results.
 type sheet struct {
 	*grade.Report
 	numbers map[string]string // number of each test, by its name: task and place

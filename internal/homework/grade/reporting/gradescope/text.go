@@ -63,6 +63,7 @@ func (s *sheet) gain(f *grade.Finding) float64 {
 	return gain
 }
 
+// lines writes the lines of a finding, except one that is already printed as the difference.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
 		if f.Difference == nil || line != f.Actual {

@@ -100,6 +100,7 @@ type classPage struct {
 	Policy       string
 }
 
+// A studentRow is a student in the table of the class.
 type studentRow struct {
 	Name     string
 	URL      string
@@ -159,6 +160,7 @@ func (r studentRow) Is() string {
 	return strings.Join(words, " ")
 }
 
+// longer returns a text of several lines, or "" if the first line says everything.
 func longer(text string) string {
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
 		return ""

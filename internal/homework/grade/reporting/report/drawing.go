@@ -15,6 +15,7 @@ const (
 	moments
 )
 
+// A mark says what the call did to a value.
 type mark uint8
 
 const (
@@ -30,6 +31,7 @@ type cell struct {
 	mark  mark
 }
 
+// A column is the same place at all moments.
 type column struct {
 	label string
 	cells [moments]cell
@@ -39,6 +41,7 @@ func (c *column) mark() mark {
 	return max(c.cells[before].mark, c.cells[expected].mark, c.cells[actual].mark)
 }
 
+// A strip is a row of columns.
 type strip []column
 
 // A table is one L2 table of a sequence, or several consecutive tables whose entries form one run.
@@ -88,6 +91,7 @@ func (s *sequence) mark() mark {
 	return worst
 }
 
+// A view is the part of a scene that is drawn.
 type view struct {
 	titles    [moments]string
 	states    [moments]*compare.State
@@ -103,6 +107,7 @@ type view struct {
 	wrong     []string // what is wrong, in words
 }
 
+// newView returns nil if there is nothing to draw.
 func newView(s *compare.Scene, d *compare.Difference) *view {
 	if s == nil || s.Before == nil && s.Expected == nil && s.Actual == nil {
 		return nil
@@ -126,6 +131,7 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 
 func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
 
+// compare marks a column as changed, wrong or both.
 func (v *view) compare(c *column) {
 	v.change(c)
 	v.fault(c)

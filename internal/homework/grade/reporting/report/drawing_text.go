@@ -60,6 +60,7 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
+// draw returns the three moments as text, or nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -73,6 +74,7 @@ func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) 
 	return all
 }
 
+// A canvas is one moment as text, which grows line by line.
 type canvas struct {
 	*view
 	moment int
@@ -81,6 +83,7 @@ type canvas struct {
 	b      strings.Builder
 }
 
+// A piece is a part of a line, with the mark that colours it.
 type piece struct {
 	text string
 	mark mark

@@ -70,6 +70,7 @@ func (v *view) sayWrong(what string, c *column) {
 	}
 }
 
+// absent says why there is nothing to draw at a moment; it is empty if there is an engine.
 func (v *view) absent(moment int) string {
 	switch {
 	case v.states[moment] != nil:

@@ -43,6 +43,7 @@ func read(name string) string {
 	return string(text)
 }
 
+// A taskTitle is a task's title in the handout, and its functions.
 type taskTitle struct {
 	Number    int
 	Title     string
@@ -75,6 +76,7 @@ func layout(name string) *template.Template {
 
 var studentLayout, classLayout = layout("student.html"), layout("class.html")
 
+// points formats points with at most two decimals.
 func points(p float64) string {
 	return strconv.FormatFloat(math.Round(p*100)/100, 'f', -1, 64)
 }

@@ -21,6 +21,7 @@ type group struct {
 	Students []mention
 }
 
+// A mention is a student whose page has a finding of the group.
 type mention struct{ Name, URL string }
 
 const mostNamed = 40 // keeps the page of a large class small
@@ -58,6 +59,7 @@ func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) [
 	return all
 }
 
+// mistakes returns the mistakes that two or more students made, the commonest first.
 func mistakes(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) {
 		g := group{Title: f.Headline(), Task: f.Task, Sentence: f.Sentence}
@@ -119,6 +121,7 @@ func passRates(entries []Entry) []passRate {
 	return all
 }
 
+// A change is a student whose result differs from that of the previous run.
 type change struct {
 	Name, URL     string
 	Before, After float64
@@ -151,10 +154,12 @@ func changes(entries []Entry) []change {
 	return all
 }
 
+// without returns the names that are not among the others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(others, n) })
 }
 
+// A kind is why a submission was not run.
 type kind string
 
 const (
@@ -217,6 +222,7 @@ type bars struct {
 	Words         string // the same as text
 }
 
+// A bar counts the students in a range of ten percent, or those with full marks.
 type bar struct {
 	Label               string
 	Count               int
@@ -255,6 +261,7 @@ func histogram(percents []float64) bars {
 	return h
 }
 
+// A stageTime is how long a stage took.
 type stageTime struct {
 	Name         string
 	Runs         int

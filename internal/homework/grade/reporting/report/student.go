@@ -44,6 +44,7 @@ type studentPage struct {
 	Findings []finding
 }
 
+// A task is the outcome of one task of the handout.
 type task struct {
 	taskTitle
 	Score, MaxScore float64
@@ -53,6 +54,7 @@ type task struct {
 	Tests           []grade.Test
 }
 
+// A part is the points of a task of one kind.
 type part struct {
 	Name            string
 	Score, MaxScore float64
@@ -95,6 +97,7 @@ func tasksOf(r *grade.Report) []task {
 	return all
 }
 
+// A finding is a mistake as the page shows it.
 type finding struct {
 	*grade.Finding
 	Number   int
@@ -109,6 +112,7 @@ type finding struct {
 	NoMalloc bool   // an allocation fails, which the program cannot make happen
 }
 
+// A call is one of the operations that show a finding.
 type call struct {
 	Number int
 	Code   string
@@ -156,6 +160,7 @@ var writes = map[trace.Kind]string{
 	trace.Place:    "the tester maps a logical block of the sequence, and keeps the counts right",
 }
 
+// note explains a step that is not a plain call.
 func note(op trace.Op) string {
 	said := writes[op.Kind]
 	switch {

@@ -96,6 +96,7 @@ func visible(f grade.Finding) grade.Finding {
 	return f
 }
 
+// stages writes a table of the stages by task, unless everything has passed.
 func stages(b *strings.Builder, r *grade.Report) {
 	all := r.AllStages()
 	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {

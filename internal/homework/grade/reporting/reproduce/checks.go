@@ -86,6 +86,7 @@ const (
 	mostEntries   = 12
 )
 
+// state returns C that checks an engine after a step.
 func (w *world) state(step, engine int) string {
 	e := w.Engines[engine]
 	if e == nil {

@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
+// A world is the expected state at one point of a trace.
 type world struct{ *oracle.World }
 
 func (w *world) ids(engine int) (all []string) {

@@ -165,6 +165,7 @@ func (s *Scheduler) Generated(id, n int) error {
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
+// update passes the tokens that the last step has sampled to V1, if it has not passed them yet.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil

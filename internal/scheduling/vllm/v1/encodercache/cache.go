@@ -27,6 +27,7 @@ type Cache struct {
 	evicted      []string // hashes evicted since the last TakeEvicted
 }
 
+// An entry is one output.
 type entry struct {
 	hash   string
 	embeds int
@@ -159,6 +160,7 @@ func (c *Cache) forget(e *entry) {
 	c.remove(e)
 }
 
+// remove removes e, which must have no references.
 func (c *Cache) remove(e *entry) {
 	c.unlist(e)
 	c.unreferenced -= e.embeds

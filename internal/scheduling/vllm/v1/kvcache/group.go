@@ -2,6 +2,7 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
+// A group is a Group with its state.
 type group struct {
 	Group
 	id     uint32

@@ -29,6 +29,7 @@ func (h *Hit) Clear() {
 	}
 }
 
+// A hitState is the last result of a set.
 type hitState struct {
 	known  bool
 	tokens int
@@ -160,6 +161,7 @@ func appendNull(s *set, hit *Hit, n int) {
 	}
 }
 
+// trim leaves at most n blocks in each group of the set.
 func trim(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]

@@ -76,6 +76,7 @@ func windowBlocks(g *Group, eagle bool) int {
 	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
+// eagleBlock returns the number of blocks that a hit loses because of EAGLE: 1 or 0.
 func eagleBlock(eagle bool) int {
 	if eagle {
 		return 1

@@ -196,6 +196,7 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
 }
 
+// blocks returns how many blocks all tokens of the demand take in a group, unless the group is Mamba in align mode.
 func (d *demand) blocks(g *group) int {
 	n := ceil(d.slots, g.BlockSize)
 	if g.Kind == Mamba {

@@ -52,6 +52,7 @@ type Request struct {
 	place    int // in Cache.live
 }
 
+// A table is the block table of one group.
 type table struct {
 	ids        []int32
 	registered int  // blocks that were passed to pool.Register

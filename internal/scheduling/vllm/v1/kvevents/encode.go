@@ -56,6 +56,7 @@ func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	return appendText(e.name(appendMap(dst, fields), "type"), kind)
 }
 
+// name appends the name of a field, unless events are arrays.
 func (e *Encoder) name(dst []byte, field string) []byte {
 	if e.Arrays {
 		return dst
@@ -147,6 +148,7 @@ func (e *Encoder) appendHash(dst []byte, h *blockhash.Hash) []byte {
 	return appendBytes(dst, h[:])
 }
 
+// appendExtras appends one entry for each hash: the extra keys of the hash's block, or nil.
 func appendExtras(dst []byte, extras [][]blockhash.Key, n int) []byte {
 	dst = appendArray(dst, n)
 	for i := range n {

@@ -16,6 +16,7 @@ type grouping struct {
 	packed bool // groups have pages of different sizes (see Tensor)
 }
 
+// errPages is the error if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
 func group(layers []Layer, fullAllocation bool) (g grouping, err error) {

@@ -74,6 +74,7 @@ func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	return groups
 }
 
+// interleave orders layers so that the page sizes alternate.
 func interleave(layers []Layer, list []int) ([]int, error) {
 	var sizes [][]int
 	for _, i := range list {

@@ -26,6 +26,7 @@ type Event struct {
 	hashes, tokens span
 }
 
+// A span is the part of Events.hashes or Events.tokens that belongs to an event.
 type span struct{ from, to int }
 
 // Events are the events between two calls of TakeEvents. The results of its methods are valid until the Events is

@@ -46,6 +46,7 @@ func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
 	return false
 }
 
+// firstMore is the index of id's first additional key, or -1.
 func (p *Pool) firstMore(id int32) int32 {
 	if len(p.first) == 0 {
 		return -1

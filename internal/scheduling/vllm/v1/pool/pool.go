@@ -42,6 +42,7 @@ type Pool struct {
 	stamp   uint32 // see SetStamp
 }
 
+// A record is the state of a block.
 type record struct {
 	entry             // the primary key
 	count      int32  // references
@@ -159,6 +160,7 @@ func (p *Pool) release(id, previous int32) int32 {
 // The block after the sentinel is taken next, the block before it is taken last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
+// link puts the free block id after at.
 func (p *Pool) link(id, at int32) {
 	next := p.recs[at].next
 	p.recs[at].next, p.recs[next].prev = id, id

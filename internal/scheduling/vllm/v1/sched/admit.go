@@ -46,11 +46,14 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
+// ready reports whether a waiting request may run: the request is not held, no step in flight will deliver tokens
+// for it, and all extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
 	return !r.held && (r.stale == 0 || r.dropStale) &&
 		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })
 }
 
+// A verdict is the result of an attempt to admit a request.
 type verdict uint8
 
 const (

@@ -52,6 +52,7 @@ func (s *Scheduler) Check() error {
 	return s.checkFlight()
 }
 
+// checkStep returns an error if a step copies blocks of a request that has no row in the step.
 func (s *Scheduler) checkStep(step *Step) error {
 	if !s.differs.copies {
 		return nil

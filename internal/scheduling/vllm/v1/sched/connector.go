@@ -58,6 +58,7 @@ func (c *Connector) checkSpec(spec *Spec) error {
 	return nil
 }
 
+// transfers is the state of a request's loads and sends.
 type transfers struct {
 	match      Match
 	asks       bool   // Spec.Ask
@@ -89,6 +90,7 @@ type connector struct {
 	local, external int  // tokens of its hit, and those that its row loads
 }
 
+// counts returns the fields loading and parked of a connector, which may be nil.
 func (c *connector) counts() (loading, parked int) {
 	if c == nil {
 		return 0, 0

@@ -68,6 +68,7 @@ func (e *encoder) startAdmission() bool {
 // yielded is called when a running request has preempted itself.
 func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
 
+// newRequest returns nil for a request with nothing to encode.
 func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
 	if e == nil || len(items) == 0 {
 		return nil, nil
@@ -156,6 +157,7 @@ func (e *encoder) scheduled(r *request) {
 	e.budget = e.left
 }
 
+// encodeEntry is an item in a batch.
 type encodeEntry struct {
 	r    *request
 	item int

@@ -16,6 +16,7 @@ type extension interface {
 	check() error
 }
 
+// A noExtension does nothing. Extensions embed it.
 type noExtension struct{}
 
 func (noExtension) startPass()                    {}

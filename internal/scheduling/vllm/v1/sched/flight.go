@@ -2,6 +2,7 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
+// A batch is a step that is being scheduled or in flight.
 type batch struct {
 	seq       uint64 // of the step, from 1
 	rows      []entry
@@ -23,6 +24,7 @@ type batch struct {
 	prefill bool // a running request computes its prompt
 }
 
+// An entry is a row of a batch.
 type entry struct {
 	r        *request
 	id       ID // ID of r when the row was scheduled; differs from r.id if r has ended since
@@ -61,6 +63,7 @@ func (b *batch) add() *entry {
 	return e
 }
 
+// A flight has the steps in flight, the oldest first.
 type flight struct {
 	batches []*batch // the first n are in flight; number n is being scheduled; the others are unused
 	n       int

@@ -150,6 +150,7 @@ func (c *connector) unblock() bool {
 // freeBlocks is called if the only running request has too few blocks. It reports whether more are free now.
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
+// unloadLast frees the blocks of the last waiting request whose load is over, if there is such a request.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

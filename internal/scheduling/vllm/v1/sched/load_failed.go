@@ -47,6 +47,7 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 	return err
 }
 
+// A failure is what LoadFailed has to do.
 type failure struct {
 	missing map[int32]bool // blocks that were not loaded
 	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad blocks
@@ -56,6 +57,7 @@ type failure struct {
 	again   []setback
 }
 
+// A setback is a request that has to compute tokens again.
 type setback struct {
 	r     *request
 	at    int  // slot of its first failed block; -1: none
@@ -63,6 +65,7 @@ type setback struct {
 	stale bool // it waits without blocks, and its rows in flight are void
 }
 
+// failed reports whether a block is missing or bad.
 func (f *failure) failed(id int32) bool { return f.missing[id] || f.bad[id] }
 
 func (f *failure) spoil(ids ...int32) {
@@ -196,6 +199,7 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
+// firstFailed returns the slot of the first failed block that holds some of the first tokens of r, or -1.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
@@ -208,6 +212,7 @@ func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	return first
 }
 
+// oldestEntry returns the row of r in the oldest step in flight, or nil.
 func (c *connector) oldestEntry(r *request) *entry {
 	if c.s.flight.n > 0 {
 		rows := c.s.flight.batches[0].rows

@@ -21,6 +21,7 @@ func withoutFree(list []*request) []*request {
 	return slices.DeleteFunc(list, func(r *request) bool { return r == nil })
 }
 
+// head returns the first request, or nil.
 func (q *queue) head() *request {
 	if q.first == len(q.list) {
 		return nil
@@ -70,6 +71,7 @@ func (q *queue) putFirst(r *request) {
 	r.in, r.place = q, q.first
 }
 
+// number sets request.place after requests have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {

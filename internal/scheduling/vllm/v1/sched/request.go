@@ -157,6 +157,7 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	return s.config.Connector.checkSpec(spec)
 }
 
+// checkItems returns an error unless the items are parts of a prompt of n tokens, in order.
 func checkItems(items []blockhash.Item, n int) error {
 	for i, item := range items {
 		if item.Offset > n || item.Length > n-item.Offset {
@@ -245,6 +246,7 @@ func (s *Scheduler) Release(ids ...ID) {
 	}
 }
 
+// live returns a request that has not finished, or nil.
 func (s *Scheduler) live(id ID) *request {
 	r := s.requests.Get(uint64(id))
 	if r == nil || r.status == parked {
@@ -253,6 +255,7 @@ func (s *Scheduler) live(id ID) *request {
 	return r
 }
 
+// finish ends r, which is in no list any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)

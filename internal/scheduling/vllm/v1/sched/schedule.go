@@ -133,6 +133,7 @@ func (s *Scheduler) runningTokens(r *request) int {
 	return max(s.extensions.clip(r, computed, n), 0)
 }
 
+// An outcome is the result of allocateOrPreempt.
 type outcome uint8
 
 const (

@@ -146,6 +146,7 @@ type arguments struct {
 	named *Dict
 }
 
+// rest returns the arguments without the first positional one.
 func (a arguments) rest() arguments {
 	named := newDict()
 	for _, k := range a.named.keys {
@@ -169,6 +170,7 @@ func (a arguments) bind(parameters string) []any {
 	return bound
 }
 
+// missing stands for an argument that is not given.
 type missing struct{}
 
 func given(v any) bool { return v != missing{} }

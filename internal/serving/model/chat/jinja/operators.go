@@ -15,6 +15,7 @@ func isNumber(v any) bool {
 	return false
 }
 
+// asInt returns the value of a bool or an integer.
 func asInt(v any) int64 {
 	switch v := v.(type) {
 	case bool:

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// A parser compiles tokens to functions.
 type parser struct {
 	tokens   []token
 	line     int

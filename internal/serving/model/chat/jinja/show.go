@@ -182,6 +182,7 @@ func decode(d *json.Decoder) (any, error) {
 	return t, nil
 }
 
+// A style has the settings of tojson.
 type style struct {
 	item, colon, indent  string
 	ascii, sorted, lines bool

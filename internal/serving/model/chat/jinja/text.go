@@ -42,6 +42,7 @@ func asText(v any) string {
 	return textOf(v)
 }
 
+// textOf returns a text as a string, or "" for other values.
 func textOf(v any) string {
 	if s, ok := v.(markup); ok {
 		return string(s)

@@ -95,6 +95,7 @@ func describe(v any) string {
 
 func isUndefined(v any) bool { _, ok := v.(undefined); return ok }
 
+// defined fails if v is undefined.
 func defined(v any) {
 	if u, ok := v.(undefined); ok {
 		fail("%s", u.why)

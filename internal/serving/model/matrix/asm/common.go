@@ -19,6 +19,7 @@ var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 // A panel has the weights of input 0 for panel outputs, then those of input 1, and so on.
 const panel = 64
 
+// A width is an instruction set with the size of its registers in bytes.
 type width struct {
 	name  string
 	bytes int

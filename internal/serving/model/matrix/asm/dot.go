@@ -60,6 +60,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
+// scale returns the address of the scales of vector v of outputs, or of their minima if minima is true.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {

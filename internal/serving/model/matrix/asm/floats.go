@@ -15,6 +15,7 @@ const (
 	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
 )
 
+// sums are the sums of rows of outputs.
 type sums [][]VecVirtual
 
 func newSums(w width, rows, vectors int) sums {

@@ -64,6 +64,7 @@ func unpack(width width, p packing) {
 	end()
 }
 
+// An unpacking holds constants in registers.
 type unpacking struct {
 	packing
 	width

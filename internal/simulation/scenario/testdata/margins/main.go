@@ -25,6 +25,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
+// A point is a server, its load, and the published times; 0 means that a time was not published.
 type point struct {
 	Publisher string `json:"publisher"`
 	GPU       string `json:"gpu"`
@@ -47,6 +48,7 @@ type point struct {
 	TPOT      float64 `json:"tpot_mean_ms"`
 }
 
+// margins is the format of margins.json.
 type margins struct {
 	Elsewhere cost.Margin            `json:"elsewhere"`
 	First     cost.FirstToken        `json:"first_token"`
@@ -170,6 +172,7 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	return r, p.quantities(n), nil
 }
 
+// light reports whether the load is so light that requests hardly wait for other requests before their first token.
 func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
@@ -177,6 +180,7 @@ func (p point) light() bool {
 // leastRatios is the number of ratios that a GPU needs to have its own range.
 const leastRatios = 4
 
+// ratios are published times divided by simulated ones.
 type ratios struct {
 	all        []float64
 	publishers []string

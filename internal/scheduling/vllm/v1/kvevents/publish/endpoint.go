@@ -28,6 +28,7 @@ func split(endpoint string) (network, address string, err error) {
 	return "", "", errors.New("want tcp://HOST:PORT or ipc://PATH")
 }
 
+// A service serves a connection until the peer or the publisher closes it.
 type service func(net.Conn)
 
 func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {
@@ -59,6 +60,7 @@ func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error)
 	return l, nil
 }
 
+// abandoned reports whether no process listens on the socket file path.
 func abandoned(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {
@@ -96,6 +98,7 @@ func (p *Publisher) connect(endpoint string, serve service) error {
 	return nil
 }
 
+// dial tries to connect until ctx ends.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	for {

@@ -65,6 +65,7 @@ func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	return nil, 0
 }
 
+// readSubscriptions reads the peer's messages until the connection ends.
 func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	for {
 		name, frames, err := c.Receive()
