@@ -18,7 +18,7 @@ func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
 		return
 	}
 	l := layouts[t.DType]
-	l.blocks(t.row(i), t.Cols, q, scales)
+	l.blocks(t.Raw(i), t.Cols, q, scales)
 }
 
 func (l *layout) blocks(row []byte, cols int, q []int8, scales []matrix.Scale) {

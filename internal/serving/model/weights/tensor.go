@@ -125,13 +125,11 @@ func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 // Rounds returns the type of matrix for activations that are rounded to 8 bits, or F32 if there is none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
-func (t *Tensor) row(i int) []byte {
+// Raw returns row i as it is in the file. The tensor must not be Combined.
+func (t *Tensor) Raw(i int) []byte {
 	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes
 	return t.data[i*size : (i+1)*size]
 }
-
-// Raw returns row i as it is in the file. The tensor must not be Combined.
-func (t *Tensor) Raw(i int) []byte { return t.row(i) }
 
 // Row writes row i to dst as float32. It implements matrix.Source.
 func (t *Tensor) Row(i int, dst []float32) {
@@ -140,7 +138,7 @@ func (t *Tensor) Row(i int, dst []float32) {
 		t.source.Row(i, dst)
 		return
 	}
-	row := t.row(i)
+	row := t.Raw(i)
 	switch t.DType {
 	case F32:
 		for k := range dst {
@@ -160,7 +158,7 @@ func (t *Tensor) Row(i int, dst []float32) {
 }
 
 func (t *Tensor) at(row, col int) float32 {
-	data := t.row(row)
+	data := t.Raw(row)
 	switch t.DType {
 	case F32:
 		return float32At(data[col*4:])

@@ -21,11 +21,7 @@ func (d *DFA) Empty() bool { return len(d.tags) == 0 }
 // States returns the number of states.
 func (d *DFA) States() int { return len(d.tags) }
 
-// Classes returns the number of character classes. No state distinguishes two characters of the same
-// class.
-func (d *DFA) Classes() int { return d.width }
-
-// Class returns the class of a character.
+// Class returns the class of a character. No state distinguishes two characters of the same class.
 func (d *DFA) Class(r rune) int32 { return d.class[d.segment(r)] }
 
 func (d *DFA) segment(r rune) int {
