@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // A stream is requests of the same lengths that come at random times.
@@ -106,7 +104,7 @@ func (b *bench) file(name string) string { return filepath.Join(b.dir, "load-"+n
 
 // output runs a program and returns what it prints.
 func (b *bench) output(program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := b.aMinute()
 	defer cancel()
 	c := b.child(ctx, program, args...)
 	var errors strings.Builder

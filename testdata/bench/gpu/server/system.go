@@ -86,8 +86,8 @@ func (y *system) move() error {
 	return y.runner.CopyBlocks(pairs)
 }
 
-// step computes an iteration. It returns the requests whose answers are complete.
-func (y *system) step() (finished []int, err error) {
+// fill makes the batch of an iteration.
+func (y *system) fill() {
 	it, b := &y.iteration, &y.batch
 	*b = model.Batch{Tokens: b.Tokens[:0], Positions: b.Positions[:0], QueryStart: b.QueryStart[:0], SeqLens: b.SeqLens[:0], Logits: b.Logits[:0],
 		LargestOnly: b.LargestOnly[:0], Blocks: model.Blocks{Slots: b.Slots[:0], BlockTables: b.BlockTables[:0]}}
@@ -107,7 +107,12 @@ func (y *system) step() (finished []int, err error) {
 			addSequence(b, answer[len(answer)-1:], d.Context-1, y.table(d.ID, s, d.Context), stride)
 		}
 	}
-	if y.largest, err = compute(y.runner, y.most, b, y.largest[:0]); err != nil {
+}
+
+// step computes an iteration. It returns the requests whose answers are complete.
+func (y *system) step() (finished []int, err error) {
+	y.fill()
+	if y.largest, err = compute(y.runner, y.most, &y.batch, y.largest[:0]); err != nil {
 		return nil, err
 	}
 	if err := y.copyPrompts(); err != nil {
@@ -121,7 +126,7 @@ func (y *system) step() (finished []int, err error) {
 			finished = append(finished, id)
 		}
 	}
-	for _, p := range it.Prefills {
+	for _, p := range y.iteration.Prefills { // its token is the next one of all answers
 		if len(y.answers[p.ID][0]) == 0 {
 			y.begun++
 		}
@@ -130,13 +135,13 @@ func (y *system) step() (finished []int, err error) {
 		}
 		row++
 	}
-	for _, d := range it.Decodes {
+	for _, d := range y.iteration.Decodes {
 		for s := range d.Seqs {
 			add(d.ID, s)
 			row++
 		}
 	}
-	y.stepped(tokens, len(b.SeqLens), begun)
+	y.stepped(tokens, len(y.batch.SeqLens), begun)
 	return finished, nil
 }
 
