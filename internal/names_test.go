@@ -107,7 +107,6 @@ func receiver(expression ast.Expr) string {
 	}
 }
 
-// missing returns the names of a comment that nothing has.
 func (n *names) missing(comment string) (list []string) {
 	for _, name := range nameInComment.FindAllString(quoted.ReplaceAllString(comment, ""), -1) {
 		parts := strings.Split(name, ".")

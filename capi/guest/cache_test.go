@@ -145,7 +145,6 @@ func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
 	require.NotRegexp(t, `Memcheck:[^L]`, string(content))
 }
 
-// installed returns the prefix of an installation that tests share.
 func installed(t *testing.T) string {
 	return once(t, "installed", func(dir string) string {
 		r := runMake(t, "install", "PREFIX="+filepath.Join(dir, "opt"))

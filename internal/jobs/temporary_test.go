@@ -18,7 +18,6 @@ import (
 // If making is set, the test binary is a child process that makes a folder and waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
-// start returns a process that has a folder, and the folder.
 func start(t *testing.T) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAFolderForAnotherProcess$")

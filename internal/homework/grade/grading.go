@@ -166,7 +166,6 @@ type candidate struct {
 	difference *compare.Difference
 }
 
-// broken returns the sentence that the difference breaks.
 func (c candidate) broken() string {
 	if c.difference.Channel == compare.Death && !c.difference.Hangs && slices.ContainsFunc(c.ops, trace.Op.Large) {
 		return c.sentence // only a large pool has such an address

@@ -232,7 +232,6 @@ func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	require.False(t, s.cut(low))
 }
 
-// Ensure that the search ends with an error or a capacity of 0 if there is no capacity.
 func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	_, c, err := searched(t, scenario.Scenario{}, "tpot<20ms")
 	require.NoError(t, err)

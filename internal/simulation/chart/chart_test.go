@@ -354,7 +354,6 @@ func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)
 }
 
-// Ensure that a table names the reference of a comparison that is not with the paper.
 func TestATableNamesWhatItComparesWith(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, WriteTable(&b,

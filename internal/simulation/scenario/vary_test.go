@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// Ensure that Vary reads a trace once, and reads another trace.
 func TestVaryReadsATraceOnce(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a.csv"), filepath.Join(dir, "b.csv")

@@ -241,7 +241,6 @@ func (p *player) going(op trace.Op) []part {
 	return all
 }
 
-// parts adds the addresses of the chunks of a sequence.
 func (p *player) parts(sequence uint64, add func(address uint64, what piece, sequence int32)) {
 	if sequence == 0 {
 		return

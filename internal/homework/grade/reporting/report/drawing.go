@@ -145,7 +145,6 @@ func (v *view) change(c *column) {
 	}
 }
 
-// fault marks the values that are not as expected.
 func (v *view) fault(c *column) {
 	is, want := &c.cells[actual], c.cells[expected]
 	if v.both(expected, actual) && is.value != "" && is.value != want.value {

@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that blocks that were computed from a failed load cannot be hit.
 func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
@@ -33,7 +32,6 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	require.LessOrEqual(t, rows[len(rows)-1].NumComputedTokens, 48, "b's own blocks were computed from what was not there")
 }
 
-// Ensure that a request gives up a hit that was computed from a failed load.
 func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	c := transferConfig(100)
 	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
