@@ -15,11 +15,12 @@ const (
 )
 
 // The white space before a lexeme, and between a name and its colon, is a space or a tab, or line breaks and an
-// indentation. So a model that prefers white space to what the form requires cannot go on with it. While it is read,
-// State.space has the number of characters of line breaks, or indented and the number of characters after them.
+// indentation, as in llama.cpp's grammars. So a model that prefers white space to what the form requires cannot go on
+// with it. While it is read, State.space has the number of characters of line breaks, or indented and the number of
+// characters after them.
 const (
-	maxBreaks = 4  // characters of line breaks
-	maxIndent = 40 // spaces and tabs after a line break
+	maxBreaks = 2  // characters of line breaks
+	maxIndent = 20 // spaces and tabs after a line break
 	indented  = 100
 )
 
