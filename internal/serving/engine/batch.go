@@ -19,7 +19,7 @@ func (e *Engine) buildBatch(s *step) {
 	b.LargestOnly, b.Placeholders = b.LargestOnly[:0], b.Placeholders[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
-	s.draws, s.last, s.input.to = s.draws[:0], 0, 0
+	s.draws, s.last, s.input.to, s.input.prepared = s.draws[:0], 0, 0, false
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			for g := range q.tables {

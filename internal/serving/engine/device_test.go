@@ -39,7 +39,7 @@ func (q *queue) KVShape(blockSize int) (attention.Shape, error) {
 	return q.model.KVShape(blockSize, attention.F32), nil
 }
 
-func (q *queue) NewRunner(c RunnerConfig) (ModelRunner, error) {
+func (q *queue) NewRunner(c RunnerConfig) (DeviceRunner, error) {
 	var err error
 	if q.Store, err = kvstore.New(c.Store, q.pool); err != nil {
 		return nil, err
@@ -47,6 +47,10 @@ func (q *queue) NewRunner(c RunnerConfig) (ModelRunner, error) {
 	q.Runner, err = model.NewRunner(q.model, q.Store, q.pool, nil, c.Places...)
 	return q, err
 }
+
+func (q *queue) Prepare(*model.Batch) { q.calls = append(q.calls, fmt.Sprint("prepare ", q.batches+1)) }
+
+func (q *queue) ForwardPrepared(b *model.Batch) error { return q.Forward(b) }
 
 func (q *queue) Forward(b *model.Batch) error {
 	q.batches++
@@ -95,7 +99,7 @@ func startQueue(t *testing.T) (*Engine, *queue) {
 }
 
 // Ensure that a step is launched before the results of the step before are taken if the device chooses the tokens of
-// that step, and only then.
+// that step. Else only its inputs are sent before that.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	e, q := startQueue(t)
 	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
@@ -113,7 +117,8 @@ func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, " is ", got)
 	require.NoError(t, e.Close())
-	require.Equal(t, []string{"launch 1", "results 1", "launch 2", "results 2", "launch 3", "results 3", "launch 4", "results 4"}, q.calls)
+	require.Equal(t, []string{"launch 1", "prepare 2", "results 1", "launch 2", "prepare 3", "results 2", "launch 3", "prepare 4", "results 3",
+		"launch 4", "results 4"}, q.calls)
 }
 
 // Ensure that when the results of a batch cannot be taken, the step that is launched already has no effect.

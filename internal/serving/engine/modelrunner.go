@@ -48,7 +48,18 @@ type Device interface {
 	// KVShape returns the shape of the keys and values of a layer.
 	KVShape(blockSize int) (attention.Shape, error)
 
-	NewRunner(c RunnerConfig) (ModelRunner, error)
+	NewRunner(c RunnerConfig) (DeviceRunner, error)
+}
+
+// A DeviceRunner is the ModelRunner of a Device.
+type DeviceRunner interface {
+	ModelRunner
+
+	// Prepare sends the inputs of a batch while the one before is computed. ForwardPrepared then does what Forward does.
+	// Only b.Tokens may change between the two calls, and no logits after the first MaxLogits may be computed. If Prepare
+	// fails, ForwardPrepared returns the error.
+	Prepare(b *model.Batch)
+	ForwardPrepared(b *model.Batch) error
 }
 
 // A RunnerConfig describes the batches of a ModelRunner.

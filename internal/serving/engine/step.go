@@ -49,7 +49,8 @@ type row struct {
 // have computed all layers of step k and begin the logits. Requests that arrive before then are in step k+1.
 //
 // On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens that step k
-// samples, step k+1 is launched before step k ends, so that the device is not idle between them.
+// samples, step k+1 is launched before step k ends, so that the device is not idle between them. Else only its inputs are
+// sent before that.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -150,9 +151,13 @@ func (e *Engine) advance(s *step) (next *step) {
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
-	queued := next != nil && e.fillOnDevice(s, next)
-	if queued {
+	follows := next != nil && e.followsOnDevice(s)
+	queued := follows && !e.config.Model.ChangesLogits() && s.choosesFor(next)
+	switch {
+	case queued:
 		e.launch(next)
+	case follows:
+		e.workers.prepare(&next.input)
 	}
 	ended, err := e.sampleAll(s)
 	switch {
@@ -199,20 +204,21 @@ func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	return ended, nil
 }
 
-// fillOnDevice makes the device replace the placeholders of next, the step after s. It returns false if next cannot be
-// launched before s ends: there is no device, or a token of s is chosen from its logits by this process, or s has more
-// logits than are computed at a time, or s could not be launched.
-func (e *Engine) fillOnDevice(s, next *step) bool {
-	if e.config.Device == nil || e.config.Model.ChangesLogits() || s.last < len(s.draws) || e.workers.failed() {
-		return false
-	}
+// followsOnDevice reports whether the inputs of the step after s can be sent to a device before s ends. They cannot if s
+// has more logits than are computed at a time, or could not be launched.
+func (e *Engine) followsOnDevice(s *step) bool {
+	return e.config.Device != nil && s.last == len(s.draws) && !e.workers.failed()
+}
+
+// choosesFor makes the device replace the placeholders of next, the step after s. It returns false if this process
+// chooses a token of s from its logits.
+func (s *step) choosesFor(next *step) bool {
 	for i, d := range s.draws {
 		if d.place == 0 {
 			s.rows[d.row].q.drawn = i
 		}
 	}
 	b := &next.input.batch
-	b.Placeholders = b.Placeholders[:0]
 	for i := range next.rows {
 		r := &next.rows[i]
 		if r.placeholder < 0 {
@@ -220,6 +226,7 @@ func (e *Engine) fillOnDevice(s, next *step) bool {
 		}
 		logits := s.draws[r.q.drawn].from
 		if !s.input.batch.LargestOnly[logits] {
+			b.Placeholders = b.Placeholders[:0]
 			return false
 		}
 		b.Placeholders = append(b.Placeholders, model.Placeholder{Token: int32(r.placeholder), Logits: int32(logits)})

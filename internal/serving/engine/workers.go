@@ -22,6 +22,8 @@ type Peer struct {
 type modelInput struct {
 	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
 
+	prepared bool // a Device has the inputs of the batch
+
 	copies []kvstore.Pair
 	fresh  []int32 // only with the build tag invariants: blocks that contain nothing yet
 	batch  model.Batch
@@ -129,7 +131,16 @@ func (w *worker) compute(m *modelInput) error {
 		return err
 	}
 	w.runner.Poison(m.fresh)
+	if m.prepared {
+		return w.runner.(DeviceRunner).ForwardPrepared(&m.batch)
+	}
 	return w.runner.Forward(&m.batch)
+}
+
+// prepare sends the inputs of the next step to a Device.
+func (all workers) prepare(m *modelInput) {
+	m.prepared = true
+	all[0].runner.(DeviceRunner).Prepare(&m.batch)
 }
 
 // start sends an input to all workers. The caller must then call wait and, if m.from is 0, awaitNearEnd before it.

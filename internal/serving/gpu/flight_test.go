@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,14 +15,15 @@ import (
 
 // Ensure that a batch that is launched before the one before is computed has the same bits as after it: its inputs and
 // its copies of blocks do not replace those that the GPU has not read, and its results do not replace those that were
-// not taken. It gets the tokens that the batch before chooses, in any order.
+// not taken. It gets the tokens that the batch before chooses, in any order. Ensure the same for a batch whose inputs
+// are sent before, except tokens.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver := cudatest.Open(t)
 	d, err := gpu.Open(driver.Path, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	m, w := load(t, d, openSmall(small))
-	r, reference := onGPU(t, m, w), onGPU(t, m, w)
+	reference := onGPU(t, m, w)
 	prompts, tables := [2][]int32{randomTokens(1, 5, m.VocabSize), randomTokens(2, 7, m.VocabSize)}, [2][]int32{{1}, {2}}
 	block := make([]byte, 2*blockSize*64*2)
 	for i := range block {
@@ -46,7 +48,6 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 		copies[k] = []kvstore.Pair{{Src: int32(10 + k), Dst: int32(11 + k)}}
 	}
 	reference.WriteBlock(11, block)
-	r.WriteBlock(11, block)
 	var want [steps][][]float32
 	var largest [steps][]int32
 	for k := range steps {
@@ -58,22 +59,38 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 		want[k] = logitsOf(t, reference, known[k])
 		largest[k] = append([]int32(nil), reference.Largest()...)
 	}
-	graphs := driver.Calls("cuGraphLaunch")
-	require.NoError(t, r.Forward(batches[0]))
-	for k := range steps {
-		if k+1 < steps {
-			require.NoError(t, r.CopyBlocks(copies[k+1]))
-			require.NoError(t, r.Forward(batches[k+1]))
+	require.Equal(t, 4, driver.Calls("cuGraphLaunch"))
+	for round, prepare := range []bool{false, true} {
+		r := onGPU(t, m, w)
+		r.WriteBlock(11, block)
+		require.NoError(t, r.Forward(batches[0]))
+		for k := range steps {
+			next := k + 1
+			var b model.Batch
+			switch {
+			case next == steps:
+			case prepare:
+				b = *known[next]
+				b.Tokens = []int32{9, 9}
+				r.Prepare(&b)
+			default:
+				require.NoError(t, r.CopyBlocks(copies[next]))
+				require.NoError(t, r.Forward(batches[next]))
+			}
+			require.True(t, slices.EqualFunc(want[k], logitsOf(t, r, batches[k]), slices.Equal), "step %d", k)
+			require.Equal(t, largest[k], r.Largest(), "step %d", k)
+			if prepare && next < steps {
+				require.NoError(t, r.CopyBlocks(copies[next]))
+				b.Tokens = known[next].Tokens
+				require.NoError(t, r.ForwardPrepared(&b))
+			}
 		}
-		require.Equal(t, want[k], logitsOf(t, r, batches[k]), "step %d", k)
-		require.Equal(t, largest[k], r.Largest(), "step %d", k)
-	}
-	require.Equal(t, graphs, driver.Calls("cuGraphLaunch")-graphs)
-	require.Equal(t, 4, graphs)
-	got := make([]byte, len(block))
-	for id := int32(12); id < 11+steps; id++ {
-		r.ReadBlock(id, got)
-		require.Equal(t, block, got, "block %d", id)
+		require.Equal(t, 8+4*round, driver.Calls("cuGraphLaunch"))
+		got := make([]byte, len(block))
+		for id := int32(12); id < 11+steps; id++ {
+			r.ReadBlock(id, got)
+			require.Equal(t, block, got, "block %d", id)
+		}
 	}
 }
 
@@ -104,6 +121,7 @@ func TestBatchesThatCannotBeLaunched(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.ComputeLogits(b, 1, 2)
 	require.ErrorIs(t, err, model.ErrBatch, "the batch after it has replaced its activations")
+	require.ErrorIs(t, r.ForwardPrepared(b), model.ErrBatch, "it is not prepared")
 	for _, p := range []model.Placeholder{{Token: 2}, {Token: -1}, {Logits: -1}, {Logits: engine.MaxLogits}} {
 		wrong := *b
 		wrong.Placeholders = []model.Placeholder{p}

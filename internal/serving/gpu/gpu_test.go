@@ -145,7 +145,7 @@ func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner 
 }
 
 // onGPU returns a runner of the GPU.
-func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.ModelRunner {
+func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.DeviceRunner {
 	t.Helper()
 	s, err := w.KVShape(blockSize)
 	require.NoError(t, err)

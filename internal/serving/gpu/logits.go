@@ -83,7 +83,7 @@ func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) 
 
 // moreLogits computes the logits that did not fit into the memory for results, and waits for that.
 func (r *Runner) moreLogits(b *model.Batch, from, n int) error {
-	if len(r.launched) > 0 || r.taken == nil || n > r.results.rows {
+	if len(r.launched) > 0 || r.prepared.flight != nil || r.taken == nil || n > r.results.rows {
 		return fmt.Errorf("%w: %d more logits, for at most %d, while %d batches are computed", model.ErrBatch, n, r.results.rows, len(r.launched))
 	}
 	if err := r.launchLogits(b, from, n, r.taken.results); err != nil {

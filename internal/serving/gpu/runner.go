@@ -29,7 +29,7 @@ func (m *Model) KVShape(blockSize int) (attention.Shape, error) {
 	return s, nil
 }
 
-// A Runner is the engine.ModelRunner of a GPU.
+// A Runner is the engine.DeviceRunner of a GPU.
 type Runner struct {
 	*Model
 	config engine.RunnerConfig
@@ -42,6 +42,7 @@ type Runner struct {
 	flights                                 [2]flight
 	launched                                []*flight // of batches whose results were not taken, the oldest first
 	taken                                   *flight   // the last one that was taken
+	prepared                                prepared
 	scratch                                 scratch
 	angles                                  map[*model.Rope]cuda.Pointer
 	inputs                                  inputs
@@ -57,7 +58,7 @@ type Runner struct {
 }
 
 // NewRunner allocates the blocks and the memory for the largest batch. It implements engine.Device.
-func (m *Model) NewRunner(c engine.RunnerConfig) (engine.ModelRunner, error) {
+func (m *Model) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) {
 	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{}}
 	r.launcher = launcher{set: m.device.set, stream: m.device.stream}
 	for _, p := range c.Places {
@@ -132,6 +133,12 @@ func (r *Runner) allocateAngles() error {
 
 // Forward implements engine.ModelRunner. It returns when all kernels are launched, and the copies of the results.
 func (r *Runner) Forward(b *model.Batch) error {
+	r.Prepare(b)
+	return r.launchPrepared(b)
+}
+
+// check returns an error unless the batch can be computed.
+func (r *Runner) check(b *model.Batch) error {
 	if err := b.Check(r.Config, r.groups); err != nil {
 		return err
 	}
@@ -144,32 +151,68 @@ func (r *Runner) Forward(b *model.Batch) error {
 			return fmt.Errorf("%w: a placeholder for the token of logits %d of the batch before, of at most %d", model.ErrBatch, p.Logits, r.results.rows)
 		}
 	}
-	if err := r.failure(); err != nil {
-		return err
+	return r.failure()
+}
+
+// A prepared is a batch whose inputs were sent.
+type prepared struct {
+	flight *flight
+	tokens int // with those of padding
+	shape  string
+	err    error
+}
+
+// Prepare implements engine.DeviceRunner.
+func (r *Runner) Prepare(b *model.Batch) {
+	p := &r.prepared
+	if *p = (prepared{err: r.check(b)}); p.err != nil {
+		return
 	}
+	p.err = r.device.context.Do(func() (err error) {
+		if p.flight, err = r.next(); err != nil {
+			return err
+		}
+		padded, decode := r.padded(b)
+		p.tokens = len(padded.Tokens)
+		p.shape, err = r.inputs.fill(r, p.flight, padded, decode)
+		return err
+	})
+}
+
+// ForwardPrepared implements engine.DeviceRunner. It sends the tokens again, which are the first inputs.
+func (r *Runner) ForwardPrepared(b *model.Batch) error {
+	if p := &r.prepared; p.err == nil {
+		copy(p.flight.inputs.Bytes(), bytesOf(b.Tokens))
+		if p.err = r.check(b); p.err == nil {
+			p.err = r.stream.Upload(r.inputs.device, 0, p.flight.inputs, 0, 4*len(b.Tokens))
+		}
+	}
+	return r.launchPrepared(b)
+}
+
+// launchPrepared computes the prepared batch.
+func (r *Runner) launchPrepared(b *model.Batch) error {
+	p := r.prepared
+	r.prepared = prepared{err: fmt.Errorf("%w: it is not prepared", model.ErrBatch)}
 	return r.device.context.Do(func() error {
-		f, err := r.next()
-		if err != nil {
-			return err
+		if p.err == nil {
+			p.err = r.launchBatch(&p, b)
 		}
-		if err := r.launchBatch(f, b); err != nil {
+		if p.err != nil {
 			_ = r.stream.Synchronize() // the first error counts
-			return err
+			return p.err
 		}
-		r.launched = append(r.launched, f)
+		r.launched = append(r.launched, p.flight)
 		return nil
 	})
 }
 
 // launchBatch computes a batch and its results.
-func (r *Runner) launchBatch(f *flight, b *model.Batch) error {
-	p, decode := r.padded(b)
-	shape, err := r.inputs.fill(r, f, p, decode)
+func (r *Runner) launchBatch(p *prepared, b *model.Batch) error {
+	f := p.flight
+	err := r.inputs.replace(r, b.Placeholders)
 	if err == nil {
-		err = r.inputs.replace(r, b.Placeholders)
-	}
-	if err == nil {
-		err = r.graphs.run(shape, r.stream, func() error { return r.launchStep(len(p.Tokens)) })
+		err = r.graphs.run(p.shape, r.stream, func() error { return r.launchStep(p.tokens) })
 	}
 	f.rows = min(len(b.Logits), r.results.rows)
 	if err == nil {
