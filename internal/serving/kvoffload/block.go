@@ -57,8 +57,7 @@ const (
 	headerSize = sumOffset + 8
 )
 
-// A Memory holds a block to store. It has space for the header before the block, so that a tier need not copy the
-// block.
+// A Memory holds a block to store, with space for the header before it, so that a tier need not copy the block.
 type Memory struct {
 	whole []byte // whole pages
 	size  int    // bytes of the block

@@ -112,8 +112,7 @@ func (o *Offloader) finish() error {
 	return o.config.Tier.Close()
 }
 
-// Close waits up to 10 seconds for the blocks in the queue to be stored, cancels loads, and closes the tier. Offer must
-// not be called afterwards.
+// Close waits up to 10 s for the queue, cancels loads, and closes the tier. Offer must not be called afterwards.
 func (o *Offloader) Close() error { return o.close() }
 
 // Stats returns the current statistics.

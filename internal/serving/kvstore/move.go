@@ -61,8 +61,7 @@ func (m *mover) Do(_, i int) {
 	}
 }
 
-// A Copier copies blocks of one layer between caches in any memory, on the workers of a pool. One goroutine may use it
-// at a time.
+// A Copier copies blocks of a layer between caches, on the workers of a pool. One goroutine may use it at a time.
 type Copier struct {
 	pool     *parallel.Pool
 	to, from *attention.Cache

@@ -45,8 +45,7 @@ type Objective struct {
 // An SLO is a service level objective. It holds if all of its objectives hold.
 type SLO []Objective
 
-// ParseSLO reads objectives, as in "0.5s/token, ttft<2s@p99". The error wraps
-// ErrSLO and lists the forms.
+// ParseSLO reads objectives, as in "0.5s/token, ttft<2s@p99". The error wraps ErrSLO and lists the forms.
 func ParseSLO(text string) (SLO, error) {
 	var slo SLO
 	for item := range strings.SplitSeq(text, ",") {

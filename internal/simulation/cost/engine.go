@@ -13,8 +13,7 @@ import (
 // VLLM names the engine whose constants were fitted to published measurements: vLLM V1.
 const VLLM = "vllm"
 
-// A Fitted is vLLM V1 on a GPU. Its constants were fitted to one half of the published points, and its errors are
-// those on the other half.
+// A Fitted is vLLM V1 on a GPU, fitted to one half of the published points, with its errors on the other half.
 type Fitted struct {
 	Name    string // the engine and its releases
 	GPU     string
@@ -54,12 +53,10 @@ var openVLLM = sync.OnceValue(func() (f engineFile) {
 // MeasuredGPUs returns the GPUs on which measurements of vLLM V1 are published, sorted.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the GPUs without published measurements that have constants, sorted. The constants were fitted
-// to MeasuredGPUs.
+// OtherGPUs returns the GPUs without published measurements whose constants were fitted to MeasuredGPUs, sorted.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
-// OpenVLLM returns the constants of vLLM V1 on a GPU, fitted to published measurements. The error wraps ErrUnknown if
-// there are none for the GPU.
+// OpenVLLM returns vLLM V1's constants, fitted to measurements. The error wraps ErrUnknown if the GPU has none.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {

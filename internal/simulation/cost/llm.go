@@ -42,8 +42,7 @@ type LLM struct {
 	MaxLength int    `json:"max_length" range:"1 16777216"`    // tokens of a sequence
 }
 
-// KVBytesPerToken returns the bytes of a token's keys and values in all layers. It counts a head once, even if several
-// workers have copies of it.
+// KVBytesPerToken returns the bytes of a token's keys and values in all layers, without copies of heads.
 func (l LLM) KVBytesPerToken() int64 { return l.kvBytes(1, 1) }
 
 // kvBytes counts all layers of one worker (scheduling/vllm/v0/RULES.md §7).

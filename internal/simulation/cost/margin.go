@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// A Margin is the range of prediction errors on other publishers' servers. The points of these publishers were not
-// used in the fit.
+// A Margin is the range of prediction errors on servers of publishers whose points were not used in the fit.
 type Margin struct {
 	// Least and Most say between which multiples of the simulated times the measured times of iterations are.
 	Least float64 `json:"least"`

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Save writes the figures, their page and plan.json to a folder, which it creates if necessary. No file is ever
-// incomplete; plan.json is written last.
+// Save writes the figures, their page and, last, plan.json to a folder. No file is ever incomplete.
 func (r *Report) Save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

@@ -17,8 +17,7 @@ func ParseSystems(text string) []string {
 	return items(text)
 }
 
-// ParseRates reads lists such as "0.5,1,2", and ranges such as "0.5:3:0.25", which means from 0.5 to 3 in steps of
-// 0.25, with both ends.
+// ParseRates reads lists such as "0.5,1,2", and ranges with both ends such as "0.5:3:0.25", in steps of 0.25.
 func ParseRates(text string) ([]float64, error) {
 	var all []float64
 	for _, item := range items(text) {

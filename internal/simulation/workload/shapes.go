@@ -74,8 +74,7 @@ type random struct {
 	ratio          float64
 }
 
-// Random returns lengths around two means. The ratio is vLLM's random_range_ratio; if 0, all lengths are the means. The
-// error wraps ErrSetting.
+// Random returns lengths around two means. ratio is vLLM's random_range_ratio. The error wraps ErrSetting.
 func Random(prompt, output int, ratio float64) (Lengths, error) {
 	if prompt < 1 || output < 1 || max(prompt, output) > mostTokens || !(ratio >= 0 && ratio < 1) {
 		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+

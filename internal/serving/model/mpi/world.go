@@ -74,8 +74,7 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort ends all processes with status 1. Of the remaining processes, the one with the lowest rank reports the
-// cause.
+// Abort ends all processes with status 1; the remaining one with the lowest rank reports the cause.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {

@@ -19,8 +19,7 @@ type GGUF struct {
 	Meta map[string]Value
 }
 
-// OpenGGUF maps a file. If a model consists of several files, path names the first file, and the others must be in the
-// same folder.
+// OpenGGUF maps a file. Of a model of several files, path names the first, and the others are beside it.
 func OpenGGUF(path string) (*GGUF, error) {
 	g, err := openGGUF(path)
 	if err != nil {

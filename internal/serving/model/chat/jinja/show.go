@@ -130,8 +130,7 @@ func (m *machine) quote(s string) string {
 	return b.String()
 }
 
-// FromJSON decodes a value for Render. In contrast to encoding/json's maps, objects keep the order of their keys,
-// and integers stay integers.
+// FromJSON decodes a value for Render. Unlike encoding/json, it keeps the order of keys, and integers stay integers.
 func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
