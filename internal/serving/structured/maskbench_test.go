@@ -95,6 +95,8 @@ func TestOfficialSuite(t *testing.T) {
 	require.NoError(t, err)
 	totals := &benchTotals{reasons: map[string]int{}, examples: map[string]string{}}
 	*maskSlow = false
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
