@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -13,6 +14,36 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
+const turns = 6
+
+// turnsOf returns batches of two sequences: their prompts, then a token of each, in an order that changes. The tokens are
+// unknown, and have placeholders if placeholders is true.
+func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
+	prompts, tables := [2][]int32{randomTokens(1, 5, vocab), randomTokens(2, 7, vocab)}, [2][]int32{{1}, {2}}
+	all[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})
+	for k := 1; k < turns; k++ {
+		rows := make([]chunk, 2)
+		for i := range rows {
+			s := (i + k) % 2
+			rows[i] = chunk{[]int32{0}, len(prompts[s]) + k - 1, tables[s]}
+		}
+		all[k] = batchOf(rows...)
+		if placeholders {
+			all[k].Placeholders = []model.Placeholder{{Token: 0, Logits: 1}, {Token: 1, Logits: 0}}
+		}
+	}
+	if placeholders {
+		all[1].Placeholders = []model.Placeholder{{Token: 0, Logits: 11}, {Token: 1, Logits: 4}}
+	}
+	return all
+}
+
+// copiesOf returns the copies before a turn. Each copies what the one before has written, and the first one copies
+// block 11.
+func copiesOf(turn int) []kvstore.Pair {
+	return []kvstore.Pair{{Src: int32(10 + turn), Dst: int32(11 + turn)}}
+}
+
 // Ensure that a batch that is launched before the one before is computed has the same bits as after it: its inputs and
 // its copies of blocks do not replace those that the GPU has not read, and its results do not replace those that were
 // not taken. It gets the tokens that the batch before chooses, in any order. Ensure the same for a batch whose inputs
@@ -23,74 +54,57 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	m, w := load(t, d, openSmall(small))
+	known, batches := turnsOf(m.VocabSize, false), turnsOf(m.VocabSize, true)
+	var want [turns][][]float32
+	var largest [turns][]int32
 	reference := onGPU(t, m, w)
-	prompts, tables := [2][]int32{randomTokens(1, 5, m.VocabSize), randomTokens(2, 7, m.VocabSize)}, [2][]int32{{1}, {2}}
-	block := make([]byte, 2*blockSize*64*2)
-	for i := range block {
-		block[i] = byte(i)
-	}
-	const steps = 6
-	var batches, known [steps]*model.Batch
-	var copies [steps][]kvstore.Pair
-	batches[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})
-	known[0] = batches[0]
-	for k := 1; k < steps; k++ {
-		rows := make([]chunk, 2)
-		for i := range rows {
-			s := (i + k) % 2 // the order of the sequences changes
-			rows[i] = chunk{[]int32{0}, len(prompts[s]) + k - 1, tables[s]}
-		}
-		batches[k], known[k] = batchOf(rows...), batchOf(rows...)
-		batches[k].Placeholders = []model.Placeholder{{Token: 0, Logits: 1}, {Token: 1, Logits: 0}}
-		if k == 1 {
-			batches[k].Placeholders = []model.Placeholder{{Token: 0, Logits: 11}, {Token: 1, Logits: 4}}
-		}
-		copies[k] = []kvstore.Pair{{Src: int32(10 + k), Dst: int32(11 + k)}}
-	}
-	reference.WriteBlock(11, block)
-	var want [steps][][]float32
-	var largest [steps][]int32
-	for k := range steps {
+	for k := range turns {
 		for _, p := range batches[k].Placeholders {
 			known[k].Tokens[p.Token] = largest[k-1][p.Logits]
 		}
-		require.NoError(t, reference.CopyBlocks(copies[k]))
 		require.NoError(t, reference.Forward(known[k]))
 		want[k] = logitsOf(t, reference, known[k])
-		largest[k] = append([]int32(nil), reference.Largest()...)
+		largest[k] = slices.Clone(reference.Largest())
 	}
 	require.Equal(t, 4, driver.Calls("cuGraphLaunch"))
 	for round, prepare := range []bool{false, true} {
 		r := onGPU(t, m, w)
-		r.WriteBlock(11, block)
+		r.WriteBlock(11, bytes.Repeat([]byte{7, 8}, blockSize*64*2))
 		require.NoError(t, r.Forward(batches[0]))
-		for k := range steps {
-			next := k + 1
-			var b model.Batch
-			switch {
-			case next == steps:
-			case prepare:
-				b = *known[next]
-				b.Tokens = []int32{9, 9}
-				r.Prepare(&b)
-			default:
-				require.NoError(t, r.CopyBlocks(copies[next]))
-				require.NoError(t, r.Forward(batches[next]))
-			}
+		for k := range turns {
+			launch := launchNext(t, r, k+1, known, batches, prepare)
 			require.True(t, slices.EqualFunc(want[k], logitsOf(t, r, batches[k]), slices.Equal), "step %d", k)
 			require.Equal(t, largest[k], r.Largest(), "step %d", k)
-			if prepare && next < steps {
-				require.NoError(t, r.CopyBlocks(copies[next]))
-				b.Tokens = known[next].Tokens
-				require.NoError(t, r.ForwardPrepared(&b))
-			}
+			launch()
 		}
 		require.Equal(t, 8+4*round, driver.Calls("cuGraphLaunch"))
-		got := make([]byte, len(block))
-		for id := int32(12); id < 11+steps; id++ {
+		got := make([]byte, 2*blockSize*64*2)
+		for id := int32(12); id < 11+turns; id++ {
 			r.ReadBlock(id, got)
-			require.Equal(t, block, got, "block %d", id)
+			require.Equal(t, bytes.Repeat([]byte{7, 8}, blockSize*64*2), got, "block %d", id)
 		}
+	}
+}
+
+// launchNext launches a turn, or prepares it. Then the result launches it.
+func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [turns]*model.Batch, prepare bool) (launch func()) {
+	t.Helper()
+	switch {
+	case k == turns:
+		return func() {}
+	case !prepare:
+		require.NoError(t, r.CopyBlocks(copiesOf(k)))
+		require.NoError(t, r.Forward(batches[k]))
+		return func() {}
+	}
+	b := *known[k]
+	b.Tokens = []int32{9, 9}
+	r.Prepare(&b)
+	return func() {
+		t.Helper()
+		require.NoError(t, r.CopyBlocks(copiesOf(k)))
+		b.Tokens = known[k].Tokens
+		require.NoError(t, r.ForwardPrepared(&b))
 	}
 }
 
