@@ -175,16 +175,16 @@ type watched struct {
 	runner    *watchedRunner
 }
 
-func (w *watched) NewRunner(c engine.RunnerConfig) (engine.ModelRunner, error) {
+func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) {
 	r, err := w.Model.NewRunner(c)
-	w.runner = &watchedRunner{ModelRunner: r, sequences: w.sequences}
+	w.runner = &watchedRunner{DeviceRunner: r, sequences: w.sequences}
 	return w.runner, err
 }
 
 // A watchedRunner adds up the time from the end of a step to that of the next one, and the part of this time in which the
 // GPU may be idle: until the next step is launched, unless the host then waits for the step before.
 type watchedRunner struct {
-	engine.ModelRunner
+	engine.DeviceRunner
 	sequences int
 	flights   []flight // launched, and not ended
 	ended     time.Time
@@ -199,7 +199,15 @@ type flight struct {
 }
 
 func (r *watchedRunner) Forward(b *model.Batch) error {
-	err := r.ModelRunner.Forward(b)
+	return r.launched(b, r.DeviceRunner.Forward(b))
+}
+
+func (r *watchedRunner) ForwardPrepared(b *model.Batch) error {
+	return r.launched(b, r.DeviceRunner.ForwardPrepared(b))
+}
+
+// launched notes that a step was launched, and returns err.
+func (r *watchedRunner) launched(b *model.Batch, err error) error {
 	f := flight{counts: len(b.Tokens) == r.sequences && len(b.SeqLens) == r.sequences && !r.ended.IsZero(), launched: time.Now()}
 	if len(r.flights) == 0 {
 		f.idle = f.launched.Sub(r.ended)
@@ -216,7 +224,7 @@ const waits = 50 * time.Microsecond
 
 func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
 	begin := time.Now()
-	logits, err := r.ModelRunner.ComputeLogits(b, from, to)
+	logits, err := r.DeviceRunner.ComputeLogits(b, from, to)
 	now := time.Now()
 	if to < len(b.Logits) {
 		return logits, err
