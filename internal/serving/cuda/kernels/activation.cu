@@ -39,8 +39,8 @@ template <class F, class T, bool gated> DEVICE void activate(T *out, const T *in
   store16(out + row * n + i, gate.bytes);
 }
 
-#define ACTIVATION(kernel, function, gated)                                                                              \
-  KERNEL void kernel##_f16(half *out, const half *in, int n) { activate<function, half, gated>(out, in, n); }           \
+#define ACTIVATION(kernel, function, gated)                                                                            \
+  KERNEL void kernel##_f16(half *out, const half *in, int n) { activate<function, half, gated>(out, in, n); }          \
   KERNEL void kernel##_bf16(bfloat *out, const bfloat *in, int n) { activate<function, bfloat, gated>(out, in, n); }
 ACTIVATION(silu_and_mul, silu, true)
 ACTIVATION(gelu_tanh_and_mul, gelu_tanh, true)

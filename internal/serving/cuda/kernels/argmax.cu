@@ -1,4 +1,5 @@
-// The index of the largest logit of a row: the first one of equal ones; 0 if one is NaN or none is above minus infinity.
+// The index of the largest logit of a row: the first one of equal ones; 0 if one is NaN or none is above minus
+// infinity.
 #include "device.h"
 
 struct best { float value; int index; };

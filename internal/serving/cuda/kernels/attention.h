@@ -7,14 +7,15 @@
 //	s = the sum of q k: mma after mma over the elements of the head, 16 at a time, from 0 on
 //	m = the largest logit so far, in units of log2(e)
 //	p = 2^(logit - m), rounded to the type of the values
-//	l, o = l 2^(m before - m) + the sum of p, o 2^(m before - m) + the sum of p v, 16 keys an mma, in ascending order
+//	l = l 2^(m before - m) + the sum of p
+//	o = o 2^(m before - m) + the sum of p v, 16 keys an mma, in ascending order
 //
-// and the (m, l, o) of partitions are merged in ascending order by merge. l is a sum of rounded weights, so their rounding
-// cancels where one key has nearly all of the weight. A step or a partition in which a row reaches no key leaves the
-// row's numbers as they are, so a row may share a tile with any others.
+// and the (m, l, o) of partitions are merged in ascending order by merge. l is a sum of rounded weights, so their
+// rounding cancels where one key has nearly all of the weight. A step or a partition in which a row reaches no key
+// leaves the row's numbers as they are, so a row may share a tile with any others.
 //
-// Keys and values of 8 bits (fp8) become F16 when a step is in shared memory, and what follows is the arithmetic of F16. Queries
-// of BF16 are rounded to F16 for them.
+// Keys and values of 8 bits (fp8) become F16 when a step is in shared memory, and what follows is the arithmetic of
+// F16. Queries of BF16 are rounded to F16 for them.
 //
 // Memory outside of [first, end) of a tile is not read. A row multiplies values that it does not reach by 0 if another
 // row of its tile reaches them; they are its own sequence's.
@@ -25,7 +26,8 @@ const int PARTITION = 256, STEP = 64, CHUNK = 16, CHUNKS = STEP / CHUNK, TILE = 
 const float LOG2E = 1.44269504f, NONE = -1e30f, NOT_REACHED = -__builtin_inff();
 
 // What a launch passes to every kernel of attention. Sequence s has seq_lens[s] tokens in the blocks of tables[s *
-// table_stride] and what follows; the last ones are its queries, tokens query_start[s] to query_start[s + 1] - 1 of the batch.
+// table_stride] and what follows; the last ones are its queries, tokens query_start[s] to query_start[s + 1] - 1 of the
+// batch.
 struct Attention {
   void *out; // of the type of the queries
   const void *query, *keys, *values; // [token of the batch][stride in elements]; keys and values as device.h has them
@@ -68,10 +70,12 @@ DEVICE int blocks_of(const Attention &a, int sequence, Range tokens, int key0) {
 template <int D> struct Raw { static const int AT = STEP * (Rows<D>::BYTES - D); };
 
 // load begins to copy the keys or values of a step. Those not to read become 0. Warps take chunks in turn.
-template <class C, int D> DEVICE void load(u32 to, const void *cache, const Attention &a, int kv_head, Range tokens, int block, int key0, int warp, int warps) {
+template <class C, int D> DEVICE void load(u32 to, const void *cache, const Attention &a, int kv_head, Range tokens,
+                                           int block, int key0, int warp, int warps) {
   for (int chunk = warp; chunk < CHUNKS; chunk += warps) {
     const int SIZE = sizeof(C), IN_ROW = D * SIZE / 16, UNITS = CHUNK * IN_ROW; // of 16 bytes
-    const u32 me = (u32)opaque(lane()), key = key0 + chunk * CHUNK, place = to + (SIZE == 1 ? Raw<D>::AT + chunk * CHUNK * D : chunk * CHUNK * Rows<D>::BYTES);
+    const u32 me = (u32)opaque(lane()), key = key0 + chunk * CHUNK,
+              place = to + (SIZE == 1 ? Raw<D>::AT + chunk * CHUNK * D : chunk * CHUNK * Rows<D>::BYTES);
     const u64 head = (u64)shfl((u32)block, chunk) * a.kv_heads + kv_head;
     const char *at = (const char *)cache + (head * a.block_size + key % (u32)a.block_size) * (D * SIZE) + me * 16;
     UNROLL
@@ -87,15 +91,17 @@ template <class C, int D> DEVICE void load(u32 to, const void *cache, const Atte
 // spread puts the two lower or upper bytes of a register into the upper bytes of its halves.
 DEVICE u32 spread(u32 x, bool upper) { return byte_perm(x, 0, upper ? 0x3424 : 0x1404); }
 
-// widen makes F16 of two fp8 that are the upper bytes of the halves of x. E4M3 has the fraction of F16 after a shift by 1, and an
-// exponent that lacks 2^8. Its NaN, the largest magnitude, becomes one by the sum; no magnitude of E5M2 is changed by it.
+// widen makes F16 of two fp8 that are the upper bytes of the halves of x. E4M3 has the fraction of F16 after a shift by
+// 1, and an exponent that lacks 2^8. Its NaN, the largest magnitude, becomes one by the sum; no magnitude of E5M2 is
+// changed by it.
 DEVICE u32 widen(u32 x, int shift) {
   u32 magnitude = (x & 0x7f007f00) >> shift;
   return (x & 0x80008000) | magnitude | ((magnitude + 0x00800080) & 0x40004000);
 }
 
-// unpack makes F16 of the elements of a step that load copied. All threads of the block call it. The memory of a row that is written has at
-// most raw elements of itself and of rows before it: those of the same round, which all threads have read, and of earlier ones.
+// unpack makes F16 of the elements of a step that load copied. All threads of the block call it. The memory of a row
+// that is written has at most raw elements of itself and of rows before it: those of the same round, which all threads
+// have read, and of earlier ones.
 template <int D> DEVICE void unpack(u32 tensor, int shift, int threads) {
   const int AHEAD = 4, UNITS = STEP * D / 8; // units of 8 elements
   static_assert(Rows<D>::BYTES >= 2 * D && AHEAD * 32 >= 2 * D / 8 && UNITS % (AHEAD * 32) == 0);
@@ -113,7 +119,8 @@ template <int D> DEVICE void unpack(u32 tensor, int shift, int threads) {
       int unit = first + i * threads + thread();
       if (unit >= UNITS) continue;
       store16_shared(tensor + Rows<D>::at(unit / (D / 8), unit % (D / 8)), 0,
-                     {widen(spread(raw[i].x, false), shift), widen(spread(raw[i].x, true), shift), widen(spread(raw[i].y, false), shift), widen(spread(raw[i].y, true), shift)});
+                     {widen(spread(raw[i].x, false), shift), widen(spread(raw[i].x, true), shift),
+                      widen(spread(raw[i].y, false), shift), widen(spread(raw[i].y, true), shift)});
     }
   }
 }
@@ -154,8 +161,8 @@ template <class T, int D, int R> DEVICE void reset(State<T, D, R> &st) {
   }
 }
 
-// products computes q k of a step. q and k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are two mma: the
-// order in which an mma adds them is the same for every row.
+// products computes q k of a step. q and k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are
+// two mma: the order in which an mma adds them is the same for every row.
 template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4], u32 q, u32 k) {
   const int r = lane() / 4, c = lane() % 4, EIGHT = 8 * Rows<D>::BYTES;
   const Units<D, 4> qs = Units<D, 4>::of(q, r, c), ks = Units<D, 4>::of(k, r, c);
@@ -170,7 +177,8 @@ template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4]
     u32 a[R][2][4];
     UNROLL
     for (int t = 0; t < R; t++) {
-      bytes16 x = load16_shared(qs.at[j % 2], offset + t * 2 * EIGHT), y = load16_shared(qs.at[j % 2], offset + (t * 2 + 1) * EIGHT);
+      bytes16 x = load16_shared(qs.at[j % 2], offset + t * 2 * EIGHT),
+              y = load16_shared(qs.at[j % 2], offset + (t * 2 + 1) * EIGHT);
       a[t][0][0] = x.x, a[t][0][1] = y.x, a[t][0][2] = x.y, a[t][0][3] = y.y;
       a[t][1][0] = x.z, a[t][1][1] = y.z, a[t][1][2] = x.w, a[t][1][3] = y.w;
     }
@@ -217,13 +225,16 @@ template <int R, class F> DEVICE void each(float (&s)[R][STEP / 8][4], F f) {
 // cap makes c tanh(s scale / c) of products, in units of log2(e). tanh(y) = 1 - 2 / (e^2y + 1).
 template <int R> DEVICE void cap(float (&s)[R][STEP / 8][4], float scale, float c) {
   float in = div_rn(mul_rn(scale, 2 * LOG2E), c), out = mul_rn(c, LOG2E);
-  each<R>(s, [&] LAMBDA (int, int, int, float &x) { x = mul_rn(out, fma_rn(-2, div_rn(1, add_rn(exp2_approx(mul_rn(x, in)), 1)), 1)); });
+  each<R>(s, [&] LAMBDA (int, int, int, float &x) {
+    x = mul_rn(out, fma_rn(-2, div_rn(1, add_rn(exp2_approx(mul_rn(x, in)), 1)), 1));
+  });
 }
 
 // A row reaches keys before end[tile][half of the tile].
 //
 // slope_down adds ALiBi to s * factor: a slope times the distance from the row's own key, which is not positive.
-template <int R> DEVICE void slope_down(float (&s)[R][STEP / 8][4], const int (&end)[R][2], const float (&slope)[R][2], float factor, int key0) {
+template <int R> DEVICE void slope_down(float (&s)[R][STEP / 8][4], const int (&end)[R][2], const float (&slope)[R][2],
+                                        float factor, int key0) {
   each<R>(s, [&] LAMBDA (int t, int i, int key, float &x) {
     float distance = add_rn((float)(key0 + lane() % 4 * 2 + 1 - end[t][i]), (float)key);
     x = fma_rn(slope[t][i], distance, mul_rn(x, factor));
@@ -243,7 +254,8 @@ DEVICE float largest_of_row(float x) { // of the four lanes of a row
   return max_of(x, shfl_xor(x, 2));
 }
 
-// weigh makes weights of logits, which are s * factor, and rescales the state where a logit is larger than all before it.
+// weigh makes weights of logits, which are s * factor, and rescales the state where a logit is larger than all before
+// it.
 template <class T, int D, int R> DEVICE void weigh(State<T, D, R> &st, float (&s)[R][STEP / 8][4], float factor) {
   UNROLL
   for (int t = 0; t < R; t++) {
@@ -279,14 +291,17 @@ template <class T, int D, int R> DEVICE void weigh(State<T, D, R> &st, float (&s
 // add_values adds p v of a step, and p to l: the sum of weights is a column of values that are 1.
 template <class T, int D, int R> DEVICE void add_values(State<T, D, R> &st, const float (&p)[R][STEP / 8][4], u32 v) {
   const u32 ones[2] = {Format<T>::ONES, Format<T>::ONES};
-  const Units<D, 2> units = Units<D, 2>::of(v, lane() % 16, lane() / 16); // lanes address keys 0 to 15, then the same with the next unit
+  const Units<D, 2> units =
+      Units<D, 2>::of(v, lane() % 16, lane() / 16); // lanes address keys 0 to 15, then the same with the next unit
   UNROLL
   for (int n = 0; n < STEP / 16; n++) {
     u32 a[R][4];
     UNROLL
     for (int t = 0; t < R; t++) {
-      a[t][0] = Format<T>::pack(p[t][2 * n][0], p[t][2 * n][1]), a[t][1] = Format<T>::pack(p[t][2 * n][2], p[t][2 * n][3]);
-      a[t][2] = Format<T>::pack(p[t][2 * n + 1][0], p[t][2 * n + 1][1]), a[t][3] = Format<T>::pack(p[t][2 * n + 1][2], p[t][2 * n + 1][3]);
+      a[t][0] = Format<T>::pack(p[t][2 * n][0], p[t][2 * n][1]),
+      a[t][1] = Format<T>::pack(p[t][2 * n][2], p[t][2 * n][3]);
+      a[t][2] = Format<T>::pack(p[t][2 * n + 1][0], p[t][2 * n + 1][1]),
+      a[t][3] = Format<T>::pack(p[t][2 * n + 1][2], p[t][2 * n + 1][3]);
       Format<T>::mma(st.l[t], a[t], ones);
     }
     UNROLL
@@ -302,11 +317,16 @@ template <class T, int D, int R> DEVICE void add_values(State<T, D, R> &st, cons
   }
 }
 
-// merge adds a partition to what came before it; what it has summed is multiplied by part, what came before by before.
+// merged adds a sum of a partition to the sum of those before it.
+DEVICE float merged(float sum, float before, float part_sum, float part) {
+  return fma_rn(sum, before, mul_rn(part_sum, part));
+}
+
+// merge adds a partition to those before it. before and part are the factors of their sums.
 DEVICE void merge(float &m, float &l, float part_m, float part_l, float &before, float &part) {
   float most = max_of(m, part_m);
   before = exp2_approx(add_rn(m, -most)), part = exp2_approx(add_rn(part_m, -most));
-  m = most, l = fma_rn(l, before, mul_rn(part_l, part));
+  m = most, l = merged(l, before, part_l, part);
 }
 
 // What the numbers of a row are before its first partition: those of its sink.
@@ -330,7 +350,8 @@ struct Tile {
     t.length = a.seq_lens[t.sequence], t.rows = t.queries * t.group;
     return t;
   }
-  // end_of is the position behind a row's token: the row reaches keys before it. Rows behind the last are like the last.
+  // end_of is the position behind a row's token: the row reaches keys before it. Rows behind the last are like the
+  // last.
   DEVICE int end_of(const Tile &t, int row) {
     int token = (row < t.rows ? row : t.rows - 1) / t.group;
     return t.length - t.queries + token + 1;

@@ -15,7 +15,7 @@
 //
 // Layout of blocks. Keys and values of a layer are two arrays
 //	[block][key head][token of the block][element of the head]
-// so that the tokens of a head in a block are contiguous. A block has 16 or 32 tokens. A slot is
+// so that the tokens of a head in a block are contiguous. A block has a multiple of 16 tokens. A slot is
 // block * tokens of a block + token of the block.
 #pragma once
 
@@ -62,7 +62,8 @@ DEVICE int grid_x() { return __nvvm_read_ptx_sreg_nctaid_x(); }
 DEVICE int grid_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
 DEVICE int grid_z() { return __nvvm_read_ptx_sreg_nctaid_z(); }
 
-// Every thread of the block, or lane of the warp, must reach the same barrier or shuffle, except those that have returned (barrier).
+// Every thread of the block, or lane of the warp, must reach the same barrier or shuffle, except those that have
+// returned (barrier).
 DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 DEVICE u32 shfl_xor(u32 v, int mask) {
@@ -84,22 +85,38 @@ DEVICE u32 shfl(u32 v, int from) {
 // warp_any reports whether x is true in any lane.
 DEVICE bool warp_any(bool x) {
   u32 r;
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(r) : "r"((u32)x));
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p; }"
+               : "=r"(r)
+               : "r"((u32)x));
   return r;
 }
 
 DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 
-// byte_perm takes bytes of x (0 to 3) and y (4 to 7): digit i of the selector, from the lowest on, is the number of byte i.
-DEVICE u32 byte_perm(u32 x, u32 y, u32 selector) { u32 r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector)); return r; }
+// byte_perm takes bytes of x (0 to 3) and y (4 to 7): digit i of the selector, from the lowest on, is the number of
+// byte i.
+DEVICE u32 byte_perm(u32 x, u32 y, u32 selector) {
+  u32 r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
+  return r;
+}
 
-DEVICE float fma_rn(float a, float b, float c) { float r; asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c)); return r; }
+DEVICE float fma_rn(float a, float b, float c) {
+  float r;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+  return r;
+}
 DEVICE float mul_rn(float a, float b) { float r; asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE float add_rn(float a, float b) { float r; asm("add.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE float div_rn(float a, float b) { float r; asm("div.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE float sqrt_rn(float a) { float r; asm("sqrt.rn.f32 %0, %1;" : "=f"(r) : "f"(a)); return r; }
-DEVICE float max_of(float a, float b) { float r; asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; } // the other one, if one is NaN
+// max_of returns the larger number. If one is NaN, it returns the other.
+DEVICE float max_of(float a, float b) {
+  float r;
+  asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
 DEVICE float min_of(float a, float b) { float r; asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE float exp2_approx(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
@@ -109,24 +126,38 @@ DEVICE float half_to_float(half x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r
 DEVICE bfloat float_to_bfloat(float x) { bfloat r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r; }
 DEVICE float bfloat_to_float(bfloat x) { return float_of((u32)x.bits << 16); }
 // Two elements of 16 bits in a register, the first in the lower half.
-DEVICE u32 pack_half(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
-DEVICE u32 pack_bfloat(float low, float high) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
+DEVICE u32 pack_half(float low, float high) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+DEVICE u32 pack_bfloat(float low, float high) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
 
-// load16 and store16 move 16 aligned bytes. load16_once reads what no kernel writes meanwhile and what is not read again.
+// load16 and store16 move 16 aligned bytes. load16_once reads what no kernel writes meanwhile and what is not read
+// again.
 DEVICE bytes16 load16(const void *p) { return *(const bytes16 *)p; }
 DEVICE void store16(void *p, bytes16 v) { *(bytes16 *)p = v; }
 DEVICE bytes8 load8(const void *p) { return *(const bytes8 *)p; }
 DEVICE void store8(void *p, bytes8 v) { *(bytes8 *)p = v; }
 DEVICE bytes16 load16_once(const void *p) {
   bytes16 r;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "l"(p));
   return r;
 }
 
 // Shared memory at an address plus a constant.
 DEVICE bytes16 load16_shared(u32 address, int offset) {
   bytes16 r;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4 + %5];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(address), "i"(offset) : "memory");
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4 + %5];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "r"(address), "i"(offset)
+               : "memory");
   return r;
 }
 DEVICE bytes8 load8_shared(u32 address, int offset) {
@@ -140,15 +171,19 @@ DEVICE u32 load4_shared(u32 address, int offset) {
   return r;
 }
 DEVICE void store16_shared(u32 address, int offset, bytes16 v) {
-  asm volatile("st.shared.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.shared.v4.u32 [%0 + %1], {%2, %3, %4, %5};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
 }
 DEVICE void store8_shared(u32 address, int offset, bytes8 v) {
   asm volatile("st.shared.v2.u32 [%0 + %1], {%2, %3};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y) : "memory");
 }
-// opaque returns x. The compiler does not know that it is the same number, so it keeps nothing that was computed from x in registers.
+// opaque returns x. The compiler does not know that it is the same number, so it keeps nothing that was computed from x
+// in registers.
 DEVICE int opaque(int x) { asm volatile("" : "+r"(x)); return x; }
 
-// cp_async16 begins to copy 16 aligned bytes to shared memory, the first so many (0 to 16) of them from global memory, the others zero.
+// cp_async16 begins to copy 16 aligned bytes to shared memory, the first so many (0 to 16) of them from global memory,
+// the others zero.
 DEVICE void cp_async16(u32 to, const void *from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
@@ -166,18 +201,25 @@ DEVICE void ldmatrix_x4_trans(u32 *r, u32 address, int offset = 0) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address), "i"(offset) : "memory");
 }
 
-// mma is d = a b + c of a 16x16 (row), 16x8 (column) and 16x8 matrix, spread over the warp as PTX describes mma.m16n8k16.
-#define MMA(type)                                                                                                          \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-               "{%10, %11, %12, %13};"                                                                                      \
-               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                             \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]))
+// mma is d = a b + c of a 16x16 (row), 16x8 (column) and 16x8 matrix, spread over the warp as PTX describes
+// mma.m16n8k16.
+#define MMA(type)                                                                                                      \
+  asm volatile(                                                                                                        \
+      "mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "     \
+      "{%10, %11, %12, %13};"                                                                                          \
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                                 \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]))
 DEVICE void mma_f16(float *d, const u32 *a, const u32 *b, const float *c) { MMA("f16"); }
 DEVICE void mma_bf16(float *d, const u32 *a, const u32 *b, const float *c) { MMA("bf16"); }
 #undef MMA
 
-// atomic_add returns the value before. After fence, what this thread wrote is seen by others that see what it writes next.
-DEVICE u32 atomic_add(u32 *p, u32 v) { u32 r; asm volatile("atom.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
+// atomic_add returns the value before. After fence, what this thread wrote is seen by others that see what it writes
+// next.
+DEVICE u32 atomic_add(u32 *p, u32 v) {
+  u32 r;
+  asm volatile("atom.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory");
+  return r;
+}
 DEVICE void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 #else

@@ -2,10 +2,12 @@
 #include "device.h"
 
 // embed: grid: tokens. With a position table, its row of the token's position is added.
-template <class T> DEVICE void embed(T *out, const T *table, const int *tokens, const T *position_table, const int *positions, int n, float scale) {
+template <class T> DEVICE void embed(T *out, const T *table, const int *tokens, const T *position_table,
+                                     const int *positions, int n, float scale) {
   const int size = vector<T>::size;
   u64 token = block_x();
-  const T *from = table + (u64)tokens[token] * n, *add = position_table ? position_table + (u64)positions[token] * n : nullptr;
+  const T *from = table + (u64)tokens[token] * n,
+          *add = position_table ? position_table + (u64)positions[token] * n : nullptr;
   for (int i = thread() * size; i < n; i += threads() * size) {
     vector<T> x, p;
     x.bytes = load16(from + i);
@@ -16,9 +18,10 @@ template <class T> DEVICE void embed(T *out, const T *table, const int *tokens, 
   }
 }
 
-#define EMBEDDING(T, name)                                                                                                               \
-  KERNEL void embedding_##name(T *out, const T *table, const int *tokens, const T *position_table, const int *positions, int n, float scale) { \
-    embed<T>(out, table, tokens, position_table, positions, n, scale);                                                                   \
+#define EMBEDDING(T, name)                                                                                             \
+  KERNEL void embedding_##name(T *out, const T *table, const int *tokens, const T *position_table,                     \
+                               const int *positions, int n, float scale) {                                             \
+    embed<T>(out, table, tokens, position_table, positions, n, scale);                                                 \
   }
 EMBEDDING(half, f16)
 EMBEDDING(bfloat, bf16)

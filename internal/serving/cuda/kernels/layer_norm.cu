@@ -2,9 +2,10 @@
 #include "device.h"
 #include "sum.h"
 
-// Grid: rows of n elements, a multiple of 16 bytes. With a residual, residual += in is stored first, rounded to T, and that is
-// normalized. The mean is subtracted before squares are added, so that a large mean costs no accuracy.
-template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *weight, const T *bias, int n, float epsilon) {
+// Grid: rows of n elements, a multiple of 16 bytes. With a residual, residual += in is stored first, rounded to T, and
+// that is normalized. The mean is subtracted before squares are added, so that a large mean costs no accuracy.
+template <class T>
+DEVICE void norm(T *out, const T *in, T *residual, const T *weight, const T *bias, int n, float epsilon) {
   const int size = vector<T>::size;
   u64 row = (u64)block_x() * n;
   float sum = 0;
@@ -40,10 +41,10 @@ template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *w
   }
 }
 
-#define LAYER_NORM(T, name)                                                                                                          \
-  KERNEL LAUNCH_BOUNDS(1024) void layer_norm_##name(T *out, const T *in, T *residual, const T *weight, const T *bias, int n,        \
-                                                    float epsilon) {                                                               \
-    norm<T>(out, in, residual, weight, bias, n, epsilon);                                                                           \
+#define LAYER_NORM(T, name)                                                                                            \
+  KERNEL LAUNCH_BOUNDS(1024) void layer_norm_##name(T *out, const T *in, T *residual, const T *weight, const T *bias,  \
+                                                    int n, float epsilon) {                                            \
+    norm<T>(out, in, residual, weight, bias, n, epsilon);                                                              \
   }
 LAYER_NORM(half, f16)
 LAYER_NORM(bfloat, bf16)

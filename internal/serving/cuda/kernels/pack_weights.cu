@@ -33,7 +33,8 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_plain(char *to, Unpacked from) {
   }
 }
 
-// A block of a format in GGUF has ELEMENTS weights in SIZE bytes; integer returns a weight's integer as weights.h stores it.
+// A block of a format in GGUF has ELEMENTS weights in SIZE bytes; integer returns a weight's integer as weights.h
+// stores it.
 struct FileQ8_0 {
   static const int ELEMENTS = 32, SIZE = 34;
   DEVICE u32 integer(const u8 *b, int i) { return b[2 + i] ^ 0x80; }
@@ -52,13 +53,16 @@ struct FileQ4_K {
 };
 struct FileQ5_K {
   static const int ELEMENTS = 256, SIZE = 176;
-  DEVICE u32 integer(const u8 *b, int i) { return (b[48 + i / 64 * 32 + i % 32] >> i / 32 % 2 * 4 & 15) | (b[16 + i % 32] >> i / 32 & 1) << 4; }
+  DEVICE u32 integer(const u8 *b, int i) {
+    return (b[48 + i / 64 * 32 + i % 32] >> i / 32 % 2 * 4 & 15) | (b[16 + i % 32] >> i / 32 & 1) << 4;
+  }
 };
 struct FileQ6_K {
   static const int ELEMENTS = 256, SIZE = 210;
   DEVICE u32 integer(const u8 *b, int i) {
     int part = i / 128, quarter = i % 128 / 32, l = i % 32;
-    return (b[part * 64 + quarter % 2 * 32 + l] >> quarter / 2 * 4 & 15) | (b[128 + part * 32 + l] >> quarter * 2 & 3) << 4;
+    return (b[part * 64 + quarter % 2 * 32 + l] >> quarter / 2 * 4 & 15) | (b[128 + part * 32 + l] >> quarter * 2 & 3)
+                                                                               << 4;
   }
 };
 
@@ -91,13 +95,15 @@ template <class F> DEVICE void nibbles(const Unpacked &from, const Place &at) {
 DEVICE u32 two_bytes(const u8 *b) { return b[0] | b[1] << 8; }
 
 // each_scale stores a number for each block of a lane's two outputs: number(block) of BYTES bytes for each 32 columns.
-template <class F, int BYTES, class N> DEVICE void each_scale(const Unpacked &from, const Place &at, char *to, N number) {
+template <class F, int BYTES, class N>
+DEVICE void each_scale(const Unpacked &from, const Place &at, char *to, N number) {
   if (lane() % 4) return;
   for (int row = 0; row < 2; row++) {
     for (int j = 0; j < SLAB / 32; j++) {
       const u8 *b = block_of<F>(from, at.output + row * 8, at.column + j * 32);
       u32 x = b ? number(b) : 0;
-      for (int byte = 0; byte < BYTES; byte++) to[lane() / 4 * 8 * BYTES + (row * 4 + j) * BYTES + byte] = x >> 8 * byte;
+      for (int byte = 0; byte < BYTES; byte++)
+        to[lane() / 4 * 8 * BYTES + (row * 4 + j) * BYTES + byte] = x >> 8 * byte;
     }
   }
 }
@@ -185,7 +191,8 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_q6_k(char *to, Unpacked from) {
   if (lane() % 4) return;
   for (int row = 0; row < 2; row++) {
     const u8 *b = block_of<FileQ6_K>(from, at.output + row * 8, at.column);
-    for (int j = 0; j < 8; j++) at.slab[1536 + lane() / 4 * 16 + row * 8 + j] = b ? b[192 + at.column / SLAB % 2 * 8 + j] ^ 0x80 : 0x80;
+    for (int j = 0; j < 8; j++)
+      at.slab[1536 + lane() / 4 * 16 + row * 8 + j] = b ? b[192 + at.column / SLAB % 2 * 8 + j] ^ 0x80 : 0x80;
     ((u16 *)(at.slab + 1664 + lane() / 4 * 4))[row] = b ? two_bytes(b + 208) : 0;
   }
 }

@@ -1,9 +1,10 @@
-// Attention over paged blocks. Decoding computes the partitions of a sequence side by side and merges them; prefill computes
-// them one after the other and merges as it goes. Which of the two computes a token changes nothing in its bits.
+// Attention over paged blocks. Decoding computes the partitions of a sequence side by side and merges them; prefill
+// computes them one after the other and merges as it goes. Which of the two computes a token changes nothing in its
+// bits.
 //
-// A row is a token's query head among those that share a key head: row i of a sequence is token i / group and head i % group of the group.
-// A tile is 16 rows (decoding) or those of a block (prefill). Its entry in tiles is: sequence, first row, and for decoding
-// its first element of parts and how many there are, in the order of partitions.
+// A row is a token's query head among those that share a key head: row i of a sequence is token i / group and head i %
+// group of the group. A tile is 16 rows (decoding) or those of a block (prefill). Its entry in tiles is: sequence,
+// first row, and for decoding its first element of parts and how many there are, in the order of partitions.
 #pragma once
 #include "attention.h"
 
@@ -20,11 +21,13 @@ DEVICE Reach reach_of(const Attention &a, const Tile &t, int row0, int rows) {
 template <class C, int D> DEVICE void load_queries(u32 to, const Attention &a, const Tile &t, int row0, int rows) {
   for (int i = thread(); i < rows * (D / 8); i += threads()) {
     int row = i / (D / 8), unit = i % (D / 8), at = row0 + row < t.rows ? row0 + row : t.rows - 1;
-    const u16 *from = (const u16 *)a.query + Tile::token_of(t, at) * a.query_stride + Tile::head_of(t, at) * D + unit * 8;
+    const u16 *from =
+        (const u16 *)a.query + Tile::token_of(t, at) * a.query_stride + Tile::head_of(t, at) * D + unit * 8;
     if (sizeof(C) == 1 && a.bf16) {
       bytes16 x = {0, 0, 0, 0};
       if (row0 + row < t.rows) x = load16(from);
-      store16_shared(to + Rows<D>::at(row, unit), 0, {half_of_bfloat(x.x), half_of_bfloat(x.y), half_of_bfloat(x.z), half_of_bfloat(x.w)});
+      store16_shared(to + Rows<D>::at(row, unit), 0,
+                     {half_of_bfloat(x.x), half_of_bfloat(x.y), half_of_bfloat(x.z), half_of_bfloat(x.w)});
     } else {
       cp_async16(to + Rows<D>::at(row, unit), from, row0 + row < t.rows ? 16 : 0);
     }
@@ -32,7 +35,9 @@ template <class C, int D> DEVICE void load_queries(u32 to, const Attention &a, c
 }
 
 // weights_of makes weights of products. What few steps use is computed again by those, so that it takes no registers.
-template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, float (&s)[R][STEP / 8][4], const Attention &a, const Reach &reach, int tile, int row0, int key0) {
+template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, float (&s)[R][STEP / 8][4],
+                                                        const Attention &a, const Reach &reach, int tile, int row0,
+                                                        int key0) {
   float factor = mul_rn(a.scale, LOG2E);
   if (a.soft_cap != 0) cap<R>(s, a.scale, a.soft_cap), factor = 1;
   bool biased = a.slopes || !(factor > 0), partial = key0 < reach.all_from || key0 + STEP > reach.all_to;
@@ -52,7 +57,9 @@ template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, floa
   weigh<T, D, R>(st, s, factor);
 }
 
-template <int D> struct DecodeMemory { static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = TILE * Rows<D>::BYTES, BYTES = QUERIES + 2 * TENSOR; };
+template <int D> struct DecodeMemory {
+  static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = TILE * Rows<D>::BYTES, BYTES = QUERIES + 2 * TENSOR;
+};
 
 // Grid: work, key heads. A warp computes one partition.
 template <class C, int D> DEVICE void decode(const Attention &a) {
@@ -107,7 +114,8 @@ template <class C, int D> DEVICE void decode(const Attention &a) {
     if (row0 + row >= rows) continue;
     float *part = a.parts + (((u64)work * a.kv_heads + block_y()) * TILE + row) * (D + 2);
     UNROLL
-    for (int u = 0; u < D / 8; u++) store8(part + u * 8 + c * 2, {bits_of(st.o[0][u][i * 2]), bits_of(st.o[0][u][i * 2 + 1])});
+    for (int u = 0; u < D / 8; u++)
+      store8(part + u * 8 + c * 2, {bits_of(st.o[0][u][i * 2]), bits_of(st.o[0][u][i * 2 + 1])});
     if (c == 0) store8(part + D, {bits_of(st.m[0][i]), bits_of(st.l[0][i * 2])});
   }
 }
@@ -117,7 +125,8 @@ template <int D, int R> struct PrefillMemory {
   static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = R * TILE * Rows<D>::BYTES, SUMS = R * TILE * (D + 2) * 4;
 };
 
-// What a warp has of the partitions before this one, in shared memory: o, where a lane reads what it wrote, and m and l of each row.
+// What a warp has of the partitions before this one, in shared memory: o, where a lane reads what it wrote, and m and l
+// of each row.
 template <int D, int R> struct Merged {
   static const int ML = R * TILE * D * 4;
   u32 o, ml;
@@ -155,7 +164,8 @@ template <class T, int D, int R> DEVICE void add(const Merged<D, R> &all, State<
   if (!last) reset(st);
 }
 
-template <class C, class T, int D, int R> DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Attention &a, const Tile &t, int row0) {
+template <class C, class T, int D, int R>
+DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Attention &a, const Tile &t, int row0) {
   UNROLL
   for (int i = 0; i < R * 2; i++) {
     int row = row0 + i * 8 + lane() / 4;
@@ -170,8 +180,8 @@ template <class C, class T, int D, int R> DEVICE void store(const State<T, D, R>
   }
 }
 
-// Grid: tiles, key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed, values are on
-// their way; while values are added, the next keys.
+// Grid: tiles, key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed,
+// values are on their way; while values are added, the next keys.
 template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   typedef typename Cached<C>::Product T;
   typedef PrefillMemory<D, R> Memory;
@@ -179,7 +189,8 @@ template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   const Tile t = Tile::of(a, block_x(), block_y());
   const int row0 = t.first_row + warp() * R * TILE;
   const Reach reach = reach_of(a, t, row0, R * TILE);
-  const int first = above(Tile::end_of(t, t.first_row), reach.window), end = Tile::end_of(t, t.first_row + warps * R * TILE - 1);
+  const int first = above(Tile::end_of(t, t.first_row), reach.window),
+            end = Tile::end_of(t, t.first_row + warps * R * TILE - 1);
   const Range tokens = {first, end};
   const u32 q = shared_address(dynamic_shared()), k = q + warps * Memory::QUERIES, v = k + Memory::TENSOR;
   const Merged<D, R> all = Merged<D, R>::at(v + Memory::TENSOR + warp() * Memory::SUMS);
@@ -229,6 +240,8 @@ template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   store<C, T, D, R>(st, all, a, Tile::of(a, opaque(block_x()), block_y()), opaque(row0));
 }
 
-#define PAGED_ATTENTION(C, type, D)                                                                       \
-  KERNEL LAUNCH_BOUNDS(32) void paged_attention_decode_##type##_##D(Attention a) { decode<C, D>(a); }       \
-  KERNEL LAUNCH_BOUNDS(256, 1) void paged_attention_prefill_##type##_##D(Attention a) { prefill<C, D, D == 256 ? 1 : 2>(a); }
+#define PAGED_ATTENTION(C, type, D)                                                                                    \
+  KERNEL LAUNCH_BOUNDS(32) void paged_attention_decode_##type##_##D(Attention a) { decode<C, D>(a); }                  \
+  KERNEL LAUNCH_BOUNDS(256, 1) void paged_attention_prefill_##type##_##D(Attention a) {                                \
+    prefill<C, D, D == 256 ? 1 : 2>(a);                                                                                \
+  }

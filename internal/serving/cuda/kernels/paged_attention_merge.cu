@@ -10,7 +10,8 @@ KERNEL LAUNCH_BOUNDS(MERGED) void paged_attention_merge(Attention a) {
   SHARED(befores, float[MERGED]);
   SHARED(weights, float[MERGED]);
   const Tile t = Tile::of(a, block_x(), block_y());
-  const int row = t.first_row + block_z(), first = a.tiles[block_x() * 4 + 2], parts = a.tiles[block_x() * 4 + 3], i = thread(), size = a.head_size;
+  const int row = t.first_row + block_z(), first = a.tiles[block_x() * 4 + 2], parts = a.tiles[block_x() * 4 + 3],
+            i = thread(), size = a.head_size;
   if (row >= t.rows) return;
   const u64 stride = (u64)a.kv_heads * TILE * (size + 2);
   const float *part = a.parts + (((u64)first * a.kv_heads + t.kv_head) * TILE + block_z()) * (size + 2);
@@ -39,8 +40,8 @@ KERNEL LAUNCH_BOUNDS(MERGED) void paged_attention_merge(Attention a) {
       for (int j = 0; j < AHEAD; j++) {
         if (j0 + j >= n) break;
         float before = befores[j0 + j], weight = weights[j0 + j];
-        l = fma_rn(l, before, mul_rn(ls[j0 + j], weight));
-        o = fma_rn(o, before, mul_rn(x[j], weight));
+        l = merged(l, before, ls[j0 + j], weight);
+        o = merged(o, before, x[j], weight);
       }
     }
   }

@@ -1,8 +1,10 @@
-// Products of rows of activations with packed weights: out[row][output] = the sum over columns of in[row][column] * weight[output][column].
+// Products of rows of activations with packed weights: out[row][output] = the sum over columns of in[row][column] *
+// weight[output][column].
 //
-// The sum is in parts: part p of P has slabs p * S / P to (p + 1) * S / P - 1 of the S slabs of weights.h, summed mma after mma in ascending
-// order. Parts are added in ascending order. P depends on the shape of the weights alone. So the arithmetic of an element
-// depends on its row and its weights, on nothing else; how rows and parts are shared out among threads changes no bit.
+// The sum is in parts: part p of P has slabs p * S / P to (p + 1) * S / P - 1 of the S slabs of weights.h, summed mma
+// after mma in ascending order. Parts are added in ascending order. P depends on the shape of the weights alone. So the
+// arithmetic of an element depends on its row and its weights, on nothing else; how rows and parts are shared out among
+// threads changes no bit.
 #pragma once
 #include "weights.h"
 
@@ -19,7 +21,8 @@ struct Product {
 DEVICE int slabs_of(const Product &a) { return (a.columns + SLAB - 1) / SLAB; }
 DEVICE int part_begins(const Product &a, int part) { return (int)((u64)slabs_of(a) * part / a.parts_of_sum); }
 
-// load_unit begins to copy 16 bytes of a row of activations to shared memory. Rows and columns beyond the last become 0.
+// load_unit begins to copy 16 bytes of a row of activations to shared memory. Rows and columns beyond the last become
+// 0.
 template <class T> DEVICE void load_unit(u32 to, const Product &a, int row, int column) {
   bool there = row < a.rows && column < a.columns;
   cp_async16(to, (const T *)a.in + (there ? row * a.in_stride + column : 0), there ? 16 : 0);
@@ -45,8 +48,8 @@ DEVICE void add_to(float *sum, bytes16 x) {
 }
 DEVICE bytes16 bytes_of(const float *x) { return {bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])}; }
 
-// Few rows: up to 8 * FEW. Grid: blocks of outputs, parts. A warp has 16 outputs and a part. Weights go to the warp's own shared memory as
-// they lie in memory, activations to the block's, F::STAGES slabs at a time.
+// Few rows: up to 8 * FEW. Grid: blocks of outputs, parts. A warp has 16 outputs and a part. Weights go to the warp's
+// own shared memory as they lie in memory, activations to the block's, F::STAGES slabs at a time.
 const int FEW = 4;
 
 template <class T, class F> struct Few {
@@ -102,7 +105,8 @@ template <class T, class F> struct Few {
   }
 
   DEVICE void run(const Product &a) {
-    const int warps = threads() / 32, tile = block_x() * warps + warp(), part = block_y(), first = part_begins(a, part), end = part_begins(a, part + 1);
+    const int warps = threads() / 32, tile = block_x() * warps + warp(), part = block_y(), first = part_begins(a, part),
+              end = part_begins(a, part + 1);
     const int bytes = stage_bytes(a.rows);
     const char *weights = (const char *)a.weights + ((u64)tile * slabs_of(a) + first) * F::BYTES;
     const u32 memory = shared_address(dynamic_shared()), memory_end = memory + F::STAGES * bytes;
@@ -143,9 +147,9 @@ template <class T, class F> struct Few {
   }
 };
 
-// Many rows: a block has 128 outputs and 32 rows for each warp, whose tiles are 64 outputs by 64 rows. Grid: blocks of rows, blocks of
-// outputs, and 1 or parts: either a block computes all parts and adds them as it goes, or it has one and the last
-// block adds them. Weights and activations go through shared memory, 32 columns at a time.
+// Many rows: a block has 128 outputs and 32 rows for each warp, whose tiles are 64 outputs by 64 rows. Grid: blocks of
+// rows, blocks of outputs, and 1 or parts: either a block computes all parts and adds them as it goes, or it has one
+// and the last block adds them. Weights and activations go through shared memory, 32 columns at a time.
 const int MANY_STAGES = 4, MANY_COLUMNS = 32, MANY_WEIGHTS = OUTPUTS * MANY_COLUMNS * 2;
 
 template <class T> struct Many {
@@ -154,9 +158,11 @@ template <class T> struct Many {
   DEVICE int rows_of_block() { return threads(); }
   DEVICE int stage_bytes() { return MANY_WEIGHTS + rows_of_block() * MANY_COLUMNS * 2; }
 
-  // load begins to copy columns step * 32 and what follows. Activations lie without gaps: two rows of 64 bytes meet in no bank.
+  // load begins to copy columns step * 32 and what follows. Activations lie without gaps: two rows of 64 bytes meet in
+  // no bank.
   DEVICE void load(const Product &a, u32 to, int step) {
-    const char *from = (const char *)a.weights + ((u64)block_y() * (OUTPUTS / 16) * slabs_of(a) * SLAB + step * MANY_COLUMNS) * 32;
+    const char *from =
+        (const char *)a.weights + ((u64)block_y() * (OUTPUTS / 16) * slabs_of(a) * SLAB + step * MANY_COLUMNS) * 32;
     for (int i = thread(); i < MANY_WEIGHTS / 16; i += threads())
       cp_async16(to + i * 16, from + (u64)(i / 64) * slabs_of(a) * Plain::BYTES + i % 64 * 16, 16);
     for (int i = thread(); i < rows_of_block() * 4; i += threads())
@@ -206,7 +212,8 @@ template <class T> struct Many {
     barrier();
     const bool whole = a.outputs % 8 == 0 && a.out_stride % 8 == 0;
     for (int i = thread(); i < rows_of_block() * (OUTPUTS / 8); i += threads()) {
-      int r = i / (OUTPUTS / 8), o = i % (OUTPUTS / 8) * 8, row = block_x() * rows_of_block() + r, output = block_y() * OUTPUTS + o;
+      int r = i / (OUTPUTS / 8), o = i % (OUTPUTS / 8) * 8, row = block_x() * rows_of_block() + r,
+          output = block_y() * OUTPUTS + o;
       if (row >= a.rows || output >= a.outputs) continue;
       T *to = (T *)a.out + row * a.out_stride + output;
       if (whole) {
@@ -221,8 +228,10 @@ template <class T> struct Many {
     const bool apart = grid_z() > 1;
     const int steps = SLAB / MANY_COLUMNS, first_part = block_z(), end_part = apart ? first_part + 1 : a.parts_of_sum;
     const int first = part_begins(a, first_part) * steps, end = part_begins(a, end_part) * steps;
-    const u32 memory = shared_address(dynamic_shared()), totals = memory + MANY_STAGES * stage_bytes() + warp() * 32 * 512 + lane() * 16;
-    const u32 w = memory + warp() % 2 * 4096 + lane() * 16, in = memory + MANY_WEIGHTS + warp() / 2 * 4096 + lane() * 16;
+    const u32 memory = shared_address(dynamic_shared()),
+              totals = memory + MANY_STAGES * stage_bytes() + warp() * 32 * 512 + lane() * 16;
+    const u32 w = memory + warp() % 2 * 4096 + lane() * 16,
+              in = memory + MANY_WEIGHTS + warp() / 2 * 4096 + lane() * 16;
     UNROLL
     for (int i = 0; i < MANY_STAGES - 1; i++) {
       if (first + i < end) load(a, memory + i * stage_bytes(), first + i);
@@ -234,7 +243,8 @@ template <class T> struct Many {
     for (int step = first; step < end; step++) {
       cp_async_wait<MANY_STAGES - 2>();
       barrier(); // the stage is there, and the one before is used
-      if (step + MANY_STAGES - 1 < end) load(a, memory + (step - first + MANY_STAGES - 1) % MANY_STAGES * stage_bytes(), step + MANY_STAGES - 1);
+      if (step + MANY_STAGES - 1 < end)
+        load(a, memory + (step - first + MANY_STAGES - 1) % MANY_STAGES * stage_bytes(), step + MANY_STAGES - 1);
       cp_async_commit();
       const u32 stage = (step - first) % MANY_STAGES * stage_bytes();
       add_step(sum, w + stage, in + stage);
@@ -242,7 +252,8 @@ template <class T> struct Many {
       each(sum, [&] LAMBDA (float(&s)[4], int k) { // the part is complete
         if (part > 0) {
           bytes16 x = load16_shared(totals, k * 512);
-          s[0] = add_rn(float_of(x.x), s[0]), s[1] = add_rn(float_of(x.y), s[1]), s[2] = add_rn(float_of(x.z), s[2]), s[3] = add_rn(float_of(x.w), s[3]);
+          s[0] = add_rn(float_of(x.x), s[0]), s[1] = add_rn(float_of(x.y), s[1]), s[2] = add_rn(float_of(x.z), s[2]),
+          s[3] = add_rn(float_of(x.w), s[3]);
         }
         if (step + 1 < end) store16_shared(totals, k * 512, bytes_of(s)), s[0] = s[1] = s[2] = s[3] = 0;
       });
@@ -263,7 +274,8 @@ template <class T> struct Many {
   }
 };
 
-// unpack_weights makes a packed matrix of the type of the activations. Grid: warps of slabs, tiles. Shared memory: a slab a warp.
+// unpack_weights makes a packed matrix of the type of the activations. Grid: warps of slabs, tiles. Shared memory: a
+// slab a warp.
 template <class T, class F> DEVICE void unpack_weights(char *to, const char *from, int slabs) {
   const int slab = block_x() * (threads() / 32) + warp();
   if (slab >= slabs) return;
@@ -286,11 +298,13 @@ template <class T, class F> DEVICE void unpack_weights(char *to, const char *fro
   }
 }
 
-#define PRODUCTS_OF_FORMAT(T, type, F, format)                                                                                          \
+#define PRODUCTS_OF_FORMAT(T, type, F, format)                                                                         \
   KERNEL LAUNCH_BOUNDS(256) void product_##format##_##type(Product a) { Few<T, F>::run(a); }
-#define UNPACK_OF_FORMAT(T, type, F, format)                                                                                            \
-  KERNEL LAUNCH_BOUNDS(256) void unpack_weights_##format##_##type(char *to, const char *from, int slabs) { unpack_weights<T, F>(to, from, slabs); }
-#define PRODUCTS_OF_TYPE(T, type)                                                                                                       \
-  PRODUCTS_OF_FORMAT(T, type, Plain, plain)                                                                                             \
+#define UNPACK_OF_FORMAT(T, type, F, format)                                                                           \
+  KERNEL LAUNCH_BOUNDS(256) void unpack_weights_##format##_##type(char *to, const char *from, int slabs) {             \
+    unpack_weights<T, F>(to, from, slabs);                                                                             \
+  }
+#define PRODUCTS_OF_TYPE(T, type)                                                                                      \
+  PRODUCTS_OF_FORMAT(T, type, Plain, plain)                                                                            \
   KERNEL LAUNCH_BOUNDS(256, 1) void product_plain_##type##_many(Product a) { Many<T>::run(a); }
 #define PRODUCTS_OF_GGUF(T, type, F, format) PRODUCTS_OF_FORMAT(T, type, F, format) UNPACK_OF_FORMAT(T, type, F, format)

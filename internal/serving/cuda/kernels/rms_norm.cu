@@ -2,11 +2,12 @@
 #include "device.h"
 #include "sum.h"
 
-// norm: a block normalizes one row of n elements, n a multiple of 16 bytes. heads rows of a token are contiguous; stride is the number of elements from
-// a token to the next. With a residual, residual += in is stored first, rounded to T, and that is normalized. A thread
-// adds its squares in ascending order. weight_offset is added to weights (1 for Gemma).
-template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *weight, int heads, u64 stride, int n, float epsilon,
-                                    float weight_offset) {
+// norm: a block normalizes one row of n elements, n a multiple of 16 bytes. heads rows of a token are contiguous;
+// stride is the number of elements from a token to the next. With a residual, residual += in is stored first, rounded
+// to T, and that is normalized. A thread adds its squares in ascending order. weight_offset is added to weights (1 for
+// Gemma).
+template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *weight, int heads, u64 stride, int n,
+                                    float epsilon, float weight_offset) {
   const int size = vector<T>::size;
   u64 row = block_x() / heads * stride + (u64)(block_x() % heads) * n;
   float squares = 0;
@@ -22,16 +23,18 @@ template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *w
     x.bytes = load16(from + row + i);
     w.bytes = load16(weight + i);
     UNROLL
-    for (int j = 0; j < size; j++) from_float(x.at[j], mul_rn(mul_rn(to_float(x.at[j]), scale), add_rn(to_float(w.at[j]), weight_offset)));
+    for (int j = 0; j < size; j++)
+      from_float(x.at[j], mul_rn(mul_rn(to_float(x.at[j]), scale), add_rn(to_float(w.at[j]), weight_offset)));
     store16(out + row + i, x.bytes);
   }
 }
 
 // Grid: rows. out may be in. residual may be null.
-#define RMS_NORM(T, name)                                                                                                       \
-  KERNEL LAUNCH_BOUNDS(1024) void fused_add_rms_norm_##name(T *out, const T *in, T *residual, const T *weight, int heads, u64 stride, \
-                                                            int n, float epsilon, float weight_offset) {                       \
-    norm<T>(out, in, residual, weight, heads, stride, n, epsilon, weight_offset);                                               \
+#define RMS_NORM(T, name)                                                                                              \
+  KERNEL LAUNCH_BOUNDS(1024) void fused_add_rms_norm_##name(T *out, const T *in, T *residual, const T *weight,         \
+                                                            int heads, u64 stride, int n, float epsilon,               \
+                                                            float weight_offset) {                                     \
+    norm<T>(out, in, residual, weight, heads, stride, n, epsilon, weight_offset);                                      \
   }
 RMS_NORM(half, f16)
 RMS_NORM(bfloat, bf16)

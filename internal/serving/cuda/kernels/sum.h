@@ -16,7 +16,8 @@ DEVICE float sum_of_threads(float x) {
   return sum;
 }
 
-// sum_with_residual returns 16 bytes of in at an index. With a residual, it adds these to the residual, rounded to T, and returns the sum.
+// sum_with_residual returns 16 bytes of in at an index. With a residual, it adds these to the residual, rounded to T,
+// and returns the sum.
 template <class T> DEVICE vector<T> sum_with_residual(const T *in, T *residual, u64 at) {
   vector<T> x;
   x.bytes = load16(in + at);

@@ -15,8 +15,9 @@ template <> struct Format<bfloat> {
   DEVICE u32 pack(float low, float high) { return pack_bfloat(low, high); }
 };
 
-// Rows of D elements in shared memory. A row has PITCH units of 16 bytes. The units of a row are permuted so that neither four
-// units of two neighbouring rows nor one unit of eight rows meet in a bank. The permutation is that of the row 8 rows before.
+// Rows of D elements in shared memory. A row has PITCH units of 16 bytes. The units of a row are permuted so that
+// neither four units of two neighbouring rows nor one unit of eight rows meet in a bank. The permutation is that of the
+// row 8 rows before.
 template <int D> struct Rows {
   static const int UNITS = D / 8, PITCH = (UNITS + 3) / 4 * 4, BYTES = PITCH * 16;
   DEVICE u32 at(u32 row, u32 unit) {

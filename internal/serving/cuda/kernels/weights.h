@@ -1,11 +1,11 @@
 // Weights in the order in which mma takes them: packed once, then read 16 bytes a lane, contiguous for a warp.
 //
-// Weights are the 16-row operand of mma. A packed matrix is [tile of 16 outputs][slab of 128 columns]. Of 32 columns a lane has 8 in a
-// row of output lane / 4, from 8 * (lane % 4) on, and the same of output lane / 4 + 8. These are two mma: elements 0 to 3, then 4 to 7.
-// Outputs are padded to 128, columns to 128, with zeros.
+// Weights are the 16-row operand of mma. A packed matrix is [tile of 16 outputs][slab of 128 columns]. Of 32 columns a
+// lane has 8 in a row of output lane / 4, from 8 * (lane % 4) on, and the same of output lane / 4 + 8. These are two
+// mma: elements 0 to 3, then 4 to 7. Outputs are padded to 128, columns to 128, with zeros.
 //
-// The formats of GGUF are unpacked in registers: an integer is put into the fraction of a float32, whose exponent makes it a
-// whole number, and a fused multiply-add applies scale and minimum. The weight is then rounded to the type of the
+// The formats of GGUF are unpacked in registers: an integer is put into the fraction of a float32, whose exponent makes
+// it a whole number, and a fused multiply-add applies scale and minimum. The weight is then rounded to the type of the
 // activations; what float32 rounds before is far less.
 #pragma once
 #include "tile.h"
@@ -17,8 +17,8 @@ DEVICE u32 word_of(const bytes16 &x, int i) { return i == 0 ? x.x : i == 1 ? x.y
 
 // An integer of BITS bits in the upper bits of a fraction, with the right exponent, is 2^BITS more than the integer.
 template <int BITS> DEVICE float whole(u32 fraction) { return float_of((127 + BITS) << 23 | fraction); }
-// nibble returns 4 bits of a word, shifted to where an integer of BITS bits begins in a fraction: number p, or p + 4 if upper.
-// A word has the integers of an mma: number p is the lower element of register p, number p + 4 the upper one.
+// nibble returns 4 bits of a word, shifted to where an integer of BITS bits begins in a fraction: number p, or p + 4 if
+// upper. A word has the integers of an mma: number p is the lower element of register p, number p + 4 the upper one.
 template <int BITS> DEVICE u32 nibble(u32 word, int p, int upper) {
   const int at = 23 - BITS, by = at - 4 * p - (upper ? 16 : 0);
   return (by >= 0 ? word << by : word >> -by) & 15u << at;
@@ -69,7 +69,8 @@ struct MXFP4 { // 32 numbers of 4 bits (E2M1) and a power of 2 (E8M0)
     raw.q[0] = load16_shared(slab + lane() * 16, 0), raw.q[1] = load16_shared(slab + lane() * 16, 512);
     raw.scales = load8_shared(slab + lane() / 4 * 8, 1024);
   }
-  // number makes the exponent and the fraction of a float32 of those of the 4 bits, which are at bit 22. Their bias is 1, not 127.
+  // number makes the exponent and the fraction of a float32 of those of the 4 bits, which are at bit 22. Their bias is
+  // 1, not 127.
   DEVICE float number(u32 at22) { return mul_rn(float_of((at22 & 0x01c00000) | (at22 & 0x02000000) << 6), 0x1p126f); }
   DEVICE void values(const Raw &raw, int i, int p, float &low, float &high) {
     u32 word = word_of(raw.q[i / 4], i % 4), exponent = (p % 2 ? raw.scales.y : raw.scales.x) >> i / 2 * 8 & 255;
@@ -79,11 +80,13 @@ struct MXFP4 { // 32 numbers of 4 bits (E2M1) and a power of 2 (E8M0)
   }
 };
 
-struct K { // what Q4_K and Q5_K have of two outputs: four integers for scales and four for minima each, and the factors of both
+struct K { // what Q4_K and Q5_K have of two outputs: four integers for scales and four for minima each, and the factors
+           // of both
   bytes16 integers;
   bytes8 factors; // of scales, then of minima
   DEVICE void read(K &k, u32 slab, int offset) {
-    k.integers = load16_shared(slab + lane() / 4 * 16, offset), k.factors = load8_shared(slab + lane() / 4 * 8, offset + 128);
+    k.integers = load16_shared(slab + lane() / 4 * 16, offset),
+    k.factors = load8_shared(slab + lane() / 4 * 8, offset + 128);
   }
   DEVICE float byte(u32 word, int i) { return add_rn(whole<6>((word >> 8 * i & 63) << 17), -64); }
   // affine returns a and b of weight = a * whole<BITS>(integer) + b.
@@ -162,7 +165,8 @@ DEVICE void plain_fragment(u32 *a, const bytes16 &x, const bytes16 &y, int i) { 
 template <class F> DEVICE void load_slab(u32 to, const char *from) {
   UNROLL
   for (int i = 0; i < (F::BYTES / 16 + 31) / 32; i++) {
-    if (i * 32 + 31 < F::BYTES / 16 || i * 32 + lane() < F::BYTES / 16) cp_async16(to + (i * 32 + lane()) * 16, from + (i * 32 + lane()) * 16, 16);
+    if (i * 32 + 31 < F::BYTES / 16 || i * 32 + lane() < F::BYTES / 16)
+      cp_async16(to + (i * 32 + lane()) * 16, from + (i * 32 + lane()) * 16, 16);
   }
 }
 

@@ -31,10 +31,13 @@ int begin(const char *function, Needs needs) {
 }
 
 API cudatest_set(const char *name, long value) {
-  const std::map<std::string, long *> fields = {
-      {"devices", &state.config.devices}, {"compute_capability", &state.config.compute_capability},
-      {"driver_version", &state.config.driver_version}, {"memory", &state.config.memory}, {"order", &state.config.order},
-      {"hang", &state.config.hang}, {"module_memory", &state.config.module_memory}};
+  const std::map<std::string, long *> fields = {{"devices", &state.config.devices},
+                                                {"compute_capability", &state.config.compute_capability},
+                                                {"driver_version", &state.config.driver_version},
+                                                {"memory", &state.config.memory},
+                                                {"order", &state.config.order},
+                                                {"hang", &state.config.hang},
+                                                {"module_memory", &state.config.module_memory}};
   auto field = fields.find(name);
   if (field == fields.end()) return INVALID_VALUE;
   *field->second = value;
@@ -142,7 +145,9 @@ API cuMemGetInfo_v2(size_t *left, size_t *total) {
 static int alloc(void **p, size_t size, bool pinned) {
   if (!size) return INVALID_VALUE;
   if (capturing()) return CAPTURE_UNSUPPORTED;
-  if (emulator::device_used() + module_count() * state.config.module_memory + (pinned ? 0 : size) > size_t(state.config.memory)) return OUT_OF_MEMORY;
+  if (emulator::device_used() + module_count() * state.config.module_memory + (pinned ? 0 : size) >
+      size_t(state.config.memory))
+    return OUT_OF_MEMORY;
   *p = emulator::device_alloc(size, pinned);
   return *p ? OK : OUT_OF_MEMORY;
 }
@@ -222,15 +227,18 @@ static const std::map<int, std::pair<const char *, const char *>> names = {
     {INVALID_CONTEXT, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
     {NO_BINARY_FOR_GPU, {"CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}},
     {INVALID_PTX, {"CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"}},
-    {UNSUPPORTED_PTX_VERSION, {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."}},
+    {UNSUPPORTED_PTX_VERSION,
+     {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."}},
     {INVALID_HANDLE, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
     {NOT_FOUND, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
     {NOT_READY, {"CUDA_ERROR_NOT_READY", "device not ready"}},
     {ILLEGAL_ADDRESS, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
     {LAUNCH_OUT_OF_RESOURCES, {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"}},
     {LAUNCH_FAILED, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
-    {CAPTURE_UNSUPPORTED, {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
-    {CAPTURE_UNMATCHED, {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"}},
+    {CAPTURE_UNSUPPORTED,
+     {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
+    {CAPTURE_UNMATCHED,
+     {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"}},
 };
 API cuGetErrorName(int status, const char **text) {
   BEGIN(nothing);

@@ -10,9 +10,24 @@
 
 // Numbers of cuda.h (CUresult).
 enum Status {
-  OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
-  NO_BINARY_FOR_GPU = 209, INVALID_PTX = 218, UNSUPPORTED_PTX_VERSION = 222, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-  ILLEGAL_ADDRESS = 700, LAUNCH_OUT_OF_RESOURCES = 701, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900, CAPTURE_UNMATCHED = 903,
+  OK = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  NOT_INITIALIZED = 3,
+  NO_DEVICE = 100,
+  INVALID_DEVICE = 101,
+  INVALID_CONTEXT = 201,
+  NO_BINARY_FOR_GPU = 209,
+  INVALID_PTX = 218,
+  UNSUPPORTED_PTX_VERSION = 222,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  ILLEGAL_ADDRESS = 700,
+  LAUNCH_OUT_OF_RESOURCES = 701,
+  LAUNCH_FAILED = 719,
+  CAPTURE_UNSUPPORTED = 900,
+  CAPTURE_UNMATCHED = 903,
 };
 
 typedef std::function<int()> Work; // returns a Status
@@ -36,7 +51,8 @@ struct Event {
 };
 
 struct Config { // cudatest_set
-  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0, hang = 0, module_memory = 0;
+  long devices = 1, compute_capability = 90, driver_version = 13000, memory = 1L << 30, order = 0, hang = 0,
+       module_memory = 0;
 };
 
 struct State {

@@ -155,7 +155,8 @@ void say_who_waits() {
     if (t.done) continue;
     const Warp &w = block.warps[t.warp];
     if (t.wait_for == &w.turn) {
-      record("thread %d waits in %s: %u of 32 lanes have come, the others have returned or wait elsewhere", t.thread, w.waiting, w.arrived);
+      record("thread %d waits in %s: %u of 32 lanes have come, the others have returned or wait elsewhere", t.thread,
+             w.waiting, w.arrived);
     } else {
       record("thread %d waits in barrier for threads that wait elsewhere", t.thread);
     }

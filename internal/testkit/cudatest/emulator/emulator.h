@@ -11,9 +11,10 @@
 #define DEVICE static inline __attribute__((unused))
 #define UNROLL
 #define LAMBDA
-#define SHARED(name, ...) \
-  static char name##_key; \
-  auto &name = *(emulator::shared_type<__VA_ARGS__> *)emulator::shared(&name##_key, #name, sizeof(emulator::shared_type<__VA_ARGS__>))
+#define SHARED(name, ...)                                                                                              \
+  static char name##_key;                                                                                              \
+  auto &name = *(emulator::shared_type<__VA_ARGS__> *)emulator::shared(&name##_key, #name,                             \
+                                                                       sizeof(emulator::shared_type<__VA_ARGS__>))
 
 namespace emulator {
 template <class T> using shared_type = T;
@@ -150,8 +151,12 @@ static inline float half_to_float(half x) { return emulator::half_to_float(x.bit
 static inline bfloat float_to_bfloat(float x) { return {emulator::float_to_bfloat(x)}; }
 static inline float bfloat_to_float(bfloat x) { return float_of((u32)x.bits << 16); }
 
-static inline u32 pack_half(float low, float high) { return float_to_half(low).bits | (u32)float_to_half(high).bits << 16; }
-static inline u32 pack_bfloat(float low, float high) { return float_to_bfloat(low).bits | (u32)float_to_bfloat(high).bits << 16; }
+static inline u32 pack_half(float low, float high) {
+  return float_to_half(low).bits | (u32)float_to_half(high).bits << 16;
+}
+static inline u32 pack_bfloat(float low, float high) {
+  return float_to_bfloat(low).bits | (u32)float_to_bfloat(high).bits << 16;
+}
 
 static inline void emulated_aligned(const void *p, int size = 16) {
   if ((uintptr_t)p % size) emulator::fail("access of %d bytes at %p, which is not a multiple of %d", size, p, size);
@@ -161,11 +166,23 @@ static inline void store16(void *p, bytes16 v) { emulated_aligned(p); memcpy(p, 
 static inline bytes8 load8(const void *p) { bytes8 r; emulated_aligned(p, 8); memcpy(&r, p, 8); return r; }
 static inline void store8(void *p, bytes8 v) { emulated_aligned(p, 8); memcpy(p, &v, 8); }
 static inline bytes16 load16_once(const void *p) { return load16(p); }
-static inline bytes16 load16_shared(u32 address, int offset) { return load16(emulator::shared_at(address + offset, 16, 16, "load16_shared")); }
-static inline bytes8 load8_shared(u32 address, int offset) { return load8(emulator::shared_at(address + offset, 8, 8, "load8_shared")); }
-static inline u32 load4_shared(u32 address, int offset) { u32 r; memcpy(&r, emulator::shared_at(address + offset, 4, 4, "load4_shared"), 4); return r; }
-static inline void store16_shared(u32 address, int offset, bytes16 v) { store16(emulator::shared_at(address + offset, 16, 16, "store16_shared"), v); }
-static inline void store8_shared(u32 address, int offset, bytes8 v) { store8(emulator::shared_at(address + offset, 8, 8, "store8_shared"), v); }
+static inline bytes16 load16_shared(u32 address, int offset) {
+  return load16(emulator::shared_at(address + offset, 16, 16, "load16_shared"));
+}
+static inline bytes8 load8_shared(u32 address, int offset) {
+  return load8(emulator::shared_at(address + offset, 8, 8, "load8_shared"));
+}
+static inline u32 load4_shared(u32 address, int offset) {
+  u32 r;
+  memcpy(&r, emulator::shared_at(address + offset, 4, 4, "load4_shared"), 4);
+  return r;
+}
+static inline void store16_shared(u32 address, int offset, bytes16 v) {
+  store16(emulator::shared_at(address + offset, 16, 16, "store16_shared"), v);
+}
+static inline void store8_shared(u32 address, int offset, bytes8 v) {
+  store8(emulator::shared_at(address + offset, 8, 8, "store8_shared"), v);
+}
 static inline int opaque(int x) { return x; }
 
 void cp_async16(u32 to, const void *from, int bytes);
@@ -173,16 +190,26 @@ void cp_async_commit();
 void emulated_cp_async_wait(int groups);
 template <int N> static inline void cp_async_wait() { emulated_cp_async_wait(N); }
 
-static inline void ldmatrix_x4(u32 *r, u32 address) { emulator::Rows x = emulator::load_matrices(address, false); memcpy(r, x.r, 16); }
-static inline void ldmatrix_x4_trans(u32 *r, u32 address, int offset = 0) { emulator::Rows x = emulator::load_matrices(address + offset, true); memcpy(r, x.r, 16); }
+static inline void ldmatrix_x4(u32 *r, u32 address) {
+  emulator::Rows x = emulator::load_matrices(address, false);
+  memcpy(r, x.r, 16);
+}
+static inline void ldmatrix_x4_trans(u32 *r, u32 address, int offset = 0) {
+  emulator::Rows x = emulator::load_matrices(address + offset, true);
+  memcpy(r, x.r, 16);
+}
 
-static inline void emulated_mma(const char *what, float *d, const u32 *a, const u32 *b, const float *c, float (*convert)(uint16_t)) {
+static inline void emulated_mma(const char *what, float *d, const u32 *a, const u32 *b, const float *c,
+                                float (*convert)(uint16_t)) {
   emulator::A in;
   memcpy(in.a, a, 16), memcpy(in.b, b, 8), memcpy(in.c, c, 16);
-  emulator::D out = emulator::together<emulator::D>(what, in, [=](emulator::A *in, emulator::D *out) { emulator::multiply(in, out, convert); });
+  emulator::D out = emulator::together<emulator::D>(
+      what, in, [=](emulator::A *in, emulator::D *out) { emulator::multiply(in, out, convert); });
   memcpy(d, out.d, 16);
 }
-static inline void mma_f16(float *d, const u32 *a, const u32 *b, const float *c) { emulated_mma("mma_f16", d, a, b, c, emulator::half_to_float); }
+static inline void mma_f16(float *d, const u32 *a, const u32 *b, const float *c) {
+  emulated_mma("mma_f16", d, a, b, c, emulator::half_to_float);
+}
 static inline void mma_bf16(float *d, const u32 *a, const u32 *b, const float *c) {
   emulated_mma("mma_bf16", d, a, b, c, [](uint16_t x) { return float_of((u32)x << 16); });
 }

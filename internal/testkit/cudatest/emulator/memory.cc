@@ -1,5 +1,5 @@
-// Memory of the device and pinned memory: each allocation ends at a page that cannot be accessed, and begins behind one.
-// What lies between it and these pages, and fresh memory, is NaN in every type.
+// Memory of the device and pinned memory: each allocation ends at a page that cannot be accessed, and begins behind
+// one. What lies between it and these pages, and fresh memory, is NaN in every type.
 #include "launch.h"
 #include <csignal>
 #include <cstdint>
@@ -33,7 +33,8 @@ void on_fault(int signal, siginfo_t *info, void *context) {
   for (auto &[p, a] : allocations) {
     if (at < a.mapped || at >= a.mapped + a.mapped_size) continue;
     ptrdiff_t after = at - (p + a.size);
-    record("a kernel accesses %td bytes %s an allocation of %zu bytes", after >= 0 ? after : p - at, after >= 0 ? "after the end of" : "before", a.size);
+    record("a kernel accesses %td bytes %s an allocation of %zu bytes", after >= 0 ? after : p - at,
+           after >= 0 ? "after the end of" : "before", a.size);
     abandon();
   }
   if (syscall(SYS_gettid) == launching) {
@@ -89,7 +90,8 @@ void free_all() {
   allocations.clear(), used = 0;
 }
 
-// untouched reports whether all bytes between two addresses are 0xff. It compares each with the next one, which memcmp does fast.
+// untouched reports whether all bytes between two addresses are 0xff. It compares each with the next one, which memcmp
+// does fast.
 static bool untouched(const char *from, const char *end) {
   return from == end || (*from == char(0xff) && !memcmp(from, from + 1, end - from - 1));
 }
@@ -101,7 +103,8 @@ bool zones_intact() {
     for (char *zone = a.mapped + PAGE; zone < end; zone++) {
       if (zone == p) zone += a.size;
       if (zone < end && *zone != char(0xff)) {
-        record("a kernel wrote %td bytes %s an allocation of %zu bytes", zone < p ? p - zone : zone - (p + a.size), zone < p ? "before" : "after the end of", a.size);
+        record("a kernel wrote %td bytes %s an allocation of %zu bytes", zone < p ? p - zone : zone - (p + a.size),
+               zone < p ? "before" : "after the end of", a.size);
         *zone = char(0xff);
         return false;
       }

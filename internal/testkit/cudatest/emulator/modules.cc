@@ -25,7 +25,8 @@ struct Module {
 };
 std::map<void *, std::unique_ptr<Module>> modules;
 
-// declared_shared returns the size of the shared variables that a kernel uses. Dynamic shared memory begins behind them, at a multiple of 16.
+// declared_shared returns the size of the shared variables that a kernel uses. Dynamic shared memory begins behind
+// them, at a multiple of 16.
 size_t declared_shared(const std::string &ptx, size_t entry) {
   const std::string body = ptx.substr(entry, ptx.find("\n}", entry) - entry), declaration = ".shared .align ";
   size_t bytes = 0;
@@ -78,12 +79,14 @@ API cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *opti
   if (capturing()) return CAPTURE_UNSUPPORTED;
   const char *version = strstr(ptx, ".version "), *target = strstr(ptx, ".target sm_");
   int major, minor, sm;
-  if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 || sscanf(target, ".target sm_%d", &sm) != 1)
+  if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 ||
+      sscanf(target, ".target sm_%d", &sm) != 1)
     return invalid_ptx(count, options, values);
   int cuda = state.config.driver_version; // CUDA 11.4 reads PTX 7.4, 12.0 reads 8.0
   if (major * 10 + minor > (cuda / 1000 - 4) * 10 + cuda % 1000 / 10) return UNSUPPORTED_PTX_VERSION;
   if (sm > state.config.compute_capability) return NO_BINARY_FOR_GPU;
-  if (emulator::device_used() + (modules.size() + 1) * state.config.module_memory > size_t(state.config.memory)) return OUT_OF_MEMORY;
+  if (emulator::device_used() + (modules.size() + 1) * state.config.module_memory > size_t(state.config.memory))
+    return OUT_OF_MEMORY;
   auto made = std::make_unique<Module>();
   made->ptx = ptx;
   *module = made.get();
@@ -120,8 +123,8 @@ API cuFuncSetAttribute(void *function, int attribute, int value) {
   f->most_dynamic = value;
   return OK;
 }
-API cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz, unsigned shared, void *stream,
-                   void **arguments, void **) {
+API cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
+                   unsigned shared, void *stream, void **arguments, void **) {
   BEGIN(context);
   auto *f = (Function *)function;
   if (!x || !y || !z || y > 65535 || z > 65535 || !tx || ty != 1 || tz != 1) return INVALID_VALUE;

@@ -29,4 +29,5 @@ template <class... T, void (*F)(T...)> struct Bound<F> {
 };
 } // namespace emulator
 
-#define EMULATED_KERNEL(name) static emulator::Kernel emulated_##name(#name, emulator::Bound<name>::copy, emulator::Bound<name>::call);
+#define EMULATED_KERNEL(name)                                                                                          \
+  static emulator::Kernel emulated_##name(#name, emulator::Bound<name>::copy, emulator::Bound<name>::call);
