@@ -14,6 +14,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"llmmemory/internal/homework/course"
@@ -98,31 +99,20 @@ func engine(e *C.LLMEngine) *course.Engine { return (*course.Engine)(unsafe.Poin
 
 // refuse records why a call was refused, with the call's arguments, and returns -1.
 func refuse(err error, function C.int, first, second unsafe.Pointer, a, b C.long) C.int {
-	C.llm_refused(function, reason(err), first, second, a, b)
+	C.llm_refused(function, C.int(max(slices.Index(reasons[:], err), 0)), first, second, a, b)
 	return -1
 }
 
-func reason(err error) C.int {
-	switch err {
-	case course.ErrNilEngine:
-		return C.LLM_NULL_ENGINE
-	case course.ErrPool:
-		return C.LLM_POOL
-	case course.ErrLength:
-		return C.LLM_LENGTH
-	case course.ErrExists:
-		return C.LLM_EXISTS
-	case course.ErrNotFound:
-		return C.LLM_NOT_FOUND
-	case course.ErrCapacity:
-		return C.LLM_CAPACITY
-	case course.ErrNoBlocks:
-		return C.LLM_NO_BLOCKS
-	case course.ErrNoMemory:
-		return C.LLM_NO_MEMORY
-	case course.ErrArgument:
-		return C.LLM_ARGUMENT
-	default:
-		return C.LLM_CORRUPT
-	}
+// An error that is not here counts as LLM_CORRUPT, which is 0.
+var reasons = [...]error{
+	C.LLM_CORRUPT:     course.ErrCorrupt,
+	C.LLM_NULL_ENGINE: course.ErrNilEngine,
+	C.LLM_POOL:        course.ErrPool,
+	C.LLM_LENGTH:      course.ErrLength,
+	C.LLM_EXISTS:      course.ErrExists,
+	C.LLM_NOT_FOUND:   course.ErrNotFound,
+	C.LLM_CAPACITY:    course.ErrCapacity,
+	C.LLM_NO_BLOCKS:   course.ErrNoBlocks,
+	C.LLM_NO_MEMORY:   course.ErrNoMemory,
+	C.LLM_ARGUMENT:    course.ErrArgument,
 }

@@ -18,6 +18,7 @@ struct llm_chunk {
 /* The functions, and course's errors. */
 enum llm_function { LLM_INIT, LLM_CREATE, LLM_FORK, LLM_APPEND, LLM_FREE, LLM_DESTROY, LLM_BATCH, LLM_RUN, LLM_FUNCTIONS };
 enum llm_reason {
+    LLM_CORRUPT,
     LLM_NULL_ENGINE,
     LLM_POOL,
     LLM_LENGTH,
@@ -26,7 +27,6 @@ enum llm_reason {
     LLM_CAPACITY,
     LLM_NO_BLOCKS,
     LLM_NO_MEMORY,
-    LLM_CORRUPT,
     LLM_ARGUMENT,
     LLM_REASONS
 };
