@@ -26,9 +26,6 @@ func (b *Builder) State() int32 {
 	return int32(len(b.edges) - 1)
 }
 
-// States returns the number of states.
-func (b *Builder) States() int { return len(b.edges) }
-
 // Edge adds a transition from one state to another for every character of a set.
 func (b *Builder) Edge(from int32, set Set, to int32) {
 	if len(set) > 0 {

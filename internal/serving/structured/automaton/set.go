@@ -67,17 +67,3 @@ func (s Set) Negate() Set {
 	}
 	return NewSet(append(out, Range{next, MaxRune})...)
 }
-
-// Contains reports whether r is in s.
-func (s Set) Contains(r rune) bool {
-	_, found := slices.BinarySearchFunc(s, r, func(a Range, r rune) int {
-		switch {
-		case a.Hi < r:
-			return -1
-		case a.Lo > r:
-			return 1
-		}
-		return 0
-	})
-	return found
-}
