@@ -167,6 +167,7 @@ func (c *calls) close(cut bool) {
 	case c.reading != nil:
 		c.reading.close(cut)
 		if cut {
+			c.out.left = !c.reading.begun() || c.reading.shape == listItem && !c.reading.object.shown
 			c.held = c.held[:0]
 		}
 		c.stop()

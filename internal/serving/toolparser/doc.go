@@ -8,10 +8,11 @@
 //
 //	p := format.Parser(toolparser.Options{Known: isTool, Prompt: prompt})
 //	events := p.Feed(piece) // for each piece
-//	events = p.Close()      // at the end of the answer, or Cut if max_tokens ended it
+//	events = p.Close()      // at the end of the answer, or Cut if max_tokens or a stop string ended it
 //
 // Text that may be a part of a marker or the beginning of a call is held until that is decided. If it turns out to be
-// neither, also because the answer ends, it is content. If max_tokens ends the answer, it is left out.
+// neither, also because the answer ends, it is content. If max_tokens or a stop string ends the answer, it is
+// left out.
 //
 // A call is shown as soon as its name is known. Its arguments follow as the model writes them; they are JSON if the model
 // writes JSON. Texts between tags ([Tagged]) become JSON.

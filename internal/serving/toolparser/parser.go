@@ -1,6 +1,9 @@
 package toolparser
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // A Kind is what an Event reports.
 type Kind uint8
@@ -45,7 +48,7 @@ type Parser struct {
 // A stage reads text byte by byte, so that pieces cannot matter.
 type stage interface {
 	next(b byte)
-	close(cut bool) // the text has ended, or with cut was ended by max_tokens
+	close(cut bool) // the text has ended, or with cut was ended by max_tokens or a stop string
 }
 
 // Parser returns a parser of an answer.
@@ -86,8 +89,15 @@ func (p *Parser) Feed(text string) []Event {
 // Close parses the end of the answer.
 func (p *Parser) Close() []Event { return p.close(false) }
 
-// Cut parses the end of an answer that max_tokens has cut. What may be the beginning of a marker or of a call is left out.
+// Cut parses the end of an answer that max_tokens or a stop string has cut. What may be the beginning of a marker or of a
+// call is left out.
 func (p *Parser) Cut() []Event { return p.close(true) }
+
+// CallIsCut reports whether the answer ended inside a call: Cut has left out its beginning, or the arguments of the last call
+// are not JSON.
+func (p *Parser) CallIsCut() bool {
+	return p.out.left || p.out.calls > 0 && !json.Valid(p.out.arguments)
+}
 
 func (p *Parser) close(cut bool) []Event {
 	p.out.begin()
@@ -110,6 +120,9 @@ type output struct {
 	kind   Kind
 	calls  int  // so far
 	open   bool // the last call has not ended
+	left   bool // the beginning of a call was left out
+
+	arguments []byte // of the last call
 }
 
 func (o *output) begin() { o.events = o.events[:0] }
@@ -132,6 +145,9 @@ func (o *output) text(kind Kind, text []byte) {
 	}
 	o.kind = kind
 	o.bytes = append(o.bytes, text...)
+	if kind == Arguments {
+		o.arguments = append(o.arguments, text...)
+	}
 }
 
 // call begins a call. If id is "", it gets a new one.
@@ -141,7 +157,7 @@ func (o *output) call(id, name string) {
 		id = o.newID()
 	}
 	o.calls++
-	o.open = true
+	o.open, o.arguments = true, o.arguments[:0]
 	o.events = append(o.events, Event{Kind: Call, ID: id, Name: name})
 }
 

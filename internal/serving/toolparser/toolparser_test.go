@@ -226,6 +226,34 @@ func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	}
 }
 
+// Ensure that a parser knows whether an answer ended inside a call.
+func TestWhetherACallIsCut(t *testing.T) {
+	for _, test := range []struct {
+		name, tools, text string
+		want              bool
+	}{
+		{"text", "hermes", "Yes <", false},
+		{"a name", "hermes", "<tool_call>\n{\"na", true},
+		{"arguments", "hermes", `<tool_call>{"name": "f", "arguments": {"a": 1`, true},
+		{"before the end", "hermes", `<tool_call>{"name": "f", "arguments": {"a": 1}`, false},
+		{"a second call", "hermes", `<tool_call>{"name": "f", "arguments": {}}</tool_call><tool_call>{"`, true},
+		{"text after a call", "hermes", `<tool_call>{"name": "f", "arguments": {}}</tool_call> Yes`, false},
+		{"a list", "mistral", `[TOOL_CALLS][{"name": "f", "arguments": {}}, `, false},
+		{"a second call of a list", "mistral", `[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name`, true},
+		{"a tag", "qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\n1", true},
+		{"arguments of gpt-oss", "openai", `<|channel|>commentary to=functions.f<|message|>{"a": 1`, true},
+		{"whole arguments of gpt-oss", "openai", `<|channel|>commentary to=functions.f<|message|>{"a": 1}`, false},
+		{"a header of gpt-oss", "openai", "<|channel|>commentary to=functions.f", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := format(t, test.tools, "").Parser(toolparser.Options{Known: func(string) bool { return true }})
+			p.Feed(test.text)
+			p.Cut()
+			require.Equal(t, test.want, p.CallIsCut())
+		})
+	}
+}
+
 func TestIDs(t *testing.T) {
 	for _, test := range []struct{ tools, text, pattern string }{
 		{"hermes", `<tool_call>{"name": "f"}</tool_call>`, `^call_[a-zA-Z0-9]{24}$`},

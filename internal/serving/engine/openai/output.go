@@ -27,7 +27,7 @@ func (j *job) output() *output {
 		prefixes: make([][]engine.Token, len(j.prompts))}
 }
 
-// finishCalls is the finish of an answer with calls that no limit has ended.
+// finishCalls is the finish of an answer with calls that no limit has ended, and no stop string inside a call.
 const finishCalls engine.Finish = "tool_calls"
 
 // next returns the part that an event adds to an answer to a prompt. It is valid until the next part of the same answer.
@@ -59,7 +59,7 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 		if p.thinking {
 			p.reasoning += len(e.Tokens)
 		}
-		if o.calls[k] > 0 && p.finish == engine.FinishStop {
+		if o.calls[k] > 0 && p.finish == engine.FinishStop && (e.StopReason == nil || !o.parsers[k].CallIsCut()) {
 			p.finish = finishCalls
 		}
 	}
@@ -98,9 +98,10 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 		}
 	}
 	keep(o.parsers[k].Feed(e.Text))
-	switch e.Finish {
-	case "":
-	case engine.FinishLength:
+	_, byText := e.StopReason.(string)
+	switch {
+	case e.Finish == "":
+	case e.Finish == engine.FinishLength, byText:
 		keep(o.parsers[k].Cut())
 	default:
 		keep(o.parsers[k].Close())
