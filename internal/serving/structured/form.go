@@ -115,6 +115,9 @@ func After(marker string, form Form) Form {
 // CompileWork is the limit of the work of one compilation, in units of automaton.Budget.
 const CompileWork = 2_000_000
 
+// ErrTooLarge is the error for a form that needs more work than is allowed.
+var ErrTooLarge = automaton.ErrTooLarge
+
 var errNoAnswer = errors.New("no answer has this form")
 
 // noAnswer returns the error for a form that no answer has.

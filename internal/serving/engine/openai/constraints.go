@@ -83,12 +83,14 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 			c.vocabulary = made
 		}
 		v = c.vocabulary
-		return structured.CompileWithin(ctx, v, *form, littleWork)
+		return compileLoose(ctx, v, shape, p, littleWork)
 	})
-	if err == nil || ctx.Err() != nil || v == nil {
+	if ctx.Err() != nil || !errors.Is(err, structured.ErrTooLarge) {
 		return constraint, err
 	}
-	return c.inTurn(ctx, c.much, key, func() (*structured.Constraint, error) { return compileLoose(ctx, v, shape, p) })
+	return c.inTurn(ctx, c.much, key, func() (*structured.Constraint, error) {
+		return compileLoose(ctx, v, shape, p, structured.CompileWork)
+	})
 }
 
 // inTurn calls compile when no other call has the turn, unless the result is kept by then.
@@ -110,7 +112,7 @@ func (c *constraints) inTurn(
 		return nil, errGone
 	case err == nil:
 		c.keep(&c.kept, maxConstraints, compiled{key: key, constraint: constraint})
-	case turn == c.much: // more work does not help
+	case turn == c.much || !errors.Is(err, structured.ErrTooLarge): // more work does not help
 		err = shorten(err)
 		c.keep(&c.refusals, maxRefusals, compiled{key: key, err: err})
 	}
@@ -127,13 +129,18 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of answers to a prompt. It loosens the shape if that is needed and allowed.
-func compileLoose(ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt) (*structured.Constraint, error) {
-	constraint, err := structured.CompileWithin(ctx, v, *shape.form(p), structured.CompileWork)
-	for err != nil && ctx.Err() == nil && shape.loosen(err) {
-		constraint, err = structured.CompileWithin(ctx, v, *shape.form(p), structured.CompileWork)
+// compileLoose compiles the form of answers to a prompt with at most the given work. It loosens the shape if that is
+// allowed and needed, and more work does not help.
+func compileLoose(
+	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
+) (*structured.Constraint, error) {
+	for {
+		constraint, err := structured.CompileWithin(ctx, v, *shape.form(p), work)
+		if err == nil || ctx.Err() != nil || work < structured.CompileWork && errors.Is(err, structured.ErrTooLarge) ||
+			!shape.loosen(err) {
+			return constraint, err
+		}
 	}
-	return constraint, err
 }
 
 func (c *constraints) find(key [sha256.Size]byte) (compiled, bool) {

@@ -2,9 +2,11 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +14,7 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
 	"llmmemory/internal/serving/structured"
+	"llmmemory/internal/serving/toolparser"
 )
 
 // large is a form that needs much work.
@@ -84,6 +87,28 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	require.Equal(t, errGone, <-waiting)
 	<-c.much
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // needs much work, and the turn is free
+}
+
+// Ensure that a form that cannot be obeyed is refused, and a schema that can be left out is left out, while others that
+// need much work are compiled.
+func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
+		c := inductionConstraints()
+		c.much <- struct{}{} // a large form is being compiled
+		for _, form := range []structured.Form{
+			{Regex: "("}, {Grammar: "a ::= b"}, {JSONSchema: json.RawMessage(`{"$ref": "#/a"}`)},
+			{JSONSchema: json.RawMessage(`{"type": "array", "uniqueItems": true, "items": {"type": "number"}}`)},
+			{JSONSchema: json.RawMessage(`{"type": "integer", "minimum": 5, "maximum": 4}`)},
+		} {
+			require.Error(t, c.compile(t.Context(), form))
+		}
+		s := &shape{format: toolparser.Choose("<tool_call>arguments"), mode: auto, tools: []tool{
+			{name: "f", parameters: json.RawMessage(`{"properties": {"a": {"uniqueItems": true, "items": {"type": "number"}}}}`)},
+		}}
+		_, err := c.get(t.Context(), s, &prompt{})
+		require.NoError(t, err)
+		require.NotEmpty(t, s.loose)
+	})
 }
 
 // Ensure that the work for a form ends when its client goes.

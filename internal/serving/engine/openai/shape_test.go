@@ -306,7 +306,7 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := &shape{format: toolparser.Choose("<tool_call>arguments"), mode: test.mode,
 				tools: append([]tool{{name: "odd", parameters: odd, strict: test.strict}}, twoTools...)}
-			c, err := compileLoose(t.Context(), v, s, &prompt{})
+			c, err := compileLoose(t.Context(), v, s, &prompt{}, structured.CompileWork)
 			if test.refused {
 				require.ErrorContains(t, s.refusal(err), `The schema of the tool "odd" cannot be obeyed: `)
 				return
