@@ -123,6 +123,9 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 			case fields.Type != "" && fields.Type != "function":
 				return to, invalid("messages", "Call %d of message %d has the type %q; function is possible.", k, i, fields.Type)
 			}
+			if err := knownFields("messages", fmt.Sprintf("Call %d of message %d", k, i), text, callFields, calledFields); err != nil {
+				return to, err
+			}
 			to.ToolCalls = append(to.ToolCalls, call)
 		}
 	}

@@ -47,9 +47,11 @@ func Read(field, name string, value json.RawMessage, to any) error {
 	case wrong.Field == "":
 		return invalid(field, "%s is a JSON %s; %s is expected.", name, wrong.Value, kindName(wrong))
 	}
-	return invalid(field, "In %s%s, %s is a JSON %s; %s is expected.", strings.ToLower(name[:1]), name[1:], wrong.Field, wrong.Value,
-		kindName(wrong))
+	return invalid(field, "In %s, %s is a JSON %s; %s is expected.", lowered(name), wrong.Field, wrong.Value, kindName(wrong))
 }
+
+// lowered returns the name of a value as it is inside a sentence.
+func lowered(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
 // ReadObject is Read for an object. to points to a struct. The object may only have the fields of to and those in more;
 // others may be null or false.

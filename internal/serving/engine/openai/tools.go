@@ -84,6 +84,9 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 			return t, err
 		}
 	}
+	if err := knownFields("tools", fmt.Sprintf("Tool %d", i), text, toolFields, functionFields); err != nil {
+		return t, err
+	}
 	definition, _ := chat.Tool(text)
 	t = tool{function.Name, definition, function.Parameters, function.Strict}
 	switch {
@@ -133,7 +136,13 @@ func (c *conversation) readChoice(text json.RawMessage) error {
 			Tools []namedTool
 		} `json:"allowed_tools"`
 	}
-	switch err := json.Unmarshal(text, &given); {
+	err := json.Unmarshal(text, &given)
+	if err == nil {
+		if err := knownChoice(text); err != nil {
+			return err
+		}
+	}
+	switch {
 	case err == nil && given.Type == "allowed_tools":
 		names := []string{}
 		for _, t := range given.Allowed.Tools {
