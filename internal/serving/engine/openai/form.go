@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 
 	"llmmemory/internal/serving/structured"
 )
@@ -39,6 +40,8 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 		switch {
 		case err != nil:
 			return given.name, nil, err
+		case read == nil && strings.HasPrefix(given.name, "guided_"):
+			return given.name, nil, invalid(given.name, "%s is empty; leave it out, or give a form.", given.name)
 		case read == nil:
 		case form != nil:
 			return given.name, nil, invalid(given.name, "%s and %s both give the form of the answer; give one of them.",

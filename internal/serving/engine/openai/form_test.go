@@ -250,6 +250,10 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 			"has both schema and json_schema"},
 		{"a text", `"response_format": "json"`, "response_format", "response_format is not a JSON object"},
 		{"a schema that is no JSON", `"guided_json": "{"`, "guided_json", "is not JSON"},
+		{"no choices", `"guided_choice": []`, "guided_choice", "guided_choice is empty; leave it out"},
+		{"an empty expression", `"guided_regex": ""`, "guided_regex", "guided_regex is empty"},
+		{"an empty grammar", `"guided_grammar": ""`, "guided_grammar", "guided_grammar is empty"},
+		{"an empty schema", `"guided_json": ""`, "guided_json", "is not JSON"},
 		{"numbers", `"guided_choice": [1, 2]`, "guided_choice", "not a list of strings"},
 		{"strict", `"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}, "strict": "yes"}}`, "response_format",
 			"In response_format.json_schema, strict is a JSON string; true or false is expected."},
@@ -280,7 +284,7 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 			}
 		})
 	}
-	for _, fields := range []string{`"response_format": null`, `"guided_regex": "", "guided_choice": []`, `"structured_outputs": null`,
+	for _, fields := range []string{`"response_format": null`, `"guided_regex": null, "guided_choice": null`, `"structured_outputs": null`,
 		`"structured_outputs": {"choice": ["a"], "json": null, "disable_fallback": true, "disable_any_whitespace": false}`} {
 		a := s.ask(t, texts, text+fields+"}")
 		require.Equal(t, 200, a.Status, a.Text)
