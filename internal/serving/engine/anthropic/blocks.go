@@ -132,12 +132,12 @@ func (t *turns) add(i int, m *message) error {
 		case "tool_use":
 			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
 			switch {
+			case !openai.IsNull(b.Input) && !bytes.HasPrefix(b.Input, []byte("{")):
+				return openai.Invalid("messages", "The input of a tool_use of %s is not a JSON object.", name)
 			case err != nil:
 				return openai.Invalid("messages", "A tool_use of %s %v.", name, err)
 			case b.ID == "":
 				return openai.Invalid("messages", "A tool_use of %s has no id.", name)
-			case !openai.IsNull(b.Input) && !bytes.HasPrefix(b.Input, []byte("{")):
-				return openai.Invalid("messages", "The input of a tool_use of %s is not a JSON object.", name)
 			}
 			to := t.of(m.Role)
 			to.ToolCalls = append(to.ToolCalls, call)

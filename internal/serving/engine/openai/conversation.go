@@ -63,8 +63,8 @@ func (c *conversation) parserOptions(known func(string) bool, p *prompt) toolpar
 	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
-// checkCalls returns an error for a result of a call that no message before it makes. As in vLLM, calls and results may have
-// no ids.
+// checkCalls returns an error for a result of a call that no message before it makes. As in vLLM, calls and results may
+// have no ids: messages that are written for chat templates have none.
 func checkCalls(field string, messages []chat.Message) error {
 	var ids []string
 	for _, m := range messages {
@@ -72,7 +72,9 @@ func checkCalls(field string, messages []chat.Message) error {
 			ids = append(ids, chat.CallID(call))
 		}
 		switch id := m.ToolCallID; {
-		case id == "", slices.Contains(ids, id), slices.Contains(ids, ""):
+		case m.Role != "tool", slices.Contains(ids, id), slices.Contains(ids, ""), id == "" && len(ids) == 0:
+		case id == "":
+			return invalid(field, "A result has no tool_call_id, but the calls before it are %s.", fmt.Sprintf("%q", ids))
 		case len(ids) == 0:
 			return invalid(field, "A result is of the call %q, but there is no call before it.", id)
 		default:

@@ -30,23 +30,29 @@ type Message struct {
 	ToolCalls     []any  // of an assistant; results of ToolCall
 }
 
+var errNoObject = errors.New("has arguments that are neither an object nor an object in a string")
+
 // ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, it decodes the
-// arguments, and missing arguments become an empty object. A string that is not JSON stays a string, because some
-// templates accept it.
+// arguments, and missing arguments become an empty object. A string that is not JSON but begins like an object, such as the
+// arguments of a call that was cut, stays a string, because some templates accept it.
 func ToolCall(text []byte) (any, error) {
 	call, function := named(text)
 	if function == nil {
 		return nil, errors.New("has no function with a name")
 	}
 	switch arguments := function.Get("arguments").(type) {
-	case bool, int64, float64:
-		return nil, errors.New("has arguments that are neither an object nor JSON in a string")
+	case *jinja.Dict:
 	case nil:
 		function.Set("arguments", "{}")
 	case string:
-		if arguments == "" {
+		text := strings.TrimSpace(arguments)
+		if text == "" || text == "null" {
 			function.Set("arguments", "{}")
+		} else if text[0] != '{' {
+			return nil, errNoObject
 		}
+	default:
+		return nil, errNoObject
 	}
 	if s, ok := function.Get("arguments").(string); ok && json.Valid([]byte(s)) {
 		value, err := jinja.FromJSON([]byte(s))

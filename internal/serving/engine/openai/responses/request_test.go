@@ -99,6 +99,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		item(`{"role": "user", "content": [{"type": "input_text", "txt": "x"}]}`):                               `"txt"`,
 		item(`{"role": "user", "content": "x", "nam": "y"}`):                                                    `Item 0 of input has "nam"`,
 		item(`{"type": "function_call", "call_id": "c", "arguments": "{}"}`):                                    "Item 0 of input has no function",
+		item(`{"type": "function_call", "call_id": "c", "name": "f", "arguments": "x"}`):                        "Item 0 of input has arguments that are neither an object",
 		item(`{"type": "function_call_output", "output": "x"}`):                                                 "has no call_id",
 		item(`{"type": "reasoning", "summary": [], "encrypted_content": "x"}`):                                  `"encrypted_content"`,
 		`"input": "x", "previous_response_id": "resp_1"`:                                                        "previous_response_id is not supported",
