@@ -77,7 +77,10 @@ func (b *block) read(field, name string, raw json.RawMessage, types []string) er
 		return openai.Invalid(field, "%s has the type %q, which is not supported by this server; %s are.", name, b.Type,
 			strings.Join(slices.Sorted(maps.Keys(blockFields)), ", "))
 	}
-	_, err := openai.Object(field, name, raw, append([]string{"type", "cache_control"}, blockFields[b.Type]...)...)
+	fields, err := openai.Object(field, name, raw, append([]string{"type", "cache_control"}, blockFields[b.Type]...)...)
+	if err == nil && b.Type == "text" && openai.IsNull(fields["text"]) {
+		return openai.Invalid(field, "%s has no text.", name)
+	}
 	return err
 }
 

@@ -43,6 +43,7 @@ type unsupported struct {
 	MCPServers        json.RawMessage `json:"mcp_servers"`
 	ContextManagement json.RawMessage `json:"context_management"`
 	OutputFormat      json.RawMessage `json:"output_format"`
+	ResponseFormat    json.RawMessage `json:"response_format"` // of chats
 }
 
 func (u *unsupported) check() error {
@@ -51,7 +52,8 @@ func (u *unsupported) check() error {
 	}
 	return openai.Refuse(openai.Field{Name: "container", Value: u.Container}, openai.Field{Name: "mcp_servers", Value: u.MCPServers},
 		openai.Field{Name: "context_management", Value: u.ContextManagement},
-		openai.Field{Name: "output_format", Value: u.OutputFormat, Instead: "use output_config.format"})
+		openai.Field{Name: "output_format", Value: u.OutputFormat, Instead: "use output_config.format"},
+		openai.Field{Name: "response_format", Value: u.ResponseFormat, Instead: "use output_config.format"})
 }
 
 // keepsThinking reports whether context_management only asks to keep all thinking, which is what chats do.
@@ -171,6 +173,8 @@ func (b *body) readChoice(c *openai.Chat) error {
 	}
 	c.Serial = choice.Serial
 	switch choice.Type {
+	case "":
+		return openai.Invalid("tool_choice", "tool_choice has no type; auto, any, tool and none are known.")
 	case "auto", "none":
 		c.ToolChoice = choice.Type
 	case "any":
@@ -204,6 +208,8 @@ func (b *body) readThinking(c *openai.Chat) error {
 	}
 	c.Omit = t.Display == "omitted"
 	switch {
+	case t.Type == "":
+		return openai.Invalid("thinking", "thinking has no type; enabled, disabled and adaptive are known.")
 	case t.Display != "" && t.Display != "summarized" && t.Display != "omitted":
 		return openai.Invalid("thinking", "The display of thinking is %q; summarized and omitted are known.", t.Display)
 	case t.Budget != 0 && t.Type != "enabled":

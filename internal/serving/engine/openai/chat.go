@@ -73,9 +73,9 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
 type chatMessage struct {
-	Role    string   `json:"role"`
-	Content *content `json:"content"`
-	Name    string   `json:"name"`
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Name    string          `json:"name"`
 
 	ToolCalls        []json.RawMessage `json:"tool_calls"`
 	ToolCallID       string            `json:"tool_call_id"`
@@ -98,8 +98,11 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	switch {
 	case m.FunctionCall != nil:
 		return to, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
-	case m.Content != nil:
-		to.Content = string(*m.Content)
+	case !IsNull(m.Content):
+		var err error
+		if to.Content, err = contentText(i, m.Content); err != nil {
+			return to, err
+		}
 	case m.Role != "assistant": // whose content may be null in OpenAI's interface
 		return to, invalid("messages", "Message %d has no content.", i)
 	}
@@ -132,29 +135,36 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	return to, nil
 }
 
-// content is a text or a list of texts. As in vLLM, each text of a list becomes a line.
-type content string
-
-func (c *content) UnmarshalJSON(data []byte) error {
-	if json.Unmarshal(data, (*string)(c)) == nil {
-		return nil
+// contentText reads the content of message i: a text or a list of texts. As in vLLM, each text of a list becomes a line.
+func contentText(i int, content json.RawMessage) (text string, err error) {
+	if json.Unmarshal(content, &text) == nil {
+		return text, nil
 	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(data, &parts) != nil {
-		return invalid("messages", "The content of a message must be a string or a list of parts.")
+	var parts []json.RawMessage
+	if json.Unmarshal(content, &parts) != nil {
+		return "", invalid("messages", "The content of message %d is neither a string nor a list of parts.", i)
 	}
 	lines := make([]string, len(parts))
-	for i, p := range parts {
-		if p.Type != "text" {
-			return invalid("messages", "A message has a part of type %q; this model reads text.", p.Type)
+	for k, raw := range parts {
+		name := fmt.Sprintf("Part %d of message %d", k, i)
+		var part struct {
+			Type string  `json:"type"`
+			Text *string `json:"text"`
 		}
-		lines[i] = p.Text
+		if err := Read("messages", name, raw, &part); err != nil {
+			return "", err
+		}
+		switch {
+		case part.Type == "":
+			return "", invalid("messages", "%s has no type; text is possible.", name)
+		case part.Type != "text":
+			return "", invalid("messages", "%s has the type %q; this model reads text.", name, part.Type)
+		case part.Text == nil:
+			return "", invalid("messages", "%s has no text.", name)
+		}
+		lines[k] = *part.Text
 	}
-	*c = content(strings.Join(lines, "\n"))
-	return nil
+	return strings.Join(lines, "\n"), nil
 }
 
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
@@ -224,7 +234,7 @@ func (body *chatFields) conversation(special bool) (*conversation, error) {
 	case c.resume && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
 		return nil, invalid("continue_final_message",
 			"continue_final_message and add_generation_prompt are both true; give one of them.")
-	case c.resume && body.Messages[n-1].Content == nil:
+	case c.resume && IsNull(body.Messages[n-1].Content):
 		return nil, invalid("messages", "Message %d has no content that continue_final_message could continue.", n-1)
 	}
 	var err error

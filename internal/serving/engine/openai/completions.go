@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"llmmemory/internal/serving/engine"
@@ -152,7 +153,12 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 			return err
 		}
 	}
-	return unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
+	err = unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
+	var wrong *apiError
+	if errors.As(err, &wrong) && wrong.Param != nil && strings.HasPrefix(*wrong.Param, "messages") {
+		return cmp.Or(checkTypes(fields["messages"]), err)
+	}
+	return err
 }
 
 func (b *completionRequest) source(s *Server, most limit) source {

@@ -227,6 +227,7 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 			{"type": "object", "unevaluatedProperties": false}}}`, "response_format", "at /: unevaluatedProperties: "},
 		{"an expression", `"structured_outputs": {"regex": "("}`, "structured_outputs", "structured_outputs cannot be obeyed"},
 		{"a grammar", `"guided_grammar": "x ::= y"`, "guided_grammar", "guided_grammar cannot be obeyed"},
+		{"a type", `"guided_json": {"type": 5}`, "guided_json", "a type is not a string"},
 		{"no answer", `"guided_json": false`, "guided_json", "at /: the schema false: no value satisfies it"},
 		{"a contradiction", `"guided_json": {"properties": {"a": {"type": "integer", "minimum": 5, "maximum": 3}}, "required": ["a"],
 			"type": "object"}`, "guided_json", `at /properties/a: minimum 5 and maximum 3: no value satisfies both, and the member "a" is required.`},

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -46,6 +47,20 @@ func checkMessages(raw json.RawMessage) error {
 			if err := checkMessageField(i, name, fields[name], known); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// checkTypes returns an error for the first message with a value of a wrong type.
+func checkTypes(raw json.RawMessage) error {
+	var messages []json.RawMessage
+	if json.Unmarshal(raw, &messages) != nil {
+		return nil
+	}
+	for i, m := range messages {
+		if err := Read("messages", fmt.Sprintf("Message %d", i), m, &chatMessage{}); err != nil {
+			return err
 		}
 	}
 	return nil

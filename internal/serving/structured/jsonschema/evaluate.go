@@ -60,6 +60,9 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 	}
 	for _, item := range list {
 		one := &shape{}
+		if item.kind != text {
+			return nil, refuse(schema, name, "a type is not a string")
+		}
 		switch item.text {
 		case "null":
 			one.null = true

@@ -58,6 +58,8 @@ func (b *body) readInput(c *openai.Chat) error {
 		case it.Type == "item_reference":
 			return openai.Invalid("input", "%s is an item_reference, but this server stores no items; send the items themselves, as "+
 				"clients do with store false.", name)
+		case it.Type == "":
+			return openai.Invalid("input", "%s has neither a type nor a role.", name)
 		case !known:
 			return openai.Invalid("input", "%s has the type %q, which is not supported by this server; message, function_call, "+
 				"function_call_output and reasoning are.", name, it.Type)
@@ -143,6 +145,7 @@ func readTexts(name string, content json.RawMessage, types ...string) (text stri
 		return "", openai.Invalid("input", "%s has a content that is neither a string nor a list of parts.", name)
 	}
 	texts := make([]string, len(parts))
+	name = strings.ToLower(name[:1]) + name[1:]
 	for i, raw := range parts {
 		var p struct {
 			Type string `json:"type"`
@@ -151,12 +154,19 @@ func readTexts(name string, content json.RawMessage, types ...string) (text stri
 		if err := openai.Read("input", fmt.Sprintf("Part %d of %s", i, name), raw, &p); err != nil {
 			return "", err
 		}
+		if p.Type == "" {
+			return "", openai.Invalid("input", "Part %d of %s has no type; %s is possible.", i, name, strings.Join(types, " or "))
+		}
 		if !slices.Contains(types, p.Type) {
 			return "", openai.Invalid("input", "Part %d of %s has the type %q, which is not supported; %s is.", i, name, p.Type,
 				strings.Join(types, " or "))
 		}
-		if _, err := openai.Object("input", "A part of "+name, raw, "type", "text", "annotations", "logprobs"); err != nil {
+		fields, err := openai.Object("input", "A part of "+name, raw, "type", "text", "annotations", "logprobs")
+		switch {
+		case err != nil:
 			return "", err
+		case openai.IsNull(fields["text"]):
+			return "", openai.Invalid("input", "Part %d of %s has no text.", i, name)
 		}
 		texts[i] = p.Text
 	}

@@ -149,6 +149,9 @@ func (b *body) readTools(c *openai.Chat) error {
 		if err := openai.Read("tools", name, text, &kind); err != nil {
 			return err
 		}
+		if kind.Type == "" {
+			return openai.Invalid("tools", "%s has no type; function is supported.", name)
+		}
 		if kind.Type != "function" {
 			return openai.Invalid("tools", "%s has the type %q; function is supported.", name, kind.Type)
 		}
@@ -167,7 +170,8 @@ func (b *body) readTools(c *openai.Chat) error {
 }
 
 func (b *body) readChoice(c *openai.Chat) error {
-	if openai.IsNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil {
+	if openai.IsNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil &&
+		slices.Contains([]string{"none", "auto", "required"}, c.ToolChoice) {
 		return nil
 	}
 	type named struct{ Type, Name string }
@@ -183,6 +187,9 @@ func (b *body) readChoice(c *openai.Chat) error {
 	case err == nil && choice.Type == "allowed_tools":
 		c.ToolChoice, c.Allowed = choice.Mode, []string{}
 		for _, t := range choice.Tools {
+			if t.Type == "" {
+				return openai.Invalid("tool_choice", "tool_choice has a tool without a type; function is supported.")
+			}
 			if t.Type != "function" {
 				return openai.Invalid("tool_choice", "tool_choice has a tool of the type %q; function is supported.", t.Type)
 			}
