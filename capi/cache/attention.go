@@ -100,7 +100,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// The parts may alternate in the same memory, so each part has its own spans.
+	// Keys, values and scales may alternate in the same memory, so the memory of each is checked alone.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer

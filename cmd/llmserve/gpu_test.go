@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// kvOfBlocks returns the value of --kv-cache-gb for some blocks, besides the null block, of tinyFile's model.
+// kvOfBlocks returns the value of --kv-cache-gb with which tinyFile's model has n blocks and the null block.
 func kvOfBlocks(n int) string { return fmt.Sprintf("%.9f", float64(n+1)*16*2*64*2/(1<<30)) }
 
 // tinyFile writes a model with one layer and one head of 64 elements.

@@ -45,7 +45,7 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// The page must stay at a step that the user has chosen, and show at the end that all blocks are free.
+// The page must also stay at a step that the user has chosen, and show no block tables when the requests have ended.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

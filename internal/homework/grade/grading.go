@@ -113,7 +113,8 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// If the submission combines several structures in one allocation, the tester cannot build its states.
+// probe notes which functions put several structures into one allocation. The grader cannot build the state of the
+// submission for them.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes

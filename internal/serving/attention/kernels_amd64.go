@@ -353,7 +353,8 @@ func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int,
 	}
 }
 
-// If no function is enough for rows, fitting returns the function for the most rows.
+// fitting returns the function for the fewest rows that are enough. If there is none, it returns the function for the
+// most rows, which is the first one of a list.
 func fitting(list []sized, rows int) sized {
 	best := list[0]
 	for _, f := range list {

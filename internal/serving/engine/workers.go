@@ -38,7 +38,8 @@ type worker struct {
 	begun     []begun        // steps of a Device whose results were not taken
 	transfers chan *transfer // only with a Remote
 
-	// The first worker on a CPU sends here once in each step, when only the logits are left to compute.
+	// Worker 0 sends here once in each step, when only the logits are left to compute. It is nil for other workers and
+	// with a Device.
 	nearEnd chan struct{}
 }
 

@@ -142,8 +142,8 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// Ensure that the least recently used blocks go first, also another model's, and that the path is not used as a
-// pattern.
+// Ensure that the blocks that were used least recently go first, also those of another model, and that the path is not
+// used as a pattern.
 func TestAFolderKeepsItsSize(t *testing.T) {
 	const most = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")
@@ -161,6 +161,12 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	for i := 10; i < 40; i++ {
 		require.NoError(t, f.Store(t.Context(), blocks[i], memoryOf(content(i))))
 		require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+		if i == 24 { // ten blocks are gone
+			requireLoads(t, f, named(1), 1)
+			n, err := f.Count(t.Context(), blocks[1:2])
+			require.NoError(t, err)
+			require.Zero(t, n)
+		}
 	}
 	requireLoads(t, other, named(5), 0)
 	n, err := f.Count(t.Context(), blocks[39:])

@@ -72,7 +72,7 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether more requests are already above the limit than the quantile allows at the end.
+// lost reports whether so many requests are above the limit that the objective cannot hold at the end of the run.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false

@@ -71,8 +71,8 @@ type Window struct {
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
 	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens; slots reserved for tokens that
-	// will be generated; slots that belong to a sequence and are never used; and the other slots, which are free or
-	// lost to rounding.
+	// will be generated; slots of sequences that have no token and are not reserved for one, such as the empty slots of
+	// last blocks; and the other slots, which are free or lost to rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`

@@ -83,7 +83,7 @@ func randomBlocks(t *testing.T, format kernels.WeightFormat, outputs, columns in
 	return file, numbers
 }
 
-// workspace is memory that the products of a test share. Each product must leave its counters at 0.
+// workspace is memory that the products of a test share. Each product must leave the counters in arrived at 0.
 type workspace struct{ parts, arrived, unpacked *cuda.Memory }
 
 func newWorkspace(g *gpu) workspace {

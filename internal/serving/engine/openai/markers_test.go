@@ -65,7 +65,8 @@ func TestMarkersThatAreSpecialTokensAreFound(t *testing.T) {
 	require.Equal(t, `Yes.<other>[TOOL_CALLS]f[ARGS]{"a":7}`, got.Content)
 }
 
-// Ensure that calls that must come have the special tokens of the family, and that the last token is that of the form.
+// Ensure that with tool_choice "required" a call has the special tokens of the family, and that the answer ends with the
+// token that completes the call.
 func TestCallsThatMustComeHaveTheMarkersOfTheFamily(t *testing.T) {
 	s := startMarked(t, echoTools, "")
 	a := s.ask(t, chats, talk[:len(talk)-len(`"max_tokens": 1, `)]+`"max_tokens": 60, "temperature": 0, "tools": [{"type": "function", "function":

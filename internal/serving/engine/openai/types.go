@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// common are the fields of both completions and chat completions. They are OpenAI's or vLLM's.
+// common are the fields of both completions and chat completions. They are OpenAI's or vLLM's,
+// unless another origin is noted.
 type common struct {
 	formFields
 	Model             string             `json:"model"`

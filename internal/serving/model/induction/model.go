@@ -29,8 +29,8 @@ const (
 	theta = 1e30
 	still = 64
 
-	// Start begins a text. The first token has no token before it and attends to itself instead. So use a token
-	// that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
+	// Start begins a text. The first token attends to itself, because no token is before it, so it must be one that
+	// no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3

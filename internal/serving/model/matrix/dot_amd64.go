@@ -50,7 +50,7 @@ var (
 	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
-// A dotPart has the arguments of kernels for a slab of a panel: n inputs from k on, with weights as bytes.
+// A dotPart has the arguments of kernels that multiply the inputs [k, k+n) by a panel's weights, which are bytes.
 type dotPart struct {
 	m         *Matrix
 	x         *Input

@@ -74,7 +74,8 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// window bytes of a long word are merged at a time. The memory for merging is proportional to window.
+// A long word is merged in parts of window bytes. A part is made longer while the text behind it could change all of
+// its tokens. The memory for merging is proportional to a part.
 const window = 1 << 12
 
 func (c *cutter) word(text string) {

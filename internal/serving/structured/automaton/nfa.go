@@ -72,8 +72,8 @@ func (b *Builder) Repeat(from, to int32, least, most int, part func(from, to int
 	return nil
 }
 
-// Embed adds the states of d. It connects the state from with the start of d, and each accepting state
-// of d with the state to.
+// Embed adds the states of d, an edge from the state "from" to the start of d, and edges from the accepting states of d
+// to the state "to".
 func (b *Builder) Embed(d *DFA, from, to int32) {
 	if d.Empty() {
 		return

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// Contradiction returns the error for a schema that Compile accepts and no value satisfies. It names the place and
-// the keywords that contradict each other.
+// Contradiction returns the reason why no value satisfies a schema: the place, and the keywords that contradict each
+// other. The caller must know that Compile accepts the schema and that no value satisfies it.
 func Contradiction(source []byte, budget *automaton.Budget) error {
 	root, err := read(source)
 	if err != nil {

@@ -65,7 +65,7 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used, if only one pointer fits the address.
+// null names the pointer that was NULL when a call used it. If several pointers fit the address, it names none.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""

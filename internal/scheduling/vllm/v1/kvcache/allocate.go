@@ -125,8 +125,8 @@ func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
-// adopts reports whether a request without blocks gets blocks that it does not compute: blocks of the hit,
-// including null blocks, or blocks for external tokens.
+// adopts reports whether the allocation has blocks that the request does not compute: blocks of the hit, including
+// null blocks, or blocks for external tokens.
 func (a *Alloc) adopts() bool { return a.NumExternalTokens > 0 || a.hits() }
 
 func (a *Alloc) hits() bool {

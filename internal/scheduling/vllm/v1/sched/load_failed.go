@@ -228,7 +228,7 @@ func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
-// fail carries out a failure. Afterwards no bad block can be hit.
+// fail lets each request of f.again compute its lost tokens again. Afterwards no bad block can be hit.
 func (c *connector) fail(f *failure) {
 	for i := range f.again {
 		switch a := &f.again[i]; {
