@@ -55,6 +55,7 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 	j.shape.format.AddTools()
 	format, known := j.shape.format, c.known()
 	j.parser = func(p *prompt) *toolparser.Parser { return format.Parser(c.parserOptions(known, p)) }
+	j.special = s.config.Engine.Config().Tokenizer.Special
 	request.ShownTokens = s.shown
 	return j, nil
 }

@@ -26,6 +26,7 @@ type job struct {
 	parser     func(p *prompt) *toolparser.Parser
 	serial     bool // only the first call of an answer is kept (parallel_tool_calls is false)
 	unthinking bool // the reasoning is left out
+	special    func(token int32) bool
 
 	// promptOnly leaves out the answers (echo with max_tokens 0). The engine generates a token of each, as vLLM's does.
 	promptOnly bool

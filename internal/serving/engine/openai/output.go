@@ -98,10 +98,16 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 		}
 	}
 	keep(o.parsers[k].Feed(e.Text))
-	_, byText := e.StopReason.(string)
+	cut := e.Finish == engine.FinishLength
+	switch reason := e.StopReason.(type) {
+	case string:
+		cut = true
+	case int32: // a special token is how models end calls
+		cut = o.job.special == nil || !o.job.special(reason)
+	}
 	switch {
 	case e.Finish == "":
-	case e.Finish == engine.FinishLength, byText:
+	case cut:
 		keep(o.parsers[k].Cut())
 	default:
 		keep(o.parsers[k].Close())
