@@ -113,7 +113,7 @@ func After(marker string, form Form) Form {
 }
 
 // CompileWork is the limit of the work of one compilation, in units of automaton.Budget.
-const CompileWork = 2_000_000
+const CompileWork = 1_000_000
 
 // ErrTooLarge is the error for a form that needs more work than is allowed.
 var ErrTooLarge = automaton.ErrTooLarge

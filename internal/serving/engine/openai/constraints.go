@@ -23,7 +23,7 @@ const (
 )
 
 // littleWork is the work with which a form is first compiled. Most forms need less.
-const littleWork = structured.CompileWork / 50
+const littleWork = structured.CompileWork / 25
 
 // constraints compiles the forms of answers and keeps those used last. Forms that need much work are compiled one at a
 // time, beside those that need little work.
