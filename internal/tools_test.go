@@ -21,7 +21,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The go command in the archive prints a version.
+// toolchain returns an archive like those that Go publishes. The go command in it prints a version.
 func toolchain(t *testing.T) []byte {
 	t.Helper()
 	const program = "#!/bin/sh\necho go1.26.7\n"

@@ -243,7 +243,8 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// The call writes to the first cache and reads the second. Other memory that it reads must have been noted before.
+// cachesOf returns two caches: the call writes to the first and reads from the second. Other memory that the call
+// reads must have been noted before.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err

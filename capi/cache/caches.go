@@ -28,7 +28,8 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// While with runs f, no other call uses the object. If f panics, the object can only be closed.
+// with runs f on the object of a handle while no other call uses the object, and returns the error of f as a code.
+// If f panics, the object can only be closed.
 func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }
@@ -117,7 +118,8 @@ var tags struct {
 	last int
 }
 
-// Of the tags that no open cache has, enter takes the tag that was used longest ago.
+// enter gives c a handle and a tag. Among the tags that no open cache has, it takes the tag that was used longest
+// ago.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
 	defer tags.Unlock()
@@ -147,13 +149,15 @@ func leave(h C.llm_cache) (*cache, error) {
 	return c, err
 }
 
-// A request's id is its place, below LLM_CACHE_MAX_REQUESTS, and from bit tagShift on the tag of its cache.
+// tagShift is the position of a cache's tag in the ids of its requests. The lower bits are the place of the
+// request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
 const tagShift = 20
 
 // public returns the id by which C knows a request.
 func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
 
-// private returns an error if the request has the tag of another cache.
+// private returns the scheduler's id for a request of C. It returns an error if the request has the tag of another
+// cache.
 func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	if sched.ID(uint32(id)>>tagShift) != c.tag {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the id %#x is not of this cache", uint64(id))

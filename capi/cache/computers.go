@@ -26,13 +26,15 @@ type computer struct {
 
 const maxThreads = 256
 
-// Calls with the same number of threads use the same computer, one after the other.
+// computers has a computer for each number of threads. Calls with the same number of threads use the same computer,
+// one after the other.
 var computers struct {
 	sync.Mutex
 	byThreads [maxThreads + 1]*computer
 }
 
-// If f panics, compute recovers, and the next call gets a new computer.
+// compute runs f on the computer with that many threads. If f panics, compute recovers, and the next call gets a
+// new computer.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	n, err := threadCount(threads)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// configuration returns an error for numbers that a process cannot handle.
+// configuration translates a config of C. It returns an error for numbers that a process cannot handle.
 func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	var none sched.Config
 	groups, err := groupsOf(in, s)
@@ -151,7 +151,8 @@ func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
 	return blockhash.CBOR(seed), nil
 }
 
-// affordable maps and unmaps the memory for a pool, because the runtime ends the process if it gets no memory.
+// affordable returns an error if the system does not have the memory for a pool. To find out, it maps and unmaps
+// that much memory. Without this check, the runtime would end the process if it got no memory.
 func affordable(blocks int) error {
 	const perBlock = 96 + 4 // bytes of the pool and of tables
 	const arena = 64 << 20  // the runtime maps multiples of this

@@ -36,7 +36,7 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 	return c.drained(o.fill(put))
 }
 
-// If err is not nil, drained keeps the events for the next call.
+// drained returns err. If err is not nil, it keeps the events for the next call.
 func (c *cache) drained(err error) error {
 	c.keptEvents = err != nil
 	return err

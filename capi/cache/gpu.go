@@ -66,7 +66,8 @@ func llm_cuda_close(h C.llm_cuda) C.int {
 	return status(guarded(func() error { return refused(g.kernels.Close()) }))
 }
 
-// Errors of the driver or the GPU get the code LLM_CACHE_E_GPU, errors about arguments LLM_CACHE_E_RANGE.
+// refused returns an error of package cuda or kernels with a code: LLM_CACHE_E_GPU for errors of the driver or the
+// GPU, LLM_CACHE_E_RANGE for errors about arguments.
 func refused(err error) error {
 	var driver *cuda.Error
 	switch {
@@ -92,7 +93,8 @@ func within(what string, n C.int64_t) (int, error) {
 	return int(n), nil
 }
 
-// address16 refuses an address that kernels cannot access in pieces of 16 bytes.
+// address16 returns an address on the GPU. It returns an error if kernels cannot access the address in pieces of 16
+// bytes.
 func address16(what string, at C.uint64_t) (cuda.Pointer, error) {
 	if at == 0 {
 		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", what)

@@ -93,7 +93,8 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf returns an error if the sum of the rows' tokens is not the given number.
+// rowsOf stores the rows of a step in k.rows. It returns an error if the sum of their tokens is not the given
+// number.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens

@@ -101,7 +101,7 @@ func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	return c, nil
 }
 
-// If at is NULL, all scales are 0.
+// layerScales returns the scales of all layers. If at is NULL, all scales are 0.
 func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
 	scales := make([]float32, layers)
 	if at != nil {

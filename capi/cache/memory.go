@@ -25,7 +25,8 @@ type span struct {
 	written  bool
 }
 
-// spans keeps the first error until apart returns it. Before that, the call must not read or write the memory.
+// spans has the memory that a call reads and writes. It keeps the first error until apart returns this error.
+// Before that, the call must not read or write the memory.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -81,7 +82,8 @@ func (s *spans) apart() error {
 	return nil
 }
 
-// avoid records an error if data overlaps with memory that the call writes; avoid does not note data.
+// avoid records an error if memory that the call writes overlaps with noted memory. It does not note that memory
+// itself, so two such pieces of memory may overlap.
 func (s *spans) avoid(what string, data []byte) {
 	if s.err != nil || len(data) == 0 {
 		return
@@ -109,7 +111,8 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return array
 }
 
-// slice returns nil after an error. The slice is memory that the call reads, valid during the call.
+// slice returns an array of the caller as a slice, or nil after an error. It adds the array to the memory that the call
+// reads. The slice is valid during the call.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))
@@ -138,7 +141,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// Only fields that both sides know are copied. sized fails if a field that only the caller knows is not 0.
+// sized copies the fields that both the caller and this library know to out. The other fields of out stay 0. sized
+// fails if a field that only the caller knows is not 0.
 func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
@@ -184,8 +188,9 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// A function of the call lists the arrays, three times: to note the memory before anything happens, to check that the
-// arrays are large enough, and to write the arrays.
+// outputs has the memory of a call that fills arrays of C. A function of the call lists the arrays. It runs three
+// times: to note the memory before anything happens, to check that the arrays are large enough, and to write the
+// arrays.
 type outputs struct {
 	spans
 	end   uintptr // end of C's struct, which may come from an older header; 0 means that it has all fields
@@ -213,7 +218,8 @@ func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 
 var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
-// If an array is too small, fill only sets the lengths.
+// fill writes all arrays that put lists, and sets their lengths. If an array is too small, fill only sets the
+// lengths.
 func (o *outputs) fill(put func()) error {
 	o.pass = counting
 	if put(); o.err != nil {
@@ -226,7 +232,8 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve returns n entries of {T *at; int64_t cap, len;} if they must be written now, otherwise nil.
+// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. If the entries must be written
+// now, reserve returns them; otherwise it returns nil.
 func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	a := (*struct {
 		at       *T

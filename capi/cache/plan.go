@@ -156,8 +156,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// If the longest request of a plan is shorter than max_model_len, the caller gets an error, and the lengths all the
-// same.
+// checkLongest computes the longest request that fits into each plan. If it is shorter than max_model_len in one of
+// the plans, checkLongest returns an error, but the caller gets the lengths all the same.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {

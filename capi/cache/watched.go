@@ -10,7 +10,8 @@ import (
 	"runtime/debug"
 )
 
-// If watched, no garbage is collected, because Memcheck's search for leaks fails on memory that was reused.
+// watched reports whether Valgrind runs the process. Under Valgrind, garbage is not collected, because Memcheck's
+// search for leaks fails on memory that the collector has reused.
 var watched = C.llm_watched() != 0
 
 func init() {

@@ -42,7 +42,8 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// If a sleeping thread of the runtime is not recognized, it is visited tens of thousands of times.
+// Ensure that a sleeping thread of the runtime is recognized. Without this, the thread is visited tens of thousands
+// of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

@@ -40,7 +40,8 @@ func startPlayer(t *testing.T, w way, strict string) *player {
 	return p
 }
 
-// playBytes compares the library with the handout's plain algorithm, and returns the number of operations.
+// playBytes plays the input on the library and on the handout's plain algorithm, and requires equal
+// results. It returns the number of operations that the input contained.
 func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 	t.Helper()
 	const most = 1 << 16 // MOST_BYTES

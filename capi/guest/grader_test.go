@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The parent may have done anything before. In make test-long the test makes its own load, so it is not parallel.
+// Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done
+// before. The test is not parallel, because in make test-long it makes its own load.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 	cases := []struct {
 		name string

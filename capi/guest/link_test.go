@@ -17,15 +17,17 @@ import (
 // courseFlags are the handout's.
 const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// Most guests do not depend on optimisation or debug info, which take longer to compile than the guests take to run.
-// Only make test-long, and the tests that repeat the handout's own command lines, use them.
+// guestFlags returns the compiler flags of the guests. Most guests do not depend on optimisation or
+// debug info, which take longer to compile than the guests take to run. Only make test-long, and the
+// tests that repeat the handout's own command lines, use them.
 func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// The programs of a group are linked into one executable, which runs the program that argv[0] names, because linking
-// the libraries takes most of the time. A program is in no group if it would change the others (it replaces malloc,
-// or has a constructor or destructor), if it tests the linking, or if only one test uses it.
+// companies lists groups of test programs. The programs of a group are linked into one executable, because linking
+// the libraries takes most of the time. The executable runs the program that argv[0] names. A program is not in a
+// group if it would change the others (it replaces malloc, or has a constructor or destructor), if it tests the
+// linking, or if only one test uses it.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
@@ -40,7 +42,8 @@ var sanitizedCompanies = [][]string{
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs that share an executable with the programs in name, which + separates.
+// company returns the programs that are linked into one executable with the programs in name. In name, programs are
+// separated by +.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -71,11 +74,13 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// Outside make test-long, one way loads the library at the start, and one links the library into the program.
+// someWays returns all ways in make test-long. Otherwise it returns two ways: one loads the library when the
+// program starts, and the other links the library into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// Valgrind and sanitizers take longer than all else, so in make test a program runs with them in only one way of
-// linking, which runs.golden lists.
+// checked reports whether a program also runs under Valgrind or with sanitizers when it is linked as w says. This takes
+// longer than all else, so in make test a program runs so with only one way of linking. The parameter one is this way;
+// runs.golden lists it for each program.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
@@ -101,7 +106,8 @@ type program struct {
 	path string
 }
 
-// once calls build with a new folder at the first call with a key, and returns the same path at later calls.
+// once calls build with a new folder the first time that a test asks for the key. It returns the path of the
+// result. Later calls with the same key return the same path.
 func once(t *testing.T, key string, build func(dir string) (name string)) string {
 	t.Helper()
 	made, _ := programs.all.LoadOrStore(key, &program{})
@@ -115,7 +121,8 @@ func once(t *testing.T, key string, build func(dir string) (name string)) string
 	return p.path
 }
 
-// In the compiler's command line, the options come before all other arguments.
+// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. In the
+// compiler's command line, the options come before all other arguments.
 func (w way) compile(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	return w.link(t, name, options, map[way][]string{
@@ -125,7 +132,8 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// A name like "a+b" means two programs that run one after the other. Objects equal for all ways are compiled once.
+// link builds an executable and returns the path that runs the named program. A name like "a+b" means two programs
+// that run one after the other. If the objects of a program are equal for all ways, they are compiled only once.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -161,7 +169,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// Only if a source contains WITH_EXT or LOADED do the options differ between the ways.
+// object compiles testdata/guest/name.c. Only if a source contains WITH_EXT or LOADED do the options differ between
+// the ways.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
@@ -189,7 +198,8 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// argv[0] lists programs, such as "a+b", whose main functions are compiled as a_main and b_main.
+// dispatcher writes a C file whose main function calls the main functions of the programs that argv[0] lists, such as
+// "a+b". They are compiled as a_main and b_main.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder

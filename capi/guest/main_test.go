@@ -52,8 +52,9 @@ func prepare(m *testing.M) int {
 	return status
 }
 
-// noteInputs opens files that compilers and make read, so that go test runs again when only these have changed. The
-// cache records only files that a test opens, so TestMain cannot do this.
+// noteInputs opens the files that compilers and make read for the tests. This makes go test run the tests again,
+// instead of using its cache, when only these files have changed. The cache records only files that a test opens,
+// so TestMain cannot do this.
 var noteInputs = sync.OnceFunc(func() {
 	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "internal/serving/cuda", "internal/testkit/cudatest", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -64,8 +65,9 @@ var noteInputs = sync.OnceFunc(func() {
 	}
 })
 
-// makeEnv leaves out the variables of an outer make or of a user's profile, and the compiler settings of the tests
-// (.ci/cheaply), with which the libraries must not be built.
+// makeEnv returns the environment without the variables that an outer make, or a user's profile, would pass to the
+// make that a test starts. It also removes the compiler settings of the tests (.ci/cheaply), because the libraries
+// must not be built with these settings.
 func makeEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {

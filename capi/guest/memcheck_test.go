@@ -17,15 +17,17 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Every block that is not freed is an error, and no rc file, environment or suppression changes that.
+// memcheck runs a program under Valgrind as strictly as a course's script can: every block that is not freed is an
+// error, and there is no rc file, no option from the environment and no suppression.
 func memcheck(t *testing.T, env []string, command ...string) result {
 	t.Helper()
 	return underValgrind(t, env, append([]string{"--leak-check=full", "--show-leak-kinds=all",
 		"--errors-for-leak-kinds=all", "--error-exitcode=9"}, command...)...)
 }
 
-// The options make Valgrind faster but find the same errors. Without expensive-definedness-checks, Memcheck may
-// report false errors: together with plainLibc it reported errors in arm64's C library.
+// underValgrind runs Valgrind with options that make it faster but find the same errors. Inlined
+// functions appear only in stack traces. Without expensive-definedness-checks, Memcheck may report
+// false errors: together with plainLibc it reported errors in arm64's C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")
@@ -37,7 +39,8 @@ func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	return run(t, t.TempDir(), env, append(valgrind, arguments...)...)
 }
 
-// shortTranslations makes Valgrind, from 3.16 on, translate less code.
+// shortTranslations returns the option that makes Valgrind translate less code. Valgrind 3.16
+// introduced it.
 var shortTranslations = sync.OnceValue(func() []string {
 	version, _ := exec.Command("valgrind", "--version").Output()
 	if minor, _ := strconv.Atoi(strings.Split(string(version)+"..", ".")[1]); minor < 16 {
@@ -46,8 +49,9 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc is a C library without debug info, whose reading takes half of Valgrind's start time, or "" if it cannot
-// be copied. Programs that a script runs use the normal library.
+// plainLibc returns a folder with a C library without debug info, because reading debug info takes half of
+// Valgrind's start time. Programs that a script runs use the normal library. The result is empty if the library
+// cannot be copied.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {
@@ -92,7 +96,8 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// However a program ends, Memcheck must report the same heap as with a llm_memory.c in plain C.
+// Ensure that however a program ends, Memcheck reports the same heap for it as for the same program with a
+// llm_memory.c in plain C.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -132,7 +137,8 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// Even with plain C, a thread that is alive at the end leaves the memory that glibc allocated for it.
+// left returns how many blocks of each kind a run has left. Even with plain C, a thread that is alive at the end
+// leaves the memory that glibc allocated for it.
 func left(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -143,8 +149,9 @@ func left(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// leftByThreads adds up "possibly lost" and "still reachable": glibc's dtv of a thread is one or the other, depending
-// on whether unused memory still contains its address, which differs between programs on arm64.
+// leftByThreads does what left does, but adds up "possibly lost" and "still reachable". For each thread, glibc
+// keeps a pointer into the middle of a block (the dtv). Whether Memcheck reports the block as reachable depends on
+// whether unused memory still contains its address, which differs between programs on arm64.
 func leftByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found, sum := left(t, r), 0

@@ -82,7 +82,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// The answers must be the same as without the damage, and the four damaged files must be written again.
+// checkDamaged requires that the run gives the same answers as without the damage, and writes the four damaged
+// files again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -94,7 +95,8 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder, damages the first block of each prompt, and returns the files that a run must leave.
+// damage restores the folder from whole, and then damages the first block of each system prompt. It returns the
+// files that the folder must contain after a run, which include the file of another prefix.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)

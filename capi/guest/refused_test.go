@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// Each refusal has the function, words of the reason, and the handout's sentence if there is one.
+// refusals lists the refused calls of testdata/guest/refused.c in order. Each entry has the function, words of the
+// reason, and the handout's sentence if there is one.
 var refusals = []struct{ function, reason, clause string }{
 	{"llm_init", "the pool is NULL", handout.InitRefuses},
 	{"llm_init", "less than one block", handout.InitRefuses},

@@ -19,7 +19,8 @@ type result struct {
 	stderr string
 }
 
-// run starts a command with a clean environment and env, and fails if the command does not end.
+// run starts a command in dir with a clean environment and the variables in env. It returns how the
+// command ended, and fails if the command does not end.
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
@@ -48,12 +49,14 @@ func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	return r
 }
 
-// cleanEnv has no options for Valgrind, gdb or the Go runtime, and a home directory without their rc files.
+// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime. Its home directory has no rc
+// files of these programs.
 func cleanEnv(t *testing.T) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
 }
 
-// runMake passes the environment of the test, because make may have to build.
+// runMake calls make in the repository. In contrast to run, it passes the environment of the test, because make may
+// have to build.
 func runMake(t *testing.T, args ...string) result {
 	t.Helper()
 	noteInputs()
@@ -68,7 +71,8 @@ func runMake(t *testing.T, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// On CI, which installs all tools (.ci/tools), a missing tool fails the test instead of skipping it.
+// need skips the test if a tool is missing. On CI, which installs all tools (.ci/tools), a missing
+// tool fails the test.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {

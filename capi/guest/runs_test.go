@@ -51,7 +51,8 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns compares nothing if only some tests ran, or if make test-long ran more tests.
+// compareRuns requires that the runs equal those in runs.golden, so that a missing case is noticed. It compares
+// nothing if only some tests ran, or if make test-long ran more tests.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {

@@ -162,7 +162,8 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// background uses a separate folder for temporary files. The caller must start the command.
+// background returns a command that runs llmgrade with a separate folder for temporary files. The caller must start
+// the command.
 func background(temporary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
@@ -254,7 +255,8 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Equal(t, 1, status, stderr)
 }
 
-// Of a class of 40, the first submission has been graded and the last has not.
+// requireRowsSoFar checks the output files for a class of 40. The first submission has been graded, the last has
+// not.
 func requireRowsSoFar(t *testing.T, out string) {
 	t.Helper()
 	require.Len(t, grades(t, out)[1:], 40)

@@ -32,7 +32,8 @@ func blocks(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// The submission's copy of a block ends after the records in use.
+// Ensure that the examples in STUDENTS.md are the output for a submission with that mistake: its copy of a block
+// ends after the records in use.
 func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

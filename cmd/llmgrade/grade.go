@@ -75,7 +75,8 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// If a submission cannot be graded, all continues with the others. rules is the version of the rules.
+// all grades all submissions. rules is the version of the rules. If a submission cannot be graded, all continues
+// with the others.
 func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	progress, done := terminal.NewProgress("files graded"), 0
 	shown := len(all) > 1 && terminal.StderrIsTerminal()
@@ -170,7 +171,8 @@ func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, 
 	return value, nil
 }
 
-// For a submission with nothing to grade, the function returns a report without points.
+// given returns a function that grades a submission. If a submission has nothing to grade, the function returns a
+// report without points.
 func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
 	return func(s class.Submission) (*grade.Report, error) {
 		if s.Why != "" {
@@ -197,7 +199,8 @@ func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 	}
 }
 
-// If no finding has a trace, writeFinding prints this, and which of the files are left from an earlier run.
+// writeFinding writes the first finding that has a trace to the files of --trace and --main. If no finding has a
+// trace, it prints that nothing was written, and which of the files are left from an earlier run.
 func (o *options) writeFinding(said io.Writer, r *grade.Report) error {
 	for _, f := range r.Findings {
 		if len(f.Ops) == 0 {
@@ -270,7 +273,8 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 	return writeLine(w, l)
 }
 
-// writeLine escapes control characters that JSON allows, because the output may be a terminal.
+// writeLine writes a line of JSON. It escapes control characters that JSON allows, because the output may be a
+// terminal.
 func writeLine(w io.Writer, l line) error {
 	text, err := json.Marshal(l)
 	if err != nil {

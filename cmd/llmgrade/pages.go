@@ -40,7 +40,8 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes rows, which finished and add fill. none has the maximum of the points; whole is the whole class.
+// begin makes a row for each submission; finished and add fill the rows. begin returns an error if a row of
+// overrides.csv cannot be used. none is a report that has the maximum of the points; whole is the whole class.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {
@@ -60,7 +61,8 @@ func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	return err
 }
 
-// finished writes its files after each submission, so that a run that is killed leaves its results.
+// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that a run that is
+// killed leaves its results. At the end, write writes these files again and reports errors.
 func (p *pages) finished(name string, fresh bool, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -167,7 +169,8 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
-// identical returns an entry for each text that several students have handed in.
+// identical lists the submissions that have the same text. Each entry is for a text that several students have
+// handed in.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An accessLog limits the lines about errors, so that clients cannot fill the disk, and writes how many it left out.
+// An accessLog writes a line for each request, or only for requests that get an error. It limits the number of
+// lines about errors, so that clients cannot fill the disk, and writes how many lines it has left out.
 type accessLog struct {
 	to  io.Writer
 	all bool // --log-requests

@@ -106,7 +106,7 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	return nil
 }
 
-// writable checks that a file can be written, without changing it, so that no measurement is lost.
+// writable checks that a file can be written, so that no measurement is lost. It does not change the file.
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {

@@ -62,7 +62,9 @@ func (s *server) streams() {
 	}
 }
 
-// A stream beside 16 bodies of the largest sizes must get as much processor time for a token as alone.
+// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory. Ensure that a
+// stream that runs beside them gets its share of the processor time. The share is computed from the number of tokens:
+// each token takes as much processor time as when the stream runs alone.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, most, share = 16, 160 << 20, 0.15

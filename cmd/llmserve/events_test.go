@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// The test sends new prompts until the subscription is active.
+// Ensure that a subscriber gets events with the tokens of stored blocks. The test sends new prompts until the
+// subscription is active.
 func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 	address := "ipc://" + filepath.Join(t.TempDir(), "kv")
 	s := serveDemo(t, "--kv-events", address, "--kv-events-topic", "kv@pod@demo", "--kv-events-arrays")

@@ -177,7 +177,8 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// A worker's threads load its part, so that its weights are near them. After an error, the caller must still close l.
+// loadWeights reads and packs the parts of a model. Each part is loaded by the threads of its worker, so that its
+// weights are in memory near them. After an error the caller must still close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {

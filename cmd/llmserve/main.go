@@ -38,10 +38,12 @@ func main() {
 	}
 }
 
-// interrupted is the exit status after a signal, as a shell reports SIGINT.
+// interrupted is the exit status of run and bench if a signal has ended them. It is the status that a shell reports
+// for SIGINT.
 const interrupted = 130
 
-// Until the caller calls loaded, a signal ends the process: loading takes minutes, and stopping it loses nothing.
+// endAtSignal makes a signal end the process until the caller calls loaded. Loading can take minutes, and interrupting
+// it loses nothing.
 func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }

@@ -48,7 +48,8 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// The log probabilities in the answers show any difference between logits.
+// answers returns the answers to all prompts, with their log probabilities, which show any difference between
+// logits.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
@@ -67,7 +68,7 @@ type job struct {
 	url    string
 }
 
-// If n is 0, startJob starts one process without mpirun.
+// startJob starts n ranks. If n is 0, it starts one process without mpirun.
 func startJob(t *testing.T, n int, args ...string) *job {
 	args = append(args, "--port", "0", "--kv-cache-gb", "0.1", "--threads", "1", "--served-model-name", "m")
 	j := &job{Cmd: llmserve(args...)}
@@ -234,7 +235,8 @@ func (j *job) ranks(t *testing.T) []int {
 	return all
 }
 
-// The rank is killed or stopped during a step, between two steps, or while blocks are stored or loaded.
+// Ensure that the loss of a rank ends all other ranks with a message that names it. The rank is killed or
+// stopped during a step, between two steps, or while blocks are stored or loaded.
 func TestALostRankEndsTheOthers(t *testing.T) {
 	dir, prompt := t.TempDir(), strings.Repeat("5,", 400)+"5"
 	path := randomModel(t, "F16")

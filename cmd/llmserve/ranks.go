@@ -19,7 +19,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// ranks is nil if this process has the whole model. Only programs built with the tag mpi have ranks.
+// ranks are the processes that share a model. It is nil if this process has the whole model. Only programs built
+// with the tag mpi have ranks.
 var ranks *processes
 
 // A world connects processes that were started together. Package mpi implements it.
@@ -66,7 +67,8 @@ const (
 	loadedWeights       // it can compute steps
 )
 
-// The processes exchange reports until all have loaded, so that each notices when another fails or is lost.
+// processes is a world whose members exchange reports until all have loaded their weights. In this way, each
+// process notices when another process fails or is lost.
 type processes struct {
 	world
 
@@ -121,7 +123,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow ignores signals, which all ranks get, because rank 0 lets running requests end first.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals, which all ranks get,
+// because rank 0 lets running requests end first.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -171,7 +174,8 @@ func (p *processes) reach(s stage) {
 
 const interval = 50 * time.Millisecond
 
-// exchange goes on until all processes have loaded their weights. If a process refuses, exchange ends this process.
+// exchange exchanges reports until all processes have loaded their weights. If a process refuses, exchange ends
+// this process.
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
@@ -249,7 +253,8 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// If a process ends with err before the first step, all processes end.
+// leave disconnects this process. err says why it ends. If a process ends with an error before the first step, all
+// processes end.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err

@@ -18,7 +18,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// The command must print one line and use little memory: it must not pack weights before it refuses.
+// refused runs the command and requires that it ends with one line on standard error. It also requires that the
+// command used little memory, so that it packed no weights before it refused.
 func refused(t *testing.T, args ...string) (line string) {
 	c := llmserve(args...)
 	var stderr bytes.Buffer
@@ -53,7 +54,8 @@ func hole(t *testing.T) string {
 	return path
 }
 
-// Flags are checked first, then the header or the configuration, and missing tensors last.
+// Ensure that bad settings are refused with an error that names them. Flags are checked first, then the header
+// or the configuration, and missing tensors last.
 func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

@@ -52,7 +52,8 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// Before use, a signal ends the process. A process that is not rank 0 computes its part instead of calling use.
+// withModel prepares a model, calls check, loads the weights and calls use. Before use, a signal ends the process.
+// A process that is not rank 0 computes its part instead of calling use.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
 	if ranks.follow() {
 		return follow(path, o)

@@ -137,7 +137,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check opens the port and closes it again: clients must not connect before the server can answer.
+// check checks the flags before a model is loaded. It opens the port and closes it again: clients must not be able to
+// connect before the server can answer.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
@@ -172,7 +173,8 @@ func (o *options) check() error {
 	return listener.Close()
 }
 
-// readKeys refuses an empty key, which usually comes from an unset shell variable.
+// readKeys adds the key in the environment to the keys of the flag. It refuses an empty key, which usually comes from
+// an unset shell variable.
 func (o *options) readKeys() error {
 	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
 	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {

@@ -31,7 +31,8 @@ func folderTemplate(dir string) (string, error) {
 	return configTemplate(fields.Template), nil
 }
 
-// If the model's own template cannot be used, the model can still complete texts.
+// readTemplate sets the template: the template of --chat-template, or else the model's. If the model's template cannot
+// be used, the model can still complete texts.
 func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelOptions) error {
 	if o.template != "" {
 		text, err := os.ReadFile(o.template)
@@ -49,7 +50,8 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 	return nil
 }
 
-// The template is a text, or the one called "default" in a list of named templates.
+// configTemplate returns the template in tokenizer_config.json. It is a text, or the template called "default" in a
+// list of named templates.
 func configTemplate(raw json.RawMessage) (source string) {
 	if json.Unmarshal(raw, &source) == nil {
 		return source

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of several named templates, the server uses the one that transformers and vLLM use for a chat without tools.
+// Ensure that if a model has several named templates, the server uses the template that transformers and vLLM use
+// for a chat without tools.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string

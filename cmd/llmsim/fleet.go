@@ -183,7 +183,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return nil
 }
 
-// If the routers differ, lastAnswers returns a range.
+// lastAnswers returns the time of the last answer in s. If the routers differ, it returns a range.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds

@@ -81,7 +81,7 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
-// On a terminal, runWithProgress shows how many requests are answered.
+// runWithProgress runs the plan. On a terminal, it shows how many requests are answered.
 func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	if !terminal.StderrIsTerminal() {
 		return plan.Run(ctx, nil, nil)

@@ -94,7 +94,8 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// The trace has 24 conversations, and each prompt begins with the blocks of the prompt before it.
+// Ensure that Mooncake's hashes cause prefix hits. The trace has 24 conversations, and each prompt begins with the
+// blocks of the prompt before it.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
@@ -170,7 +171,8 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// The output states the probability that a draft is right, and that drafting takes no time by default.
+// Ensure that the output states the assumptions about drafts: the probability that a draft is right, and that
+// drafting takes no time by default.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

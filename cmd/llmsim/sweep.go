@@ -73,7 +73,8 @@ func addSLO(f *pflag.FlagSet, slo *latency) {
 	f.Var(slo, "slo", "highest mean normalized latency of a sustained rate")
 }
 
-// A latency, in s/token, is written as an objective of llmsim plan or as a number.
+// A latency is a flag with a normalized latency in s/token. The user writes it as an objective of llmsim plan or as
+// a number.
 type latency float64
 
 func (l *latency) String() string { return fmt.Sprintf("%gs/token", float64(*l)) }
@@ -145,7 +146,8 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	return failures(st.Failed())
 }
 
-// A table of concurrencies needs no folder, and has vllm bench serve's number of requests, one seed and vllm-v1.
+// readLoads determines whether the loads are rates or concurrencies. A table of concurrencies needs no folder. By
+// default it has vllm bench serve's number of requests, one seed, and the system vllm-v1.
 func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
 	switch {
@@ -183,7 +185,7 @@ func (o *sweepOptions) needFolder() error {
 	return nil
 }
 
-// On a terminal runJobs shows the progress; elsewhere it prints a line for each job.
+// runJobs runs the jobs. On a terminal it shows the progress; elsewhere it prints a line for each job.
 func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
 	done, total := 0, len(s.Jobs)
 	w, show := c.ErrOrStderr(), func(int, int) {}
@@ -209,7 +211,7 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 	return st, err
 }
 
-// Running the same command again repeats failed jobs.
+// failures returns the errors of failed jobs. Running the same command again repeats these jobs.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

@@ -58,7 +58,8 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 	}
 }
 
-// A relative path is relative to the folder of the caller, and the error about a missing file names the file.
+// Ensure that a relative path is relative to the folder from which the script is called, and that the error
+// about a missing file names it.
 func TestGradeTakesWhatItsCallerNames(t *testing.T) {
 	level.SkipQuick(t) // it compiles
 	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))

@@ -32,7 +32,8 @@ var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log
 // The flags of the handout's Compilation Standard.
 var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
 
-// objects are compiled once. objectsWithoutHeap are the same for Memcheck, without heap.o.
+// objects are the suite's object files, which are compiled once. objectsWithoutHeap are the same for Memcheck,
+// without heap.o.
 var objects, objectsWithoutHeap []string
 
 var scratch string
@@ -193,7 +194,8 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick makes compiling take a third of the time. In make test-long and with -matrix, there are no such options.
+// quick returns options with which the compiler takes a third of the time. In make test-long and with -matrix
+// there are none, so that everything is compiled as in the course.
 func quick(optimise string) []string {
 	if *matrix || level.Long() {
 		return nil
@@ -249,7 +251,8 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// fails runs only the expected test, unless the test run asks for all tests that fail.
+// fails requires that a mutant fails its expected test. It runs only that test, unless the test run asks for
+// all tests that fail.
 func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
 	if m.Expect != "" && !*matrix {
@@ -299,8 +302,9 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// Only the first test of task3, whose pool has 10 blocks, really loops. In the other tests the call raises SIGPROF,
-// which the suite takes for a timeout.
+// Ensure that the suite ends its run after three timeouts. To save time, only the first test of task3, whose
+// pool has 10 blocks, really loops. In the other tests the call raises SIGPROF, which the suite takes for a
+// timeout.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -384,7 +388,8 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// The blocks are in the same chain of the hash table of the suite's heap.
+// Ensure that the suite's heap finds each block while other blocks in the same chain of its hash table come and
+// go.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")
 	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)

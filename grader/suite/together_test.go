@@ -16,8 +16,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// together is one program, because it takes longer to compile and link a mutant than to run it. The name of the link
-// by which it is started selects the mutant. A folder below has the same without heap.o, for Memcheck.
+// together is one program with many mutants, because it takes longer to compile and link a mutant than to run
+// it. Its folder has a link for each mutant, and the name of the link selects the mutant. A folder below has
+// the same without heap.o, for Memcheck.
 var together struct {
 	sync.Once
 	dir string
@@ -96,8 +97,9 @@ func markChanged(mutant []*part, correct string) {
 	}
 }
 
-// The names that a mutant defines get its ID as a prefix, and the program (testdata/choose.c) runs the mutant whose
-// ID is its name. Parts that a mutant shares with the correct submission are compiled once.
+// assemble compiles the mutants of make test as one source. The names that a mutant defines get its ID as a
+// prefix. Parts that a mutant shares with the correct submission are compiled once. The program
+// (testdata/choose.c) runs the mutant whose ID is the program's name.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

@@ -64,7 +64,8 @@ func TestShareIsAllOrNothing(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 0}, counts, "an entry outside the pool is skipped")
 }
 
-// The slices have every length below 300, and a zero at every index.
+// Ensure that the assembly finds the same first zero as a plain loop, for slices of every length below 300 and a
+// zero at every index. The test runs with each vector width that this processor supports.
 func TestTheScansFindTheFirstZero(t *testing.T) {
 	loop := func(counts []int32) int {
 		if i := slices.Index(counts, 0); i >= 0 {
@@ -96,7 +97,8 @@ func TestTheScansFindTheFirstZero(t *testing.T) {
 	}
 }
 
-// The page after the slice is not accessible, so a read there crashes the test.
+// Ensure that the scan reads no memory after the slice. The page after the slice is not accessible, so a read there
+// crashes the test.
 func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	page := os.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

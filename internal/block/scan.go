@@ -2,7 +2,8 @@ package block
 
 import "unsafe"
 
-// firstZeroPortable loads two counts at a time, because the compiler does not vectorize a loop with an early exit.
+// firstZeroPortable returns the index of the first 0 in counts, or len(counts) if there is none. It loads two
+// counts at a time, because the compiler does not vectorize a loop with an early exit.
 func firstZeroPortable(counts []int32) int {
 	n := len(counts)
 	if n == 0 {

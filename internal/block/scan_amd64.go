@@ -12,7 +12,8 @@ const (
 	wide512
 )
 
-// firstZero returns len(counts) if there is no 0. It never reads past the last count, so Memcheck does not report it.
+// firstZero returns the index of the first 0 in counts, or len(counts) if there is none. It never reads past the
+// last count, so Memcheck does not report it.
 func firstZero(counts []int32) int {
 	whole := len(counts) &^ (lane - 1)
 	if whole == 0 || width == portable {
@@ -45,7 +46,8 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func xgetbv() (eax, edx uint32)
 
-// detectWidth also checks that the kernel saves the registers (Intel SDM vol. 1, 14.7.1 and 15.3).
+// detectWidth asks which instructions the processor has, and whether the kernel
+// saves the registers that they use (Intel SDM vol. 1, 14.7.1 and 15.3).
 func detectWidth() int {
 	const (
 		osxsave, avx  = 1 << 27, 1 << 28

@@ -53,7 +53,8 @@ func Revoke(counts []int32, slot *int32, old int32) {
 	*slot = old
 }
 
-// Release drops one reference to entry's block, if entry names a block, and reports whether the block became free.
+// Release drops one reference to the block that entry names. It reports whether the block became free. It ignores
+// an entry that names no block.
 func Release(counts []int32, entry int32) (freed bool) {
 	if uint(entry) >= uint(len(counts)) {
 		return false

@@ -46,7 +46,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// CheckFolder creates a folder and a file to find out whether files can be written, and removes what it created.
+// CheckFolder returns an error if no files can be written to a folder. To find out, it creates the folder and a
+// file, and then removes what it has created.
 func CheckFolder(dir string) error {
 	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

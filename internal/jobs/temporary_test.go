@@ -15,7 +15,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// If making is set, the test binary is a child process that makes a folder and waits.
+// making is the name of an environment variable. If it is set, the test binary is a child process that makes a
+// folder and waits.
 const making = "LLM_TEST_MAKES_A_FOLDER"
 
 func start(t *testing.T) (*exec.Cmd, string) {

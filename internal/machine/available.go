@@ -53,7 +53,8 @@ var (
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 
-// groupMemory returns the least that a control group of this process has. ok is false if no group has a limit.
+// groupMemory returns the smallest amount of memory that a control group of this process has available. ok is false
+// if no group has a limit.
 func groupMemory(root fs.FS) (bytes int, ok bool) {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
@@ -79,7 +80,8 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// ok is false if the group has no limit or its files are not visible in this container.
+// available returns the memory that a group may still allocate. ok is false if it has no limit or its files are not
+// visible in this container.
 func (g *groupFiles) available(root fs.FS, dir string) (bytes int, ok bool) {
 	number := func(name string) (int, bool) {
 		text, err := fs.ReadFile(root, path.Join(dir, name))

@@ -38,7 +38,8 @@ func TestMakeWritesTheVersion(t *testing.T) {
 	}
 }
 
-// A source archive has a version without a commit, even if git is missing or it lies inside another repository.
+// Ensure that the version contains the commit in a git checkout. A source archive has a version without a
+// commit, even if git is missing or the archive lies inside another repository.
 func TestTheVersionOfASourceFolder(t *testing.T) {
 	script, err := filepath.Abs("../../.ci/version")
 	require.NoError(t, err)

@@ -34,7 +34,8 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, best)
 }
 
-// Nearest returns the most similar name, or "" if all names differ by more than two letters.
+// Nearest returns the name that is most similar to the given name. It returns "" if all names differ by more than
+// two letters.
 func Nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, other := range names {

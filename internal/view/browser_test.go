@@ -102,7 +102,8 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	}
 }
 
-// A word and an arrow must mark the copy, and the two sequences must have different blocks afterwards.
+// copyOnWriteIsSeen checks that copy-on-write is visible: a word and an arrow mark the copy, and the two
+// sequences have different blocks afterwards.
 func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]

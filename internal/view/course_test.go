@@ -54,8 +54,9 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// After any calls, the count of a block is the number of table entries that name the block, only shared blocks are
-// copied, a refused call changes nothing, and written records are in the pool.
+// Ensure that after any calls every frame is consistent: the count of a block is the number of table entries that
+// name the block, only shared blocks are copied, a refused call changes nothing, and written records are in the
+// pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder

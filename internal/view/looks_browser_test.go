@@ -15,8 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast lists texts with a contrast below 4.5 : 1 (WCAG, level AA) to the colour of the request or of the page,
-// which the background of a block's text mixes.
+// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA). The background of a
+// block's text is a mixture of the colour of the request and the colour of the page, so the text must be readable
+// on both.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
@@ -74,7 +75,8 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	}
 }
 
-// Two blocks in different states must differ in text, border or pattern.
+// Ensure that colour is never the only difference: two blocks in different states differ in text, border or
+// pattern.
 func TestStatesDifferWithoutColour(t *testing.T) {
 	in := browsertest.Start(t)
 	x := open(t, in, recording(t, "cached"), browsertest.Look{Width: desktop})

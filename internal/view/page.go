@@ -30,7 +30,7 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 // file that needs no server. If a recording cannot be shown, Write writes nothing, and the error wraps ErrRecording.
 func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
-// If live is not nil, the page requests further frames from its server.
+// write writes the page. If live is not nil, the page requests further frames from its server.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	if len(scenes) == 0 {
 		return fmt.Errorf("%w: there is nothing to show", ErrRecording)

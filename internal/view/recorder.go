@@ -130,7 +130,8 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// The iteration it may be nil. again has the requests that had lost their blocks before the iteration.
+// keep adds a frame with the current state. The iteration it may be nil. The map again has the requests that had lost
+// their blocks before the iteration.
 func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)
@@ -157,7 +158,8 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again 
 	r.recording.Frames = append(r.recording.Frames, f)
 }
 
-// If a table has not changed, the sequence shares it with the previous frame.
+// sequences returns the sequences with blocks, sorted by request and number. If a table has not changed, the
+// sequence shares it with the previous frame.
 func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
@@ -175,7 +177,8 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// If each unfinished sequence has a table, tables sets q.numbers.
+// tables yields the block tables of a request with the numbers of their sequences. If each unfinished sequence has a
+// table, it sets q.numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0

@@ -205,7 +205,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts allows that a request was aborted since the frame was made.
+// counts compares the reference counts of a frame with the counts of the devices. Since the frame was made, a
+// request may have been aborted.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {

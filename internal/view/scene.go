@@ -42,7 +42,8 @@ type clocked struct {
 	times []int
 }
 
-// beside gives each recording a frame for every time at which any has one; such a frame may repeat the state.
+// beside puts recordings on one clock: each recording gets a frame for every time at which any of them has one. If
+// nothing happens in a recording at that time, its frame repeats the state.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

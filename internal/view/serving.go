@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// Two schedulers serve the requests, or one beside equivalent calls of the homework's engine (stories/serving.json).
+// A servingStory is a few requests in a small pool. Two schedulers serve them, or one scheduler beside equivalent
+// calls of the homework's engine. The stories are in stories/serving.json.
 type servingStory struct {
 	Name, Title, Note string
 	Systems           []storySystem

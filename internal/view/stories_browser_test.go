@@ -82,7 +82,8 @@ func above(a, b string) string {
 		a, b)
 }
 
-// V1's null block, which no request gets, must not count as used.
+// Ensure that an unknown story in the address gives a message, and that the null block of V1, which no request
+// gets, does not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -191,7 +192,8 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns ranges of slots, [from, to, owner]. writer has the last writer of each slot.
+// oldOf returns the old content that a block still shows, as ranges of slots: [from, to, owner]. writer has the
+// last writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {

@@ -65,7 +65,8 @@ func (x *tour) visit(t *testing.T, scene string, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
 }
 
-// A shownFrame has count, filled slots and owners of each block, and tokens, device and table of each sequence.
+// A shownFrame is what a board shows of a frame. For each block: count, filled slots and owners. For each sequence:
+// tokens, device and table.
 type shownFrame struct {
 	Said   []string
 	Blocks [2][]string
@@ -98,7 +99,8 @@ const walk = `(() => {
   return steps
 })()`
 
-// A name has a letter if the request has several sequences.
+// names returns the names of the sequences on the page. A name has a letter if the request has several
+// sequences.
 func names(r *view.Recording) map[[2]int]string {
 	several, all := map[int]bool{}, map[[2]int]string{}
 	for _, f := range r.Frames {

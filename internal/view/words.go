@@ -30,7 +30,7 @@ func (f *Frame) sequence(request, number int) *Sequence {
 	return nil
 }
 
-// Each block comes once, by sequence and in logical order.
+// blocksOf returns the blocks of a request. Each block comes once, by sequence and in logical order.
 func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{block.None: true}
@@ -83,7 +83,7 @@ func (w *words) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// Rare events come first.
+// iteration describes what a scheduler did. Rare events come first.
 func (w *words) iteration(it *serve.Iteration) {
 	if w.first {
 		w.say("The recording begins here.")

@@ -43,7 +43,8 @@ func writableAt(e *Engine, s *Sequence) error {
 	return nil
 }
 
-// If the logical block was mapped, place makes the free block a copy of the old one.
+// place maps the logical block to a free block. If it was mapped, the free block
+// becomes a copy of the old one.
 func (c *core) place(e *Engine, home **L2Table, logical uint32) (int32, error) {
 	if e.Free == 0 { // handout, task 4, OOM interception
 		return 0, ErrNoBlocks

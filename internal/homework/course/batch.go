@@ -1,7 +1,8 @@
 package course
 
-// A sequence may occur twice, and two sequences may share a block, so the blocks that an append needs depend on the
-// appends before it. Therefore appendBatch first makes all positions writable, one after the other.
+// appendBatch appends one record to each sequence, in order. A sequence may occur twice, and two sequences may
+// share a block, so the blocks that an append needs depend on the appends before it. Therefore the journal
+// first makes all positions writable, one after the other. The records are written after that.
 func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	j := &c.batch
 	if !j.open(e, len(seqs)) {
@@ -42,7 +43,7 @@ func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	return err
 }
 
-// appendRun opens a journal with one step for each block that the records touch.
+// appendRun appends all records to one sequence. The journal has one step for each block that they touch.
 func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if err := writableAt(e, s); err != nil {
 		return err

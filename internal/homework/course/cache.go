@@ -38,7 +38,8 @@ func (h *entry) holds() bool {
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// lookup removes an entry that does not hold.
+// lookup returns the sequence with the id if there is an entry for the id and the entry holds. It removes an
+// entry that does not hold.
 func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	slots := c.entries.slots
 	if len(slots) == 0 {
@@ -64,7 +65,8 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert replaces the entry of h's sequence, if there is one. There must be no entry for h's id.
+// insert adds h and replaces the entry of its sequence, if there is one. There must be no
+// entry for its id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -100,7 +102,8 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// The entries of the engine of s have already been removed.
+// invalidate is called before s is freed together with its engine. The entries of the engine have already been
+// removed.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
@@ -147,7 +150,8 @@ func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// If there is no memory for the new neighbour, the entry keeps the old neighbour and no longer holds.
+// renext and reprev change one neighbour in an entry. If there is no memory for that, the
+// entry keeps the old neighbour and no longer holds.
 func (c *lookupCache) renext(h *entry, next *Node) {
 	if c.index.mention(h.engine, next, +1) {
 		c.index.mention(h.engine, h.next, -1)
@@ -162,7 +166,8 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// There must be no entry for h's id. put also drops the entries that are older than the last reset.
+// put adds h. There must be no entry for its id. put also drops the entries that are older than the last reset,
+// so the index never has one.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -181,7 +186,8 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// If another core's cache has the entry of s, removeOf resets the index, because it cannot change that cache.
+// removeOf removes the entry of s, if there is one. An entry in another core's cache cannot be changed from
+// here; removeOf then resets the index.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

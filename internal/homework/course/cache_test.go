@@ -24,7 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// Each sequence of engine is looked up once, so that every sequence far enough from the head has a cache entry.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that every sequence far
+// enough from the head has a cache entry.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -213,7 +214,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// A sequence was moved to another engine by hand and freed there. A look-up must not read it.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and
+// freed there. The arena would panic.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -241,7 +243,8 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// No neighbour's entry names the sequence, so only the index knows that the first engine has an entry.
+// Ensure the same when no neighbour's entry names the sequence: only the index then knows that the first engine
+// has an entry.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

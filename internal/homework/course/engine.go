@@ -26,7 +26,8 @@ func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	return e, nil
 }
 
-// It does not decrement the counts, because it frees their array. destroy does not free the pool.
+// destroy follows handout, task 5. It does not decrement the counts, because it frees
+// their array. It does not free the pool.
 func (c *core) destroy(e *Engine) {
 	c.cache.removeEngine(e)
 	var gone chain

@@ -213,7 +213,8 @@ func (s *search) expand(at int) useCase {
 	return c
 }
 
-// New sequences get the first unused ids. The data of an append is the position of the record.
+// all returns all calls that can be made in a state. New sequences get the first unused ids. The data of an append is
+// the position of the record.
 func (s *search) all(state *model) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.sequences() {

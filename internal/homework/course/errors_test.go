@@ -46,7 +46,8 @@ func runs(n int) refusable {
 	}
 }
 
-// The error of a refusal is the reason that the handout checks first.
+// refusals are calls that are refused for several reasons. The error is the reason that the handout checks
+// first.
 var refusals = []struct {
 	name    string
 	prepare func(e *Engine, s *Sequence) // s has the id 0, and 1 record

@@ -43,7 +43,9 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call requires that the call uses Memory at most once, and not at all if it is refused for another reason.
+// call makes a call of the library and, with want, the same call of the yardstick. Now and then it makes an
+// allocation fail in both. It requires that the call uses Memory at most once, and not at all if it is refused
+// for another reason than memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")

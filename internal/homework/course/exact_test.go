@@ -78,7 +78,8 @@ func play(t *rapid.T, k kind) {
 	g.end()
 }
 
-// llm_init makes the first engine. The second one is made by hand, so that the library does not know it.
+// begin makes two engines in each world. The library makes the first one by llm_init; the second one is made by
+// hand, so that the library does not know it.
 func (g *game) begin() {
 	for _, w := range []*world{&g.ours, &g.theirs} {
 		for i := range 2 {

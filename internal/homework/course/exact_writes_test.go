@@ -132,7 +132,8 @@ func (g *game) writeFields() {
 	}
 }
 
-// Unless the writer is wild, rename takes an id that no sequence has, and a loose sequence keeps its id.
+// rename gives a sequence another id. Unless the writer is wild, the id is one that no sequence has, and a
+// loose sequence keeps its id.
 func (g *game) rename(i int) {
 	id := g.newID()
 	if g.wild {
@@ -213,7 +214,8 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// Before dispose frees the sequence, it looks up the id, and the ids of the loose sequences that still point to it.
+// dispose frees a loose sequence by hand. Before that it looks up the id, and the ids of the loose sequences
+// that still point to it.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// 6 calls are enough to detect each broken rule of one_rule_test.go; make exhaustive explores more.
+// deepest is the number of calls after llm_init up to which a pool is explored. 6 calls are enough to detect
+// each broken rule of one_rule_test.go; make exhaustive explores more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -220,7 +221,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// The list is about as long as the shortest list for which the cache is used.
+// Ensure that every call does what the handout says when the list is about as long as the shortest list for which
+// the cache is used. With the cache, an earlier call could change what a later call does, so the test plays every
+// sequence of calls, even if two sequences lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

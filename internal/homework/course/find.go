@@ -1,12 +1,15 @@
 package course
 
-// plainNodes is the number of nodes at the beginning of the list that are walked without the cache.
+// plainNodes is the number of nodes at the beginning of the list that are always walked. The cache is not used
+// for them.
 const plainNodes = 16
 
-// Walking the nearNodes nodes after plainNodes costs less than a cache entry, so they have none.
+// nearNodes is the number of nodes after plainNodes that have no cache entries, because walking them costs less
+// than an entry.
 const nearNodes = 8
 
-// find returns the first sequence with the id. A NULL link ends the list, as the head does.
+// find returns the first sequence of the list with the id, or nil. A NULL link ends
+// the list, as the head does.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -19,7 +22,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// last is the last node of the list, or nil if a new last sequence needs no cache entry, as the list is short.
+// absent reports whether no sequence of the list has the id. If so, last is the last node of the list, or nil
+// if the list is so short that a new last sequence needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -32,8 +36,8 @@ func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	return last, s == nil
 }
 
-// If one of the first plainNodes nodes has the id, walkFirst returns this node and true. Otherwise it returns the
-// next node, or nil at the end of the list.
+// walkFirst walks the first plainNodes nodes. If one has the id, it returns this node and true. Otherwise it
+// returns the next node, or nil at the end of the list.
 func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
 	n = head.Next
@@ -52,7 +56,8 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest adds the sequence to the cache. If there is none, last is what absent returns.
+// walkRest continues the walk at n. It returns the sequence with the id and adds it to the
+// cache. If there is none, last is what absent returns.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

@@ -27,7 +27,8 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// An entry that was made before the index was reset can be removed, although the index does not have it.
+// Ensure that an entry which was made before the index was reset can be removed, although the index does not
+// have it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -58,7 +59,8 @@ func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// The index is full and cannot grow, so it would not know the neighbour.
+// Ensure that an entry gets no new neighbour if the index is full and cannot grow: the index would not know the
+// neighbour.
 func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for _, gone := range []int32{39, 70} { // before the first with an entry, and after the last
@@ -87,7 +89,8 @@ func addressSpace(t *testing.T) int64 {
 	return pages * pageSize
 }
 
-// The test takes the least of five measurements, because other parts of the process also map memory.
+// Ensure that memory pages are given back: after many rounds the address space has not grown. The test takes
+// the least of five measurements, because other parts of the process also map memory.
 func TestPagesAreGivenBack(t *testing.T) {
 	level.SkipQuick(t)
 	seqs := make([]Sequence, 9000)

@@ -24,7 +24,8 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// engine and id are the key of the sequence's own entry. If it has no own entry, engine is nil.
+// A named is a sequence that cache entries name. engine and id are the key of its own entry. If it has no own
+// entry, engine is nil.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -69,7 +70,8 @@ func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change adds the named of s before the call of edit, or removes it afterwards, as needed.
+// change calls edit with the named of s, which it adds before or removes afterwards as needed. It returns false
+// if there is no memory.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {

@@ -70,12 +70,14 @@ func (e *Engine) counts() []int32 {
 	return unsafe.Slice(e.RefCount, int(e.Total))
 }
 
-// The block must be inside the pool. The offset needs 64 bits: block 2^25 begins 2 GiB after the base.
+// records returns the records of a block, which must be inside the pool. The offset
+// needs 64 bits: block 2^25 begins 2 GiB after the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// The logical block must be below MaxLogicalBlocks.
+// at returns the L1 entry of a logical block, which must be below MaxLogicalBlocks,
+// and the block that it is mapped to.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The first goroutine owns the lock and locks it all the time, when the second one comes for the first time.
+// Ensure that a lock excludes a second goroutine that comes for the first time while the first one, which owns
+// the lock, locks and unlocks it all the time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
 	const times = 20

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// In the file of a oneRule, old, which occurs once, is replaced by new. The named test must then fail.
+// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by
+// new. The named test must then fail. It is the only test that is run.
 type oneRule struct {
 	name     string
 	file     string

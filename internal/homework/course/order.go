@@ -28,7 +28,8 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead returns 0 if the distance is more than maxAhead or n is not found.
+// ahead returns the distance from the parameter from to the index of n in the guess. It returns 0 if that is more
+// than maxAhead or n is not found.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
 		return 0
@@ -36,7 +37,8 @@ func (o *order) ahead(from int, n *Node) int {
 	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
-// met returns the index at which the guess continues, or -1 if there is no memory.
+// met records that the index of n in the list is the parameter to. It returns the index at which the guess
+// continues, or -1 if there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {

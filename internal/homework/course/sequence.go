@@ -57,8 +57,9 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork increments the counts before it allocates the tables, so that one pass over the parent's tables both checks
-// and shares the blocks (handout, task 3). If the allocation fails, it decrements them again.
+// fork follows the handout, task 3. It increments the counts before it allocates the tables, so that one pass
+// over the parent's tables both checks and shares the blocks. If the allocation fails, it decrements them
+// again.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -144,7 +145,8 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate fills the L1 table with NULL. The L2 tables are in chunks[2:] afterwards.
+// allocate allocates a sequence, its L1 table and a number of L2 tables. It fills the L1 table with NULL. The
+// L2 tables are in chunks[2:] afterwards.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]
 	chunks[0] = Chunk{Size: sequenceSize}

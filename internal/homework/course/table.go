@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// A table is at most half full, in pages from the kernel: the library does not collect the Go heap, and a tester
-// counts the allocations on C's heap.
+// A table is a hash table with open addressing and linear probing, at most half full. It is in pages from the
+// kernel: the library does not collect the Go heap, and a tester counts the allocations on C's heap.
 type table[R record[R]] struct {
 	slots []R // a power of two, or none
 	used  int
@@ -46,7 +46,8 @@ func (t *table[R]) get(key R) *R {
 	return nil
 }
 
-// If no record equals r, add adds r. It returns nil if there is no memory for a larger table.
+// add returns the record that equals r. If there is none, it adds r. It returns nil if
+// there is no memory for a larger table.
 func (t *table[R]) add(r R) *R {
 	if 2*(t.used+1) > len(t.slots) && !t.grow() {
 		return nil

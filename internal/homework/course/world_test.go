@@ -11,7 +11,8 @@ func (e *Engine) count(id int32) *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
 }
 
-// Two worlds must stay equal. The index in seqs is the name of a sequence in both worlds.
+// A world has engines, pools, and all sequences ever made, in that order of creation. Two worlds must stay
+// equal. The index in seqs is the name of a sequence in both worlds.
 type world struct {
 	engines []*Engine
 	pools   [][]int32

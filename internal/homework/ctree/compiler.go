@@ -13,7 +13,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Compiler has what is needed to parse C as this machine's compiler does. It can be passed to another process.
+// A Compiler contains what is needed to parse C like the C compiler of this machine. It can be passed to
+// another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
 	IncludePath []string // folders of #include <...>

@@ -2,7 +2,8 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// cc's trees have a node for every level of the grammar, which a converter leaves out.
+// A converter converts cc's trees, which have a node for every level of the grammar, to trees of
+// this package.
 type converter struct {
 	vars map[*cc.Declarator]*Var
 }

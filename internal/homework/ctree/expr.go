@@ -65,7 +65,8 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// If absent is set, the level of the grammar has only its right operand.
+// binary converts a level of the grammar with a binary operator. If absent is set, the level has only its right
+// operand.
 func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
 	if absent {
 		return c.expr(right)

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// cmd/llmgrade/README.md says why llmgrade and the C suite judge these files differently.
+// differs are the files that llmgrade and the C suite of grader/suite judge
+// differently; cmd/llmgrade/README.md says why.
 var differs = []string{"s1_56_append_int_overflow_2gib.c", "s1_63_create_int_max_overflow.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c"}
 
 // cSuite compiles the C suite. It returns all objects, and the objects to link for Memcheck, without heap.o.

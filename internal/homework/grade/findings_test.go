@@ -230,7 +230,8 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// The Memcheck and sanitizer tests of a task count as not run if no call of the task was watched.
+// Ensure that the Memcheck and sanitizer tests of a task fail if a call crashes or misuses memory, and count as
+// not run if no call of the task was watched.
 func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -275,7 +276,8 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// A submission with a cache may have stored the old list.
+// Ensure that a finding says that the tester has changed the list of sequences, since a submission with a cache
+// may have stored the old one.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -312,7 +314,8 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// The finding on a global variable that llm_init sets must say that llm_init was not called.
+// Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
+// was not called. A block table is named where llm_init was called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -207,15 +207,16 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	}
 }
 
-// missed get full marks: they fail only when malloc fails, of which the handout says nothing
-// (cmd/llmgrade/README.md).
+// missed are the wrong files of testdata/submissions/independent that get full marks. They fail only when
+// malloc fails, and the handout says nothing about that (cmd/llmgrade/README.md, "What costs nothing").
 var missed = []string{
 	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
 	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
 	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
 }
 
-// Correct files must get full marks, and wrong files must lose points.
+// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout. Correct files
+// must get full marks, and wrong files must lose points.
 func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
 	files, err := filepath.Glob(submissions + "independent/*/*.c")
 	require.NoError(t, err)
@@ -240,7 +241,8 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// The first finding must quote a sentence with one of the phrases.
+// sentences reads sentences.txt: for each wrong submission, phrases of the handout. The first finding must
+// quote a sentence with one of the phrases.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -269,7 +271,8 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 // showing are mutants that together show every compare.Fact.
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
-// grader/suite runs more mutants than these.
+// typicalOf returns the first mutant of each task and kind, and the mutants in showing. grader/suite runs more
+// of them.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
@@ -311,7 +314,8 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf takes the task from the name of the mutant's test, or returns 0 if there is no single task.
+// taskOf returns the task of the handout that a mutant breaks. It takes it from the name of the test that must
+// detect the mutant, and returns 0 if there is no single task.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])

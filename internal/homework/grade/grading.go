@@ -113,16 +113,17 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// probe notes which functions put several structures into one allocation. The grader cannot build the state of the
-// submission for them.
+// probe finds out how the submission allocates its structures. If it combines several in one allocation, the
+// tester cannot build its states.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// If the allocations of a function differ from the handout's, isolate leaves to the submission the calls of this
-// function and of those that free its allocations.
+// isolate marks all calls as the tester's, except those of the functions in real. If the allocations of a
+// function differ from the handout's, the submission still makes the calls of this function and of those that
+// free its allocations.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -210,7 +211,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// If alone is set, matching looks only at the first difference of r.
+// matching returns the first difference in r that shows the same mistake as d. If alone is set, it looks only
+// at the first difference of r.
 func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
@@ -289,7 +291,8 @@ type hang struct {
 	result   compare.Result
 }
 
-// play does not play a trace that begins with a known hang.
+// play plays a trace and counts the calls that do not return. It does not play a trace that begins with a known
+// hang.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -328,7 +331,8 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// For a task that does not work, Memcheck and the sanitizers count as not run.
+// others adds the tests of a task that are not directed traces. For a task that does not work, Memcheck and the
+// sanitizers count as not run.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {

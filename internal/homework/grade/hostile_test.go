@@ -22,7 +22,8 @@ import (
 // An attack is a hostile submission with its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical are attacks of at least one of each kind. Those that are rejected always run, as they take little time.
+// typical are the attacks that every run of the tests makes, at least one of each kind. Attacks that are
+// rejected are always run, since they take little time. make test-long runs all.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
@@ -75,8 +76,8 @@ func deserved(expect string, r *grade.Report) bool {
 	return false
 }
 
-// Each attack must get its expected result, honest submissions the same as without the attacks, and nothing else may
-// happen.
+// Ensure that hostile submissions do no harm when they are graded in one class with honest ones: each attack
+// gets its expected result, the honest ones get the same as without them, and there are no other effects.
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	level.SkipQuick(t)
 	temp := t.TempDir()
@@ -128,8 +129,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// Without make test-long gradeAll plays no sweeps, and only the directed traces where these are enough to show the
-// expected result.
+// gradeAll grades four submissions at a time, as for a class. Without make test-long it plays no sweeps, and
+// only the directed traces where these are enough to show the expected result.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {

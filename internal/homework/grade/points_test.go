@@ -114,7 +114,8 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// The file testdata/findings.json.gz says which sentence the submission broke.
+// Ensure that each finding in testdata/findings.json.gz quotes the sentence of the handout that the file says the
+// submission broke.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// Unless all is set, begin skips tasks with an earlier mistake, so that a mistake is reported once.
+// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a
+// mistake, so that a mistake is reported once.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {
@@ -43,7 +44,7 @@ func (s stages) skip(name StageName) {
 	}
 }
 
-// drop marks a stage as not run for a task, unless the task has failed it.
+// drop marks a stage as not run for a task, unless the submission has failed the stage in this task.
 func (s stages) drop(name StageName, task int) {
 	if status := &s.at(name).Tasks[task-1]; *status == Passed {
 		*status = NotRun

@@ -15,7 +15,8 @@ import (
 // ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
 var ErrOnly = errors.New("no trace has that name")
 
-// The tester does the work of the functions that a trace does not test, so that each function is judged alone.
+// directed plays the directed traces. The tester does the work of the functions that a trace does not test, so that each
+// function is judged alone.
 func (g *grading) directed() error {
 	var candidates []candidate
 	for _, c := range g.cases {
@@ -88,7 +89,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the first difference in a call that the directed trace tests.
+// decides returns the difference because of which a directed trace fails: the first one in a call that the
+// trace tests. Writes outside an allocation are left to the stage Heap.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -109,7 +111,8 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// A test that requires a refusal counts as not run if the function has passed no test that requires success.
+// refusals marks tests as not run if they passed only because the function refuses everything: the test
+// requires a refusal, and the function has passed no test that requires success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -144,8 +147,9 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity is greater for a crash in a call that must succeed, and for a trace that tests the broken sentence. If a
-// call must succeed, a trace named after a refusal would mislead.
+// clarity returns a number that says how well a candidate explains its mistake. It is greater for a crash in a
+// call that must succeed, and for a trace that tests the broken sentence. If a call must succeed, a trace named
+// after a refusal would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -162,7 +166,8 @@ func (c candidate) clarity() (n int) {
 
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// In ownCalls the submission makes all calls, because functions that are correct alone may not work together.
+// ownCalls plays the directed traces again, and the submission makes all calls, because functions that are
+// correct alone may not work together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {
@@ -187,7 +192,8 @@ func (g *grading) ownCalls() error {
 	return nil
 }
 
-// If a call ends the trace early, the tester replaces this function, and the trace is played again.
+// mixed plays a trace of many functions and charges each function with the differences in its own calls. If a
+// call ends the trace early, the tester replaces this function, and the trace is played again.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -237,7 +243,8 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// The handout does not say what must happen then, so the advice quotes no sentence.
+// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does
+// not say what must happen then, so the advice quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil

@@ -177,7 +177,8 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// If an existing finding explains a complaint, the complaint becomes a line of that finding.
+// complains adds a complaint as a finding. If an existing finding explains it, the complaint becomes a line of
+// that finding.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -250,7 +251,8 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn describes the last steps in which the tester removed a sequence or an engine, if condition holds.
+// remarkOn describes the last steps before the end of a trace that satisfy a condition and in which the tester
+// removed a sequence or an engine. What the submission remembers about that sequence or engine is out of date.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
@@ -268,7 +270,9 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-most):], "; "))}
 }
 
-// remarkOnInit returns nil if llm_init was called or if the tester made no engine.
+// remarkOnInit says that the tester, and not llm_init, made the engine of a call that fails. own means that the call
+// works on an engine that the submission's llm_init made. It returns nil if llm_init was called or if the tester made
+// no engine.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
@@ -282,7 +286,7 @@ func remarkOnInit(ops []trace.Op, own bool) []string {
 	return []string{line}
 }
 
-// A stage that could not be run costs no points.
+// skip records that a stage could not be run for any task. This costs no points.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// The finding must cost the same points as elsewhere, and the report must say why the stage was not run.
+// Ensure that a finding whose replay is too slow on this machine costs the same points as elsewhere, and that
+// the report says why the stage was not run.
 func TestAReplayThatIsTooSlowChangesNoPoints(t *testing.T) {
 	death := func(actual string) compare.Difference {
 		return compare.Difference{Channel: compare.Death, Actual: actual}

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The finding must name the place of the mistake, and its trace must show this mistake only.
+// Ensure that a student can understand the first finding: it names the place of the mistake, and its trace
+// shows this mistake only.
 func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -34,7 +34,8 @@ func (h *Hash) Equal(o *Hash) bool {
 // Short returns the first 8 bytes in hex, as recordings show a hash.
 func (h *Hash) Short() string { return hex.EncodeToString(h[:8]) }
 
-// Low64 returns the last 8 bytes, which vLLM publishes if VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES is set.
+// Low64 returns the last 8 bytes as a big-endian number. If VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES is set, vLLM
+// publishes this number instead of the hash.
 func (h *Hash) Low64() uint64 { return binary.BigEndian.Uint64(h[24:]) }
 
 // A Function hashes one block. Implementations are safe for concurrent use.
@@ -93,7 +94,8 @@ type LE struct{}
 // Root returns 32 zero bytes.
 func (LE) Root() Hash { return Hash{} }
 
-// stackBytes is enough for 32 tokens, the usual maximum. A larger buffer costs time: it is cleared for each block.
+// stackBytes is enough for a block of 32 tokens, the usual maximum. A larger buffer would cost time, because it is
+// cleared for each block. Larger blocks use the heap.
 const stackBytes = 32 + 4 + 32*5 + 1
 
 // Sum implements Function.

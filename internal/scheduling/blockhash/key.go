@@ -19,7 +19,8 @@ const (
 	Tuple
 )
 
-// An Item is a multimodal input, such as an image, in place of Length tokens of the prompt, from Offset on.
+// An Item is a multimodal input, for example an image. It takes the place of Length tokens of the prompt, from
+// Offset on.
 type Item struct {
 	Identifier     string
 	Offset, Length int
@@ -76,8 +77,8 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// In items, the offset in a key is relative to the start of the block, so it is negative if the item begins before
-// the block.
+// items appends the keys of multimodal items. The offset in a key is relative to the start of the block, so it is
+// negative if the item begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {

@@ -25,7 +25,8 @@ type Device struct {
 	free   []int32 // top at the end
 }
 
-// Descending makes a device of n blocks. Take returns blocks that were never used in descending order of their ids.
+// Descending makes a device of n blocks whose ids start at first. Take returns blocks that were never used in
+// descending order of their ids.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -53,7 +54,8 @@ func (d *Device) Take() int32 {
 	return id
 }
 
-// Drop removes a reference. If no reference is left, Drop puts the block on top of the stack and returns true.
+// Drop removes a reference to a block in use. If no reference is left, Drop puts the block on top of the stack and
+// returns true.
 func (d *Device) Drop(id int32) (freed bool) {
 	if !d.Unref(id) {
 		return false
@@ -92,7 +94,8 @@ func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first
 // Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
-// Counts returns the reference counts; block id has the index id - First. The caller must not change them.
+// Counts returns the reference counts of all blocks; block id has the index id - First. The caller must not change
+// them.
 func (d *Device) Counts() []int32 { return d.counts }
 
 // First is the lowest id.

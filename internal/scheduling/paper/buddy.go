@@ -23,7 +23,8 @@ type chunk struct {
 	used int8 // k+1 if a used chunk begins here, otherwise 0
 }
 
-// largest, which must be a power of two, is the maximum size of a chunk.
+// newBuddy splits the blocks into free chunks, the largest first. largest, which must
+// be a power of two, is the maximum size.
 func newBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
@@ -50,8 +51,8 @@ func (b *Buddy) fits(n, count int) bool {
 	return count <= 0
 }
 
-// take takes the chunk of the smallest sufficient size that was freed last, and halves it; the upper halves become
-// free.
+// take returns a chunk of at least n blocks. Among the free chunks of the smallest sufficient size, it takes the
+// chunk that was freed last, and halves this chunk until it is small enough. The upper halves become free.
 func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k

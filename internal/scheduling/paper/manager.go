@@ -103,7 +103,8 @@ func NewManager(config Config) (*Manager, error) {
 // Prefix returns the blocks with which every table on the GPU begins.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// The last tokens of the prefix, which do not fill a block, are computed with each prompt.
+// prefixTokens returns the number of tokens in the blocks of Prefix. The last tokens of the prefix, which do not
+// fill a block, are computed with each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices returns the blocks of the GPU and the CPU, which must not be changed.
@@ -123,7 +124,8 @@ func (m *Manager) CanAllocate(tokens int) bool {
 
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
-// Allocate gives sequences of a group, which must be equally long and have no blocks, tables with the same blocks.
+// Allocate gives the unfinished sequences of a group tables with the same blocks. The sequences must be equally
+// long and have no blocks.
 func (m *Manager) Allocate(g *Group) error {
 	first := -1
 	for i := range g.Seqs {
@@ -170,7 +172,8 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 	return append(table, m.prefix...)
 }
 
-// CanAppend reports whether there is a free block for each unfinished sequence of a group, as each may take one.
+// CanAppend reports whether there are enough free blocks for one more token of each unfinished sequence of a group.
+// It assumes that each sequence takes a block.
 func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
 // Append makes sequence i ready for its last token; the caller has increased the sequence's Len by one before. If

@@ -11,7 +11,8 @@ const (
 	Max                  // the length of the longest sequence
 )
 
-// Tokens returns the number of tokens that Orca reserves. longest is the maximum length (vllm/v0/RULES.md §11).
+// Tokens returns the number of tokens that Orca reserves for a prompt and an output. longest is the
+// maximum length of a sequence (vllm/v0/RULES.md §11).
 func (p Policy) Tokens(prompt, output, longest int) int {
 	switch p {
 	case Pow2:
@@ -64,7 +65,8 @@ func (r *Reservation) Fits(prompt, output, sequences int) bool {
 // A Chunk is the blocks of a sequence.
 type Chunk struct{ Start, Size int32 }
 
-// Reserve appends one chunk for each of a number of sequences to dst, or reserves none.
+// Reserve reserves one chunk for each of a number of sequences and appends the chunks to dst. It reserves all of them
+// or none.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
 	if !r.buddy.fits(n, sequences) {

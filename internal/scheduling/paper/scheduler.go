@@ -62,7 +62,8 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// When a growing memory has no blocks left, requests are preempted. Orca's memory reserves all blocks at admission.
+// growing is a memory from which requests take blocks while they run. When no blocks are left, requests are
+// preempted. Orca reserves all blocks at admission, so its memory does not implement growing.
 type growing interface {
 	canAppend(q *request) bool // one token for each sequence
 	append(it *serve.Iteration, q *request) error
@@ -174,7 +175,8 @@ func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
 	q.InsertAfter(place, before)
 }
 
-// If no slot is left, runRunning preempts requests from the end of the queue.
+// runRunning gives the running requests, by arrival, a slot for each of their sequences. If no slot is left, it
+// preempts requests from the end of the queue.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
@@ -255,7 +257,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit stops at a request that was preempted in this step.
+// admit admits waiting requests, by arrival, as long as they fit. It stops at a request that was preempted in this
+// step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
 		q := s.requests.At(place)

@@ -21,7 +21,8 @@ func (x *script) add(requests ...serve.Request) {
 	}
 }
 
-// step returns the number of tokens of each prompt, and the context length of each request that decodes.
+// step runs one iteration. It returns the number of tokens of each prompt, and the context length of
+// each request that decodes.
 func (x *script) step() (prompts, decodes map[int]int) {
 	require.NoError(x.t, x.s.Step(&x.Iteration))
 	prompts, decodes = map[int]int{}, map[int]int{}

@@ -82,7 +82,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// form stops before a request that has another number of sequences, or that would make the padded batch too long.
+// form makes a batch of the first waiting requests. It stops before a request that has another number of sequences,
+// or that would make the padded batch too long.
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
@@ -148,7 +149,8 @@ func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table returns one entry, the request's place in the batch, which its sequences share, or nil if the request waits.
+// Table returns a table with a single entry: the request's place in the batch, which its sequences share. It
+// returns nil for a waiting request.
 func (s *Static) Table(id, sequence int) []int32 {
 	index := int32(0)
 	for place := range s.running.All() {

@@ -44,8 +44,8 @@ func (m *Manager) newMark() {
 	}
 }
 
-// SwapOut moves a group to the CPU, and appends the copies to make to dst. A shared block is copied once and stays
-// shared.
+// SwapOut moves a group to the CPU, and appends the copies that must be made to dst. It copies a shared block once,
+// and the block stays shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
@@ -87,7 +87,8 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix returns the length that the table has on the GPU, before or after the move.
+// movePrefix removes the prefix from a table that moves to the CPU, or adds the prefix to a table that moves to the
+// GPU. It returns the length that the table has on the GPU, before or after the move.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

@@ -135,8 +135,8 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible counts chunks of 2^k blocks as newBuddy makes them: the number of blocks in the pool divided by 2^k,
-// rounded down.
+// possible reports whether an empty pool has a chunk for each sequence of q. It counts chunks of 2^k blocks as
+// newBuddy makes them: the number of blocks in the pool divided by 2^k, rounded down.
 func (r *reserved) possible(q *request) bool {
 	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }

@@ -1,6 +1,7 @@
 package reqtable
 
-// Handles assigns a number to each value, never the same number twice. It is not safe for concurrent use.
+// Handles assigns a number, called a handle, to each value. It never uses a handle twice, so after a value is
+// removed, its handle finds nothing. The zero Handles is empty. It is not safe for concurrent use.
 type Handles[T any] struct {
 	places []place[T]
 	free   []uint32

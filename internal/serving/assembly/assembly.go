@@ -33,7 +33,8 @@ func Main(generate func() (map[string][]byte, error)) {
 	}
 }
 
-// Outdated returns the generated files that differ in folder, and assembly files there that no generator makes.
+// Outdated returns the names of the generated files that differ from the files in folder. It also returns the names
+// of assembly files in folder that no generator makes.
 func Outdated(files map[string][]byte, folder string) (names []string, err error) {
 	for name, want := range files {
 		have, err := os.ReadFile(filepath.Join(folder, name))

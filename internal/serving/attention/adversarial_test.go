@@ -34,7 +34,8 @@ var optionSets = []struct {
 	}},
 }
 
-// contents lists distributions, most of which cause large rounding errors or special values.
+// contents lists distributions of keys, values and queries. Most of them cause large rounding errors
+// or special values.
 var contents = []struct {
 	name string
 	make func(r *rand.Rand) float32

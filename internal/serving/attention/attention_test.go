@@ -61,7 +61,8 @@ var (
 	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
 )
 
-// typesOf has only two types for the portable kernels, which are slow and read all types in the same way.
+// typesOf returns the types whose outputs are compared bit by bit. For the portable kernels these are only two
+// types: those kernels are slow, and read all types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
 		return []DType{F32, Int8}
@@ -73,7 +74,8 @@ func setsOf(d DType) []kernels {
 	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
 }
 
-// For float32, the values give logits of up to 30, some of which are computed in float64.
+// contentsOf returns a function that draws values of a type. For float32 they give logits of up to 30,
+// some of which are computed in float64.
 func contentsOf(d DType) func(r *rand.Rand) float32 {
 	if d == F32 {
 		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }
@@ -81,7 +83,8 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 	return nil
 }
 
-// make quick tests only the fastest kernels, make test also the portable kernels, and make test-long all kernels.
+// testedSets returns the kernels to test. make quick tests only the fastest kernels, make test also the portable
+// kernels, and make test-long all kernels.
 func testedSets() []kernels {
 	switch {
 	case testing.Short():
@@ -100,7 +103,8 @@ func forEachSet(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)
 	}
 }
 
-// forEach computes each row of the reference only once for all sets of kernels.
+// forEach runs a test of the same problem with each set of kernels. It computes each row of the reference only
+// once.
 func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
 	p.keep = map[[3]int]referenceRow{}
 	forEachSet(t, sets, func(t *testing.T, r *Runner) {

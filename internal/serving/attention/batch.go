@@ -51,7 +51,8 @@ type Batch struct {
 
 func (b *Batch) seqs() int { return len(b.SeqLens) }
 
-// For a single sequence, the row is the whole of BlockTables, whatever the stride.
+// table returns a sequence's row of BlockTables. For a single sequence, the row is the whole of BlockTables,
+// whatever the stride.
 func (b *Batch) table(seq int) []int32 {
 	switch {
 	case b.seqs() == 1:
@@ -118,7 +119,8 @@ func (b *Batch) check(c *Cache) error {
 	return b.checkOverlap(c)
 }
 
-// Outputs may replace queries, because Forward reads no query after it has written the query's output.
+// checkOverlap returns an error if outputs share memory with anything that Forward reads, except the queries. Outputs
+// may replace queries, because Forward reads no query after it has written the query's output.
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
@@ -183,8 +185,8 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// All sequences must have first's blocks in the common prefix, because Forward reads the prefix through first's
-// table.
+// checkCommon returns an error if sequence seq has other blocks in the common prefix than sequence first. Forward
+// reads the prefix through the table of first.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.reach(position)

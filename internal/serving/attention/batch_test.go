@@ -120,7 +120,9 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 	}
 }
 
-// In the first sequence, through whose table all sequences read the prefix, later entries can have any value.
+// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix
+// through the table of the first sequence, whose later entries can have any value. A piece of work
+// with a single query token prefetches the blocks after the prefix.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
 	const last = rowsOfItem / group // with the token of the first sequence, these are too many rows for one item

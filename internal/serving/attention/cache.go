@@ -125,7 +125,8 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	return nil
 }
 
-// CheckScales refuses a scale that is NaN or infinite, or whose inverse is: stored numbers are multiplied by it.
+// CheckScales returns an error if one of the two scales, or its inverse, is NaN or infinite. Numbers are multiplied by
+// the inverse when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
 		if !isFinite(x) || x != 0 && !isFinite(1/x) {
@@ -136,7 +137,8 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides returns an error if blocks or heads share memory. Call it only after Check has succeeded.
+// CheckStrides returns an error if blocks or heads share memory with each other. Call it only after Check has
+// succeeded.
 func (c *Cache) CheckStrides() error {
 	row, pitch := c.headSpan(), 0 // bytes of a row, and the distance in bytes from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {

@@ -108,7 +108,8 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// With LayoutFlash, CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
+// Ensure that a cache that CheckApart accepts has no two elements at one address. With LayoutFlash,
+// CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0
@@ -148,7 +149,8 @@ func (c *Cache) places() (places, elements int) {
 	return len(found), 2 * n
 }
 
-// With -gcflags=all=-d=checkptr, a pointer past the end of the memory stops this test.
+// Ensure that the last block may end exactly where its memory ends. With -gcflags=all=-d=checkptr, a
+// pointer past the end stops this test.
 func TestTheLastBlockIsTheEndOfItsMemory(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, layout := range allLayouts {

@@ -57,7 +57,8 @@ func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
 // f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
 func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
 
-// toFP8 rounds to a format with these fraction bits and bias; largest encodes its largest number. A NaN becomes 0x7f.
+// toFP8 rounds f to an 8-bit format with the given number of fraction bits and exponent bias. largest is the encoding
+// of the format's largest number. A NaN becomes 0x7f.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes maps types that float32 represents exactly to the smallest bits that no finite number of the type has.
+// narrowTypes has the types narrower than float32 whose values float32 represents exactly. Each type is mapped to
+// the smallest bits that no finite number of the type has.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.

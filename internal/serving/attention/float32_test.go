@@ -99,8 +99,9 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales the logits so that their largest magnitude, or if products is true the largest sum of the magnitudes
-// of products, equals most. It also updates the results of the reference.
+// scaleTo scales the logits so that their largest magnitude equals the parameter most. If products is true, it
+// scales the largest sum of the magnitudes of products to most instead. Afterwards the problem has the results of
+// the reference for the scaled logits.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0

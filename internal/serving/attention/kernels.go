@@ -2,7 +2,8 @@ package attention
 
 import "unsafe"
 
-// Each instruction set implements kernels. A call is memory through which a worker passes arguments to the assembly.
+// kernels is the interface of the inner loops. Each instruction set implements it. A call is the memory in which a
+// worker passes arguments to the assembly.
 type kernels interface {
 	String() string
 
@@ -89,7 +90,8 @@ type kernels interface {
 		stride int) (ok bool)
 }
 
-// The assembly uses the offsets of a call's fields. The comments of the functions in gen say what each field means.
+// A call holds the arguments and results of an assembly function. The comment of the function in gen says what each
+// field means. The assembly uses the fields' offsets.
 type call struct {
 	in        unsafe.Pointer
 	inStride  int
@@ -115,7 +117,8 @@ type call struct {
 // halfTiles is the number of 8-bit tiles that are converted to float16 at a time.
 const halfTiles = 2
 
-// After the addresses of the float16 tiles, halved has addresses to prefetch: later 8-bit tiles of list.
+// halved returns the addresses of the float16 tiles in k.buffer, and after them addresses to prefetch: later 8-bit
+// tiles of list.
 func (k *call) halved(size int, list []unsafe.Pointer) *[3 * halfTiles]unsafe.Pointer {
 	near, far := list[tilesAhead/2:], list[tilesAhead-1:]
 	k.halves = [...]unsafe.Pointer{k.buffer, unsafe.Add(k.buffer, 2*tileTokens*size), near[0], near[1], far[0], far[0]}

@@ -26,7 +26,8 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// The methods of an assembly use AVX2's functions where the instruction set has none of its own.
+// An assembly contains the functions that differ between instruction sets. Its methods use AVX2's
+// functions for everything else.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
@@ -34,7 +35,8 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is read as F16
 }
 
-// If fewer rows remain, a sized computes its number of rows nevertheless, and writes results behind the last row.
+// A sized is a function for a fixed number of rows. If fewer rows remain, it computes that many nevertheless, and
+// writes results behind the last row.
 type sized struct {
 	rows int
 	run  func(*call)

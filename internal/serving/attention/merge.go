@@ -4,8 +4,8 @@ import "math"
 
 var negInf = float32(math.Inf(-1))
 
-// state becomes the result of the common prefix if there is one, or else the sink, a token with a logit but without a
-// value, or nothing.
+// initial sets state, a record (see recordSize), to what a row has before its first partition. That is the result of
+// the common prefix if there is one. Otherwise it is the sink, a token with a logit but without a value, or nothing.
 func (r *Runner) initial(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {
 		copy(state, r.prefixRecord(row, len(state)))
@@ -29,7 +29,8 @@ func (r *Runner) merge(w *scratch) {
 	}
 }
 
-// A part whose weights are all 0 changes nothing.
+// mergeRecord adds part, the result of the next partition, to state. A partition whose weights are all 0 changes
+// nothing.
 func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	m, l := part[0], part[1]
 	if l == 0 {

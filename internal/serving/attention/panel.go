@@ -2,7 +2,8 @@ package attention
 
 import "unsafe"
 
-// attendPanel unpacks a partition of any layout and type to float32 once, and then reads it for 48 rows at a time.
+// attendPanel computes the results of rows r0 to r1-1 in one partition. It works for any layout, type and number of
+// rows: it unpacks the partition to float32 once, and then reads the unpacked numbers for 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
 	for at := r0; at < r1; at += rowBlock {
@@ -10,7 +11,8 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// The kernels prefetch one of these addresses per pass over some rows; all at once would delay other reads.
+// expect lists addresses in the blocks of an item's next partition. The kernels prefetch one address of the list with
+// each pass over the queries of some rows. If they prefetched everything at once, they would delay other reads.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
@@ -84,8 +86,9 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 		w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
-// With float32, a sum ends with the token's tile: if equal numbers of a whole partition are added to one sum, its
-// relative error can be 1e-5.
+// sumEnd returns the end of the tokens that are summed together with the given token. With float32 it is the end of the
+// token's tile, or to if that comes first; otherwise it is to. If equal float32 numbers of a whole partition are added
+// to one sum, its relative error can be 1e-5.
 func (r *Runner) sumEnd(token, to int) int {
 	if r.cache.DType == F32 {
 		return min(to, token/tileTokens*tileTokens+tileTokens)
@@ -93,7 +96,8 @@ func (r *Runner) sumEnd(token, to int) int {
 	return to
 }
 
-// addReached is used for partitions that have NaN or infinite values.
+// addReached adds to sums the p·v of the tokens that a row reaches. It is used for partitions that have NaN or
+// infinite values.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	together := w.row[:len(sums)]

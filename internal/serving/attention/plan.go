@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// A plan determines the order and the cores in which items of work are computed, but not their results.
+// A plan divides a batch into items of work. It determines in which order and on which core a result is computed, but
+// not the result.
 type plan struct {
 	prefixParts int // partitions of the common prefix; they are read once for all sequences
 	records     int // results to save for the reductions
@@ -49,7 +50,8 @@ type reduction struct {
 	first          int
 }
 
-// With rowsOfItem rows, unpacking keys and values takes little time compared with computing with them.
+// rowsOfItem is the largest number of rows of an item with several tokens. It is large enough that unpacking keys and
+// values takes little time compared with computing with them.
 const rowsOfItem = 512
 
 // maxKept limits the bytes of saved results. An item whose results do not fit is not cut into runs.
@@ -111,7 +113,8 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost counts bytes to read or, if multiplying takes longer than reading, one byte for eight multiplications.
+// cost estimates the work of an item in bytes to read. If there are so many rows that multiplying takes longer than
+// reading, it counts the bytes that could be read in that time: about one byte for eight multiplications.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
@@ -160,7 +163,8 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut leaves the item whole if the plan would then have more than maxRecords records.
+// cut cuts an item into runs of step partitions each. It leaves the item whole if the plan would then have more
+// than maxRecords records.
 func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Ensure that if a single query token has a short context, its heads are divided evenly enough among the workers.
 // The context has few partitions, and the last partition can be short.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
@@ -30,7 +31,9 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// V2 would keep 4.4 GB of results for 4,096 tokens of a prompt after 32,768 tokens.
+// Ensure that the plan keeps at most maxKept bytes of intermediate results. V2 would keep a result for each row and
+// partition: 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows whose results do not fit are not divided
+// into partitions.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -112,7 +115,8 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A worker allocates its memory with its first item, which may come late, so one of ten measurements suffices.
+// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item, which may come
+// late, so one of ten measurements without an allocation is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

@@ -118,7 +118,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride returns an error if something was written to a gap between the rows of the outputs.
+// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It returns an
+// error if something was written to a gap.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -207,7 +208,8 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	return logits, values
 }
 
-// reference returns the outputs, and the sum of |p·v| for each element.
+// reference computes one row in float64. It returns the outputs, and the sum of |p·v| for each
+// element.
 func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	row := [3]int{seq, query, head}
 	if found, ok := p.keep[row]; ok {

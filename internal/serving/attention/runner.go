@@ -118,7 +118,7 @@ const recordHead = 16
 // padded returns the number of floats that a value takes in scratch memory, a multiple of chunk.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
-// grow uses the memory of s if that is large enough. The contents are undefined.
+// grow returns a slice of n elements. It uses the memory of s if that is large enough. The contents are undefined.
 func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
 		return s[:n]

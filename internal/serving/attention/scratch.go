@@ -107,10 +107,12 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	row.unit = r.quantize(w, x, q)
 }
 
-// With largestInteger, the sum of 256 products of a query and an int8 key fits into 32 bits.
+// largestInteger is the largest integer in a query for int8 keys. With this limit, the sum of 256 products fits into
+// 32 bits.
 const largestInteger = 32512
 
-// quantize returns the factor that turns the integers back into numbers, or NaN if x has a NaN or an infinity.
+// quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into
+// numbers; the factor is NaN if a number of x is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))
 	if !isFinite(top) {

@@ -2,7 +2,8 @@ package attention
 
 import "unsafe"
 
-// The rows must be heads of one query token, and the blocks must consist of whole tiles.
+// fused reports whether the rows of one KV head can read blocks in place. They can if they are heads of one query
+// token and the blocks consist of whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
@@ -11,7 +12,8 @@ func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }
 
-// attendTiles returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
+// attendTiles computes the results of a partition for the rows that read one of an item's KV heads. It reads each key
+// and value once. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
@@ -50,7 +52,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	return true
 }
 
-// findTiles also sets the addresses of the keys that are read next: those of the next head or partition.
+// findTiles sets the addresses of n tiles of a partition, and of the first keys that are read after them. Those are
+// keys of the next head or of the item's next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// Tiles may contain tokens outside w.from to w.to-1, whose keys are then undefined.
+// unpack reads tokens w.from to w.to-1 of a partition as float32. Their tiles may contain other tokens, whose keys
+// are then undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -25,7 +26,8 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	}
 }
 
-// token is the tile's first. unpackTile returns false if E4M3 has a NaN, which the kernels read as a number.
+// unpackTile unpacks the keys of a tile, and the values of tokens from to to-1 of the partition. token is the first
+// token of the tile. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()

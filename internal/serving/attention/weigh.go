@@ -16,8 +16,8 @@ func sumElements(c *Cache) int {
 	return c.HeadSize
 }
 
-// factor turns products into logits. Tokens between lo and hi (multiples of 16) that the row does not reach get
-// weight 0.
+// weigh replaces products q·k by weights p, and returns m and l. A logit is factor times a product. Tokens between
+// lo and hi that the row does not reach get the weight 0; lo and hi are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.within(part)
 	if from >= to {

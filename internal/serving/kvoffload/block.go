@@ -63,7 +63,8 @@ type Memory struct {
 	size  int    // bytes of the block
 }
 
-// Writes past the page cache need alignment for memory, offsets and lengths. No disk has larger sectors.
+// alignment is the alignment that writes past the page cache need for memory, offsets and lengths. No disk has
+// larger sectors.
 const alignment = 4096
 
 func NewMemory(size int) Memory {

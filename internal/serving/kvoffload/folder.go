@@ -98,7 +98,8 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// Another user who can change a folder decides what is read and, through links, which files are removed.
+// checkOwner returns an error for a folder that another user can change. That user would decide what is read from it
+// and, through links, which files of this user are removed. Folders of the superuser are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -153,7 +154,8 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime returns when work ends or the context is done; work may then still run, because file calls do not stop.
+// inTime runs work, which counts what it has done. It returns this count when work ends or the context is done. work
+// may then still run, because a call for a file cannot be interrupted.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -334,7 +336,8 @@ func (f *Folder) evict(size int64) error {
 	return nil
 }
 
-// removeOldest frees a tenth of the limit and at least size bytes, and returns the bytes that remain.
+// removeOldest removes files until a tenth of the limit and at least size bytes are free. It returns the bytes that
+// remain.
 func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))

@@ -112,7 +112,8 @@ func (o *Offloader) finish() error {
 	return o.config.Tier.Close()
 }
 
-// Close waits up to 10 s for the queue, cancels loads, and closes the tier. Offer must not be called afterwards.
+// Close waits up to 10 seconds for the blocks in the queue to be stored, cancels loads, and closes the tier. Offer must
+// not be called afterwards.
 func (o *Offloader) Close() error { return o.close() }
 
 // Stats returns the current statistics.
@@ -194,7 +195,8 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld moves recent to older if recent is full or was begun KnownFor ago, and drops both after twice that time.
+// forgetOld drops the blocks in older and moves those in recent there, if recent has maxRecent blocks or was begun
+// KnownFor ago. After twice that time it drops both.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)
@@ -243,7 +245,8 @@ const (
 	declining = "declining"
 )
 
-// The pause of a second lets a tier that does not answer delay only one request.
+// paused reports whether Find or Load has failed within the last second. The pause lets a tier that does not answer
+// delay only one request.
 func (o *Offloader) paused() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replies checks a server's replies first, because the client allocates as much memory as a reply announces.
+// replies is a connection to a Redis server. It checks replies before the client reads them, because the client
+// allocates as much memory as a reply announces, without a limit.
 type replies struct {
 	net.Conn
 	line []byte // the bytes read of an incomplete line
@@ -95,7 +96,8 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin accepts unknown types: the client does not know them either, and closes the connection itself.
+// begin checks the first line of a reply or of an element. It accepts unknown types: the client does not know them
+// either, and closes the connection itself.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {

@@ -30,7 +30,8 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer skips the test if redis-server is not installed.
+// startServer starts redis-server with the arguments. It skips the test if redis-server is not
+// installed.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {

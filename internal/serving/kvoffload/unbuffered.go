@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeUnbuffered bypasses the page cache if the file system supports that: copying to the cache, allocating its
-// pages and writing them back would take processor time from a step.
+// writeUnbuffered writes the first size bytes of pages to an empty file. It bypasses the page cache if the file
+// system supports that. Copying to the cache, allocating its pages and writing them back would take processor time
+// from a step.
 func writeUnbuffered(file *os.File, pages []byte, size int) error {
 	if setUnbuffered(file, true) == nil {
 		_, err := file.Write(pages)

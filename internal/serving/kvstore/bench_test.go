@@ -157,7 +157,8 @@ func BenchmarkBlockSize(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite compares reshape_and_cache of 2,048 tokens, each time to other blocks, with copying.
+// BenchmarkWrite compares reshape_and_cache of 2,048 tokens with copying their keys and values. Each iteration writes to
+// other blocks.
 func BenchmarkWrite(b *testing.B) {
 	const n, width = 2048, kvHeads * headSize
 	for _, layout := range []attention.Layout{attention.LayoutTile, attention.LayoutFlash, attention.LayoutVLLM} {
@@ -288,7 +289,8 @@ func (l *layer) fill() {
 	require.NoError(l.b, l.store.CopyBlocks(pairs))
 }
 
-// tables uses all blocks of the store, in random or in ascending order, for sequences of equal length.
+// tables returns block tables for sequences of equal length. Together they use all blocks of the
+// store, in random order or in ascending order.
 func (l *layer) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, l.cache.NumBlocks)
 	for i := range order {
@@ -306,7 +308,8 @@ func (l *layer) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// Each sequence has the given number of tokens, and the last ones are queries. The caller sets the block tables.
+// batch returns a batch of seqs sequences. Each has the given number of tokens, and the last ones are
+// queries. The caller sets the block tables.
 func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(l.query) < n {

@@ -42,7 +42,8 @@ func checkPairs(pairs []Pair, to, from int) error {
 	return nil
 }
 
-// Each task copies the same part of every block, so that a later pair reads what an earlier pair has written.
+// A mover copies blocks on the workers of a pool. Each task copies the same part of every block, one pair after the
+// other, so that a later pair reads what an earlier pair has written.
 type mover struct {
 	to, from []attention.Cache
 	pairs    []Pair
@@ -61,7 +62,8 @@ func (m *mover) Do(_, i int) {
 	}
 }
 
-// A Copier copies blocks of a layer between caches, on the workers of a pool. One goroutine may use it at a time.
+// A Copier copies blocks of one layer between caches in any memory, on the workers of a pool. One goroutine may use it
+// at a time.
 type Copier struct {
 	pool     *parallel.Pool
 	to, from *attention.Cache

@@ -12,7 +12,8 @@ import (
 // ErrRequest is wrapped by the error for a step that continues a request which no earlier step has begun.
 var ErrRequest = errors.New("unknown request")
 
-// Requests keeps the block tables of requests from step to step, and lays out the scheduled ones for attention.
+// Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
+// the scheduled requests for attention.
 type Requests struct {
 	groups    int
 	blockSize int

@@ -128,7 +128,8 @@ func (s *Store) Memory() (device, host []byte) { return s.device.memory, s.host.
 // Config returns the configuration passed to New.
 func (s *Store) Config() Config { return s.config }
 
-// Layer returns a layer's device blocks, valid until Close. Its scales may be set before the first Write.
+// Layer returns the device blocks of a layer, valid until Close. Its KeyScale and ValueScale may be set before the
+// first Write.
 func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
 
 // Write writes the keys and values of tokens into a layer; see Writer.Write.

@@ -43,7 +43,8 @@ func forEachShape(t *testing.T, test func(t *testing.T, s attention.Shape)) {
 	}
 }
 
-// If the type is Int8, stored multiplies the stored number by the scale.
+// stored returns an element of a key or value as a float32. It multiplies the stored number by the scale if the
+// type is Int8.
 func stored(c *attention.Cache, value bool, slot, head, i int) float32 {
 	block, place := slot/c.BlockSize, slot%c.BlockSize
 	if value {

@@ -239,7 +239,8 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
-// times computes four rows at once, so that the processor need not wait for one sum before the next.
+// times sets y to the product of the matrix w and x. It computes four rows at once, so that the processor need not
+// wait for one sum before it continues the next.
 func times(y, w, x []float32) {
 	done := 0
 	for ; done+4 <= len(y); done += 4 {

@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant replaces a text that occurs once in a file below internal, and so breaks a rule that moves data.
+// A mutant breaks a rule that moves data. It names a text that occurs once in a file below internal, and the text
+// that replaces it.
 type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{

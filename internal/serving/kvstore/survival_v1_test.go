@@ -77,7 +77,8 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 	}
 }
 
-// traffic adds and forks requests, many with a common prefix, for some steps, and then runs until all are done.
+// traffic adds requests during the given number of steps, and forks some of them. Many prompts have a common
+// prefix. Then traffic runs steps until all requests are done.
 func (e *v1) traffic(steps int, fork bool) {
 	for range steps {
 		if len(e.ids) < 8 && e.r.IntN(3) > 0 {

@@ -158,7 +158,8 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify returns the accepted drafts and the next token. If the row does not complete the prompt, it returns nothing.
+// verify stores the logits. It returns the accepted drafts and the next token. If the row does not complete the
+// prompt, it returns nothing.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {

@@ -52,7 +52,8 @@ type side struct {
 	contiguous int       // elements
 }
 
-// Writes of large bytes or more bypass the caches, so that the processor does not read the memory before it writes.
+// large is a size in bytes that is larger than the caches of a core. Writes of this size or more bypass the caches,
+// so that the processor does not read the memory before it writes.
 const large = 4 << 20
 
 // A scratch is the memory in which a worker transposes and converts 16 keys or values.
@@ -134,7 +135,8 @@ func (r *Rotation) check(tokens, headSize int) error {
 	return nil
 }
 
-// Do writes all tokens of some heads. One task writes a head, so tokens with the same slot are written in order.
+// Do writes all tokens of some heads, as a parallel.Task. Only one task writes a head, so tokens with the same slot
+// are written in order.
 func (w *Writer) Do(worker, part int) {
 	s, heads := &w.workers[worker], w.cache.NumKVHeads
 	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
@@ -232,7 +234,8 @@ func spread(to []byte, step int, from []byte, size int) {
 	}
 }
 
-// load also rotates the key or value and divides it by its scale. With Int8 it also stores the scale.
+// load reads the key or value of token i, rotates it, and divides it by its scale. With Int8 it also stores the
+// scale.
 func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	x.tensor.Load(row, i, head*len(row))
 	if x.rotation != nil {
@@ -247,8 +250,9 @@ func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	}
 }
 
-// With Int8, storedScale computes the factor from the largest magnitude in x and stores the inverse as the scale. If
-// all magnitudes are below 2^-120, the factor would be infinite, and storedScale returns 0.
+// storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8,
+// it computes the factor from the largest magnitude in x and stores the inverse of the factor as the scale. If all
+// magnitudes are below 2^-120, the factor would be infinite, and storedScale returns 0.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {

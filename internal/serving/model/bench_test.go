@@ -32,7 +32,8 @@ func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
 	return m
 }
 
-// The n sequences share 512 tokens in blocks 1 to 32, and the batch says so, as the engine does.
+// decodeBatch returns a batch of n sequences, each of which decodes one token after the same 512 tokens in blocks 1
+// to 32. The batch says that the sequences share these blocks, as the engine does.
 func decodeBatch(n int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 33}}
 	if n > 1 {
@@ -57,7 +58,8 @@ func TestForwardAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, ggufBench(t, mixedGGUF("llama", halves), model.BF16Activations), 20)
 }
 
-// A worker allocates memory once, with its first work; an allocation in each step appears in every measurement.
+// requireNoAllocations computes a batch of n sequences several times. A worker allocates memory once, with its
+// first piece of work, but an allocation that happens in each step appears in every measurement.
 func requireNoAllocations(t *testing.T, b *bench, n int) {
 	batch := decodeBatch(n)
 	for i := range batch.BlockTables {
@@ -84,7 +86,8 @@ func requireNoAllocations(t *testing.T, b *bench, n int) {
 	require.Zero(t, each)
 }
 
-// A reader reads what decoding one sequence reads: all weights, and the keys and values of the context.
+// A reader reads the bytes that decoding one sequence reads: all weights, and the keys and values of the sequence's
+// context. Each worker reads a part.
 type reader struct {
 	pool   *parallel.Pool
 	pieces [][]byte
@@ -116,8 +119,9 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 	return r
 }
 
-// BenchmarkDecodeAgainstReading compares decoding one sequence after 512 tokens with reading the same bytes,
-// alternately, and reports the median of the ratios.
+// BenchmarkDecodeAgainstReading compares decoding one sequence after 512 tokens with reading the same bytes in the
+// same way as BenchmarkDecode of kvstore does. It measures the two alternately and reports the median of the
+// ratios.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {

@@ -139,7 +139,8 @@ func ReadConfig(dir string) (*Config, error) {
 	return c, c.check()
 }
 
-// If a folder with an adapter also has a model, transformers applies the adapter and vLLM does not.
+// refuseAdapter returns an error for a folder with an adapter. If the folder also has a model, transformers applies the
+// adapter and vLLM does not. Either choice would surprise some users.
 func refuseAdapter(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -215,7 +216,8 @@ func parsePublished(data []byte) (*published, error) {
 	return p, nil
 }
 
-// For a model that also reads images, family reads the settings of the text part to p.
+// family finds the model's family. For a model that also reads images, it reads the settings of the text part
+// to p.
 func (p *published) family() (*family, error) {
 	var known []string
 	for _, f := range families {

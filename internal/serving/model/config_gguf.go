@@ -26,7 +26,8 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// err is the first error: a missing key or a value of the wrong type.
+// ggufKeys reads the keys of an architecture. err is the first error that occurred: a missing key or a value of the
+// wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -147,7 +148,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
-// Whether projections have biases follows from the file's tensors.
+// fromGGUF reads the settings of a family. Whether projections have biases follows from the file's tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.name
@@ -236,7 +237,8 @@ const (
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// In llama.cpp, the default type is linear; scale_linear is an older name of the factor, whose value 0 means 1.
+// ropeFromGGUF reads rope scaling as llama.cpp does. The default type is linear. scale_linear is an older name of the
+// factor; its value 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}

@@ -42,7 +42,8 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// All layers of Mistral have a window, those of Qwen that layer_types or max_window_layers name, and none of Llama.
+// Ensure that the same layers have a window as in transformers: all layers of Mistral, those layers of Qwen that
+// layer_types or max_window_layers name, and no layers of Llama.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}

@@ -50,7 +50,7 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// Of experts with equal logits, choose takes the first.
+// choose selects, for a row, the experts with the largest logits. Of experts with equal logits, it takes the first.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0
@@ -95,8 +95,9 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture reads the weights of an expert once for all rows. The experts of a row are added in the order in which the
-// row chose them, so the result does not depend on other rows.
+// mixture computes the experts of some rows and sets sums to their weighted sum. It reads the weights of an expert once
+// for all rows. The experts of a row are added in the order in which the row chose them, so the result does not depend
+// on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken

@@ -2,7 +2,8 @@ package model
 
 import "slices"
 
-// A family describes what its models share, and how to read the rest. To add a family, add an entry to families.
+// A family describes a family of models: the properties that all its models share, and how to read the other
+// properties from their files. To add a family, add an entry to families.
 type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
@@ -43,7 +44,8 @@ type inFolder struct {
 	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// If families share a name in GGUF (Llama, Mistral and Mixtral; OLMo 2 and 3), the most general one has the name.
+// inGGUF describes how to read a family from GGUF. Some families share a name in GGUF: Llama, Mistral and Mixtral,
+// and OLMo 2 and 3. The family that can represent the others has the name here.
 type inGGUF struct {
 	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved

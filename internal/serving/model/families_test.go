@@ -243,7 +243,8 @@ func (f *family) write(t testing.TB) string {
 	return dir
 }
 
-// The order of the tensors is the same in each process.
+// save writes the tensors that the function tensors returns for each name. The order of the tensors is the same in
+// each process.
 func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
 	var all []weightfile.Tensor
 	shapes := f.tensors()

@@ -61,7 +61,8 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// The scale of the largest model, which has the given number of layers, differs from the others' and is not in GGUF.
+// scaleLargestGemma sets the attention scale of the largest model of a family, which has the given number of layers.
+// Its scale differs from that of the other models and is not in GGUF.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))

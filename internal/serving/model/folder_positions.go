@@ -26,7 +26,8 @@ func (p *published) positions(c *Config, f *family) (err error) {
 	return nil
 }
 
-// windows follows transformers' configuration of each family.
+// windows reads the size of the sliding window, and which layers have it. It follows transformers' configuration of
+// each family.
 func (p *published) windows(c *Config, f *family) error {
 	w := cmp.Or(f.window, &window{})
 	size := w.size
@@ -74,7 +75,8 @@ func (p *published) windows(c *Config, f *family) error {
 	return nil
 }
 
-// Layers with a 0 in no_rope_layers or, without that field, every n-th layer have no rotations.
+// noRope returns the layers without rotations: those that have a 0 in no_rope_layers. Without that field, every
+// n-th layer has no rotations.
 func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, orElse(p.NoRopeEvery, f.noRopeEvery))
@@ -86,7 +88,8 @@ func (p *published) noRope(f *family) []bool {
 	return none[:min(len(none), max(p.Layers, 0))]
 }
 
-// rope leaves out LocalRope, and sets MaxModelLen to the length that the rotation's scaling allows.
+// rope reads the rotation of layers, except that of layers with a LocalRope. It sets MaxModelLen to the length that
+// the rotation's scaling allows.
 func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
 	if s.Full != nil {

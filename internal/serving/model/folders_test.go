@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer sets weights to the values that its random quantized weights have after dequantization.
+// A quantizer returns random weights of a matrix in a quantized format. It sets the parameter weights to the values
+// that these weights have after dequantization.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -104,15 +105,17 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// The pairs that make 8 turns and 1 turn over 64 tokens have fractional indices, which exactYarn does not round.
+// exactYarn returns YaRN's factor for a pair i of 16, with scaling 4 and theta 1000. The pairs that make 8 turns
+// and 1 turn over 64 tokens have fractional indices, which it does not round.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
 	return (1 - ramp) + ramp/4
 }
 
-// separate makes one tensor for each expert from [experts, inputs, outputs], with outputs of gate and up projection
-// alternating, and renames the sinks as in GGUF.
+// separate replaces the published tensors of all experts of gpt-oss by one tensor for each expert, and renames the
+// sinks as in GGUF. The published shape is [experts, inputs, outputs], with outputs of gate and up projection
+// alternating.
 func (r *reference) separate() {
 	p := &r.shape
 	for l := range r.layers {
@@ -148,7 +151,8 @@ func (r *reference) separate() {
 	}
 }
 
-// randomMXFP4 stores experts as [experts, outputs, groups of inputs, 16], and sets weights to their values.
+// randomMXFP4 returns random experts of the shape [experts, inputs, outputs], stored as [experts, outputs, groups
+// of inputs, 16]. It sets the parameter weights to the values that they have after dequantization.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]
@@ -169,7 +173,8 @@ func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []
 		{Name: name + "_scales", DType: "U8", Shape: []int{n, out, in / 32}, Data: scales}}
 }
 
-// The function change can replace each tensor of the published form.
+// writeMXFP4 writes a model folder in gpt-oss's published form, and returns its path and its
+// reference. The function change can replace each tensor.
 func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor) (string, *reference) {
 	f := newerFamily(t, "gpt-oss")
 	f.ref.hidden, f.ref.shape = 64, gptOSSShape(128)

@@ -70,7 +70,8 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// The factor has a newer and an older name (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor, both under the factor's newer name and under its older
+// name (llama.cpp's load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {

@@ -17,7 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A type has its number, the elements and bytes of a block, and the offsets of the scales in a block.
+// ggufTypes lists the types of GGUF. A type has its number, the elements and bytes of a block, and the offsets of
+// the scales in a block.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -135,7 +136,8 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// The model has matrices of all the types of GGUF, and the reference has the dequantized weights.
+// Ensure that a model with matrices of all the types of GGUF has the same logits as the reference with
+// the dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
 		family string
@@ -156,7 +158,8 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// logitErrors returns the largest error, the root mean square of the errors, and the root mean square of the logits.
+// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of the errors,
+// and the root mean square of the logits.
 func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
@@ -170,8 +173,9 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float
 	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// If pairs is true, published puts the rows of queries and keys, which Llama's GGUF files store in rotated pairs,
-// back into the order of Hugging Face.
+// published returns the tensors of a GGUF file under their Hugging Face names. A Llama GGUF file stores the two rows that the
+// rotary embedding rotates together next to each other. If the parameter pairs is true, published puts these rows of
+// queries and keys back into the order of Hugging Face.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{
 		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",

@@ -68,8 +68,9 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	r.pool.Run(tasks, j)
 }
 
-// First there is a large task for each worker, whose weights are contiguous in memory. Then there are small tasks, so
-// that all workers end at about the same time.
+// share divides n panels into tasks and returns the number of tasks. First there is a large task for each worker,
+// whose weights are contiguous in memory. Then there are small tasks, so that all workers end at about the same
+// time.
 func (j *productJob) share(n, workers int) int {
 	j.large = n * 5 / 8 / workers
 	rest := n - j.large*workers
@@ -82,7 +83,8 @@ type packJob struct{ product *productJob }
 // Do packs some rows; see parallel.Task.
 func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// If there are few calls of Pack, pack makes them itself, before other workers would wake up.
+// pack packs the product's input rows with the given number of calls of Pack. If there are few calls, it makes them
+// itself, because it would be done before other workers woke up.
 func (r *Runner) pack(calls int) {
 	if calls > 2 {
 		r.packing.product = &r.product
@@ -263,7 +265,8 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow does the operations in the same order as a single worker does.
+// addRow adds a row of sums to the residual stream. It does the operations in the same order as a single worker
+// does.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]
@@ -298,7 +301,8 @@ func (r *Runner) activateRow(row, width int) {
 	}
 }
 
-// The logits of comparedPanels panels are compared while they are still in the second-level cache.
+// comparedPanels is the number of panels whose logits are computed before they are compared. The logits are then
+// still in the second-level cache.
 const comparedPanels = 16
 
 // largest finds the largest logit of each row while the product with the head is computed.
@@ -339,7 +343,8 @@ func (l *logit) take(other logit) {
 	}
 }
 
-// merge compares in the order of tokens. If the largest logit is not finite, the row gets token -1.
+// merge finds the largest logit of each row among those of the tasks, in the order of tokens. If it is not finite,
+// the row gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

@@ -44,7 +44,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// in is the number of inputs of all workers together.
+// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs, that of
+// all workers together.
 func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -75,7 +76,8 @@ func (t *transposed) Row(i int, dst []float32) {
 	}
 }
 
-// For each expert, a paired has the gate's rows and then those of the up projection, which alternate in the file.
+// A paired is a matrix of experts. In the file, its rows alternate between gate and up projection. The rows of a
+// paired are, for each expert, first those of the gate and then those of the up projection.
 type paired struct {
 	*weights.Tensor
 	inter int // rows of an expert's gate
@@ -92,7 +94,8 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack releases the pages of a large source part by part, because they would take as much memory as the matrix.
+// pack packs the rows of a source, in parallel. After each part of a large matrix, it releases the pages of the
+// source, because the pages of the whole source would take as much memory again.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil
@@ -137,7 +140,8 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A tensor has as many inputs as the field in says, and as many outputs as its entry in outs.
+// A shape describes which part of its tensors a linear contains. A tensor has as many inputs as the field in says,
+// and as many outputs as its entry in outs.
 type shape struct {
 	in     int
 	outs   []int
@@ -147,7 +151,7 @@ type shape struct {
 	paired int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
-// Consecutive matrices of the same type are packed as one.
+// linear loads matrices. Consecutive matrices of the same type are packed as one.
 func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	if s.cols.len() == 0 {
 		s.cols = span{0, s.in}
@@ -214,7 +218,8 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	}
 }
 
-// Each worker has some of the inputs; products are sums over slices that do not depend on the number of workers.
+// second loads the second matrix of attention or of an MLP. Each worker has some of its inputs. Its products are sums
+// over slices of the inputs, and the slices do not depend on the number of workers.
 func (l *loader) second(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)

@@ -302,7 +302,7 @@ func (l *loader) allUsed() error {
 // which are read with their weights or have no effect; and tensors for images.
 var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unused returns an error for a bias that would affect the logits.
+// unused returns the names for Model.Unused. It returns an error for a bias that would affect the logits.
 func (l *loader) unused() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")

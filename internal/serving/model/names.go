@@ -1,6 +1,7 @@
 package model
 
-// %d stands for the layer. A joint tensor of queries, keys and values is in q, one of gate and up projection in up.
+// names has the names of a family's tensors, in which %d stands for the layer. If queries, keys and values are in
+// one tensor, its name is in q; if gate and up projection are in one tensor, its name is in up.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
@@ -27,7 +28,8 @@ func folderNames(c *Config) *names {
 	return &n
 }
 
-// A file may have queries, keys and values in one tensor, and a tensor for each expert.
+// namesInGGUF returns the names in a GGUF file. A file may have queries, keys and values in one tensor, and may have a
+// tensor for each expert.
 func namesInGGUF(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
@@ -68,5 +70,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// The prefix depends on the class that saved the model. Errors about missing embeddings use the first prefix.
+// prefixes lists the prefixes of all names except the head's. The prefix depends on the class that saved the model.
+// Errors about a folder without embeddings use the first prefix in names of tensors.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

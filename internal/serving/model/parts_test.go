@@ -44,7 +44,8 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 	return logits
 }
 
-// requireSameBits computes a prompt in two chunks and then a few tokens one by one, with both groups.
+// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups. It requires
+// that both compute the same bits.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
 	for _, b := range many {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A reference computes one token after the other in float64, from tensors and a configuration as published.
+// A reference computes a model in float64 over contiguous memory, one token after the other. It uses
+// the tensors and the configuration in their published form.
 type reference struct {
 	family                      string
 	layers, heads, kvHeads, dim int
@@ -69,7 +70,8 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	return y
 }
 
-// rounded makes each value a whole multiple of the largest magnitude in its block of 32, divided by 127.
+// rounded rounds a row in blocks of 32. Each value becomes a whole multiple of the block's largest magnitude
+// divided by 127.
 func rounded(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {

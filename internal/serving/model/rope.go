@@ -137,7 +137,8 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// stretch keeps frequencies with many turns, divides those with few by the factor, and interpolates between them.
+// stretch returns the scaled frequency for a frequency f. Frequencies with many turns over the original length stay
+// the same, those with few turns are divided by the factor, and those between are interpolated.
 func (l *Llama3) stretch(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {
@@ -175,7 +176,8 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// extend makes the tables at least half as long again, but not longer than limit positions.
+// extend extends the tables to at least n positions. It makes them at least half as long again, but not longer than
+// limit positions.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half

@@ -12,8 +12,9 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// The model may round a value near the middle between two steps differently, which changes the logits of its token
-// and of later tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
+// requireRoundedLogits compares a model with a reference that rounds the same values. The model may round a value
+// that is close to the middle between two steps differently, which changes the logits of its token and of later
+// tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
 	off := 0
@@ -36,7 +37,8 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	require.Less(t, off, sequences*tokens/4)
 }
 
-// The logits must equal those of a reference that rounds the same activations.
+// Ensure that Int8Activations rounds activations and nothing else: the logits equal those of a reference that rounds
+// the same activations.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -84,7 +86,8 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 }
 
-// BF16 activations do not affect quantized types, which halves replaces by 16-bit types.
+// halves maps quantized types to the 16-bit types that replace them in this test, because BF16 activations do not
+// affect quantized types.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
 func shortened(x []float64) []float64 {
@@ -95,7 +98,8 @@ func shortened(x []float64) []float64 {
 	return y
 }
 
-// The reference rounds the same values: F16 weights, and activations multiplied by F16 and BF16 weights.
+// Ensure that the logits equal those of the reference that rounds the same values: F16 weights, and activations
+// that are multiplied by F16 and BF16 weights.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {

@@ -94,7 +94,8 @@ type rotary struct {
 	rotation kvstore.Rotation
 }
 
-// maxMLPRows bounds the widest activations of a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
+// maxMLPRows limits the number of rows that go through an MLP together, because an MLP has the widest activations of
+// a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
 const maxMLPRows = 512
 
 // KVShape returns the shape of the keys and values of one layer in m.
@@ -326,7 +327,8 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// There is a sum for each quarter of the heads, and the workers share the quarters.
+// sumSquares adds the squares of each row's queries and keys over all heads. There is a sum for each
+// quarter of the heads, and the workers share the quarters.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})

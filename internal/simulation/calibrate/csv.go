@@ -89,7 +89,9 @@ func number(text string, separator rune) (float64, error) {
 // leastTrace is the smallest number of iterations in a trace of a server. A file with fewer iterations is a table.
 const leastTrace = 200
 
-// Without merge, the thousands of small batches in a trace would determine the line.
+// merge combines iterations of a trace with about the same work into one point. Such iterations have the same
+// number of sequences, and their numbers of context tokens and of prompt tokens differ by at most a factor of √2.
+// Without merging, the thousands of small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points

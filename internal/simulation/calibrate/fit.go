@@ -26,8 +26,8 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// For each of at most mostParts parts, a line is fitted to the other points, to measure the line's errors on the
-// part.
+// mostParts limits the number of parts into which the points are divided. For each part, a line is fitted to the
+// other parts, to measure the line's errors on this part.
 const mostParts = 40
 
 // Fit returns the line without negative coefficients that has the smallest relative errors. The stated errors are
@@ -84,7 +84,8 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns the model of the points, in a list that is empty if the points name no model.
+// check returns an error if no cost file can be fitted to the points. Otherwise it returns the model of the points, in
+// a list that is empty if the points name no model.
 func check(points []Point) (models []string, err error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -113,7 +114,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// Outside the extent, the line is a guess.
+// extent returns the range of the measurements. Outside it, the line is a guess.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {
@@ -138,8 +139,9 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// Errors are relative to the line of the previous round: relative to the measured times, measurements that are too
-// long would count less than measurements that are too short.
+// solve finds the line with the least squares of errors relative to the line. If errors were relative to the
+// measured times, measurements that are too long would count less than measurements that are too short, and the
+// line would be too low. In each round, errors are relative to the line of the previous round.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -186,7 +188,8 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares fits the coefficients whose indexes are in parts. Errors are relative to scaled.
+// leastSquares solves the normal equations for the coefficients whose indexes are in parts. Errors are relative to
+// scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -22,7 +22,8 @@ type Point struct {
 	lines []Point // the measurements that were merged; nil for a single measurement
 }
 
-// In a run of n sequences, the prefill generates the first token, and decodes generate the others.
+// run returns the point of a batch of n sequences, which prefills the prompts and then decodes. The prefill
+// generates the first token.
 func run(label string, n, prompt, output, seconds float64) Point {
 	p := decodes(n, prompt+1, output-1)
 	p.Label, p.Seconds = label, seconds
@@ -37,7 +38,8 @@ func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// The weight grows more slowly than the number of measurements, because the line itself is not exact.
+// weight returns the weight of a point. It grows with the number of measurements, but more slowly than this number,
+// because the line itself is not exact.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
 func (p Point) measured() []Point {

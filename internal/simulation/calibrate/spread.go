@@ -11,7 +11,8 @@ const (
 	leastSame = 8  // a mean of measurements of the same work is used only if it has at least this many
 )
 
-// The spread does not depend on the error of the line: measurements of the same work are compared with their mean.
+// spread returns by how much measurements of the same work differ from their mean. The result does not depend on
+// the error of the line.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
@@ -36,8 +37,8 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means returns the means of equal parts of the sorted factors, scaled to the mean 1, or nil if there are too few
-// factors.
+// means divides the sorted factors into parts of equal size. It returns the means of the parts, scaled so that the
+// mean of these means is 1. It returns nil if there are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// Of the iterations with prompts, one in ten takes three times as long as the others with the same work. Decodes with
-// the same work take the same time. Batches of four are not on the line.
+// trace returns a CSV of a server's iterations. Of the iterations with prompts, one in ten takes three times as long
+// as the others with the same work. Decodes with the same work take the same time. Batches of four are not on the
+// line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder

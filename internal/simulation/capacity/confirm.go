@@ -63,7 +63,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A seed that held at a rate is not run at lower rates. A seed that failed at a rate is not run at higher rates.
+// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
+// rates. A seed that failed at a rate is not run at higher rates.
 type confirmation struct {
 	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -76,7 +77,8 @@ func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error
 	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting lowers the rate from begin until it lasts under nearly all seeds. The runs are those of the search's seeds.
+// lasting lowers the rate in steps, starting at begin, until the rate lasts under nearly all seeds. It returns this
+// rate, and the runs at this rate under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -94,7 +96,8 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// If a seed that held at a higher rate fails at this rate, reported discards the earlier result.
+// reported returns the runs at a rate under the seeds of the search, and whether all these runs hold. If a seed
+// that held at a higher rate fails here, its earlier result is discarded.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
@@ -119,7 +122,8 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// The grid begins one step below rate, because longer runs rarely hold a higher rate than shorter runs.
+// threshold returns the highest rate of the grid that lasts under most seeds. The parameter rate comes from shorter
+// runs. Longer runs rarely hold a higher rate than shorter runs, so the grid begins one step below rate.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -153,7 +157,7 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// most runs no more seeds than necessary.
+// most reports whether more than half of the seeds hold at a rate. It runs no more seeds than necessary.
 func (k *confirmation) most(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
@@ -171,7 +175,8 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// At most one seed in 16 may fail, and no seed of the search, because the runs of these seeds are reported.
+// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. All seeds of the search must
+// hold, because their runs are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)

@@ -120,7 +120,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// If several calls fail, each returns the error of the lowest index.
+// each calls do for n indexes concurrently. If several calls fail, it returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -184,7 +184,8 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// A full batch has as many sequences of mean length as fit in memory.
+// estimate returns an estimate of the rate that a full batch sustains. A full batch has as many sequences of mean
+// length as fit in memory.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

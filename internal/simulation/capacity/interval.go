@@ -19,8 +19,9 @@ type estimated struct {
 	count           int
 }
 
-// For a quantile q, this is the least n with which one of n values exceeds the quantile with probability 1 - qⁿ =
-// 97.5 %.
+// leastRequests returns the smallest number of values with which every objective has an interval. For a quantile q,
+// this is the smallest n for which at least one of n values exceeds the quantile with a probability of 97.5 %; this
+// probability is 1 - qⁿ.
 func (s SLO) leastRequests() int {
 	n := 100
 	for _, o := range s {
@@ -121,7 +122,8 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	return half, n*single < least*largest
 }
 
-// batchVariance estimates the variance of the mean from n batches. centre is the mean of all values.
+// batchVariance estimates the variance of the mean from the means of n batches. centre is the mean of all
+// values.
 func batchVariance(values []float64, centre float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {

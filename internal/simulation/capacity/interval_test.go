@@ -53,7 +53,8 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage has fractions of all runs. An interval is rough if it was computed from too few values.
+// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is rough
+// if it was computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough

@@ -164,7 +164,8 @@ func rounded(n float64) float64 {
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit counts each sequence with its prompt and half of its answer.
+// fit estimates how many sequences can run at the same time. It counts each sequence with its prompt and half of
+// its answer.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -183,7 +184,8 @@ type sample struct {
 	Waiting int
 }
 
-// The trend must be significant, and the queue must have grown by more than 1 % of the requests that arrived.
+// queueGrows reports whether the queue grows during the whole time of arrivals, from begin to end: the trend is
+// significant, and the queue has grown by more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -217,7 +219,8 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of consecutive calls of judgeEarly in which the queue must grow.
 const growsFor = 3
 
-// Without keepsGrowing, a run whose queue grows would go on until maxSeconds, because its latencies keep rising.
+// keepsGrowing reports whether the queue of an extended run still grows. Without this check, such a run would
+// continue until maxSeconds, because its latencies keep rising.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
 		w.grew = 0

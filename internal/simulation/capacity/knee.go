@@ -65,7 +65,8 @@ func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	return requests[:max(1, n)], nil
 }
 
-// In missed, a request without an answer has waited at least until now.
+// missed reports whether a mean normalized latency will certainly be above its limit at the end. Requests without
+// an answer have waited at least until now.
 func (w *run) missed(now float64) bool {
 	for _, o := range w.slo {
 		if o.Metric != Normalized || o.Level != 0 {
@@ -95,8 +96,10 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters compares the mean time to the first token in the second and in the last quarter of the requests: if
-// it grows by more than 5 % of the time between the two, the server serves less than 95 % of the arrivals.
+// growsInQuarters reports whether the server serves less than 95 % of the arriving requests. It compares the mean
+// time to the first token in the second and in the last quarter of the requests. The server is too slow if this
+// mean has grown by more than 5 % of the time between the two quarters. This matters in short runs, where any rate
+// can hold a limit of seconds for a while.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

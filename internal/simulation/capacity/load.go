@@ -151,8 +151,8 @@ func (l *Load) check(p *scenario.Plan) error {
 	return nil
 }
 
-// Means returns the mean lengths in tokens of the first seed's requests that NewLoad drew; later draws change
-// nothing.
+// Means returns the mean lengths in tokens of the requests that NewLoad drew for the first seed. They do not change
+// when runs draw more requests.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
 // Requests returns the number of requests of a trace, or 0 if the number depends on the rate.

@@ -171,7 +171,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// If ample is true and memory is short, the error of simulate is sim.ErrAmple.
+// simulate simulates the rate. If ample is true and memory is short, the error is sim.ErrAmple.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -208,7 +208,8 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// atLeast returns seconds, which become more if answers take long (see enough).
+// atLeast returns the minimum time, in seconds, during which requests arrive. It grows if answers take long (see
+// enough).
 func (w *run) atLeast() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
@@ -245,7 +246,9 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough raises w.until if answers take longer than before, and counts requests, because by chance few may arrive.
+// enough reports whether enough requests have arrived for the horizon and for the confidence intervals. It raises
+// w.until if answers take longer than before. It also checks the number of requests: by chance, fewer may have
+// arrived than the rate predicts.
 func (w *run) enough(arrival float64) bool {
 	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.atLeast())))
 	count := w.next
@@ -284,7 +287,8 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer is the longer, in s, of the mean time of finished answers and, by Little's law, the mean time in the system.
+// answer returns the mean time of an answer in seconds. It is the longer of two estimates: the mean time of the
+// finished answers and, by Little's law, the mean time that requests stay in the system.
 func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
@@ -307,7 +311,8 @@ func (w *run) warm(end float64) int {
 	return w.next
 }
 
-// If at most 1 % of the requests [from, to) are refused as too long, value ignores them; otherwise the value is +Inf.
+// value returns the value of an objective over the requests [from, to). Requests that are too long for the system
+// are refused. If at most 1 % are refused, they are ignored; otherwise the value is +Inf.
 func (w *run) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -326,7 +331,8 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency is in seconds, +Inf for an unfinished request. counts is false for the TPOT of an answer of one token.
+// latency returns a latency, in seconds, of a request that was not refused. It returns +Inf if the request is not
+// finished. counts is false if the request does not have this latency: an answer of one token has no TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
 	arrival := r.Arrival / w.rate

@@ -31,7 +31,8 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try repeats a run that was cut, unless the effort is brief or the run failed and has a horizon.
+// try runs a rate that has not been run yet. Unless the effort is brief, it also repeats a run that was cut. It
+// does not repeat a run that failed and has a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -49,7 +50,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// high is the lowest rate that failed, or +Inf; low is the highest rate below high that was run, or 0.
+// bracket returns two rates. high is the lowest rate that failed, or +Inf if none failed. low is the highest rate
+// below high that was run, or 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -66,7 +68,8 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// At the rate of alone, requests do not overlap, except those requests of a trace that arrive at the same time.
+// alone returns a rate that is so low that requests do not overlap, except those requests of a trace that arrive at
+// the same time.
 func (s *search) alone() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate ended before its horizon.

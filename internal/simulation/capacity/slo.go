@@ -121,7 +121,8 @@ func (o Objective) Of() string {
 
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
-// percent rounds, because Level is a percentage divided by 100, which is not exact.
+// percent returns the level in percent. It rounds, because Level is a percentage divided by 100, which is not
+// exact.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -103,14 +103,16 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome may count fewer than five seeds, because seeds that cannot change the result of a test are not run.
+// An outcome counts under how many of five seeds an objective held and under how many it failed. Seeds that cannot
+// change the result of a test are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs seeds that the plan has not used, until enough have held or failed, or until neither is possible.
+// hours runs a rate for an hour under five seeds that the plan has not used. It stops when the objective has held
+// or failed under enough seeds, or when neither can be reached.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {

@@ -58,7 +58,8 @@ func WriteTable(w io.Writer, checks []Check) error {
 	return err
 }
 
-// Explained checks and known misses do not count as passes.
+// counts returns a line for each kind: how many checks are within their tolerance. Explained checks and known misses do
+// not count as passes.
 func counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {

@@ -151,7 +151,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// A name has the same look in all panels of a figure, and a Fixed name in all figures.
+// look returns the number that determines the colour, the dashes and the marker of a name. A name has the same
+// number in all panels of a figure. A Fixed name has the same number in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -172,7 +173,8 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	}
 }
 
-// On a logarithmic axis, no whisker goes below the axis or below a thousandth of the value.
+// addSpread adds whiskers from low to high around values. On a logarithmic axis, no whisker goes below
+// the axis or below a thousandth of the value.
 func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range at {
@@ -222,7 +224,7 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 
 const barShare = 0.8
 
-// A group of bars takes a width of 1 on the x axis.
+// draw adds the bars of each group, with the paper's bars beside them. A group takes a width of 1 on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0
@@ -265,7 +267,8 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// setGroups puts the groups at 0, 1, ... on the x axis. It makes their labels vertical if they are too long.
+// setGroups labels the groups of bars or columns, which are at 0, 1, ... on the x axis. It makes the labels vertical
+// if they are too long.
 func (f *frame) setGroups(names []string) {
 	f.NominalX(names...)
 	f.Y.Padding = 5 // NominalX leaves space for half of a name

@@ -53,10 +53,12 @@ var openVLLM = sync.OnceValue(func() (f engineFile) {
 // MeasuredGPUs returns the GPUs on which measurements of vLLM V1 are published, sorted.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the GPUs without published measurements whose constants were fitted to MeasuredGPUs, sorted.
+// OtherGPUs returns the GPUs without published measurements that have constants, sorted. The constants were fitted
+// to MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
-// OpenVLLM returns vLLM V1's constants, fitted to measurements. The error wraps ErrUnknown if the GPU has none.
+// OpenVLLM returns the constants of vLLM V1 on a GPU, fitted to published measurements. The error wraps ErrUnknown if
+// there are none for the GPU.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// decodes has straight lines of iteration times in ms, with which the roofline's times are compared.
+// A decodes has straight lines of iteration times in ms, for decodes and for prompts. They come from others'
+// measurements or from a calibration. The test bounds the ratio of the roofline's times to these lines.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -20,7 +21,9 @@ type prompts struct {
 	least, most         float64
 }
 
-// The bounds in known are the computed ratios, rounded outwards to the next 0.05.
+// known has the measurements with which the roofline is compared. The bounds are the computed ratios, rounded
+// outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has values of
+// vLLM for OPT-13B on several GPUs. They are left out, because these times grow with the number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string

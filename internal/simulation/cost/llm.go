@@ -54,7 +54,8 @@ func (l LLM) kvBytes(workers, tokens int) int64 {
 // more workers than heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// Each worker must have whole query heads, and the KV heads that these query heads read.
+// splits returns an error if the heads cannot be divided evenly. Each worker must have whole query heads, and the
+// KV heads that these query heads read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
@@ -73,7 +74,8 @@ func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices counts one worker's parameters in those matrices of all layers that multiply every token.
+// sharedMatrices returns the number of parameters that one worker has in those matrices of the layers that multiply
+// every token. It leaves out the matrices of experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -108,8 +110,9 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations counts the elements of a token's states that one worker reads and writes, if each is written once: the
-// input, the norm and the sum of both parts of a layer, and the states between the feed-forward matrices.
+// activations returns how many elements of a token's states one worker writes and reads in all layers, if each
+// element is written to memory once. The elements are the input, the norm and the sum of both parts of a layer, and
+// the states between the feed-forward matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
@@ -122,7 +125,8 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// Matrices are divided among the workers. Each worker has a copy of other parameters, as in the paper's artifact.
+// weightBytes returns the bytes of one worker's parameters. Matrices are divided among the workers. Each worker
+// has a copy of the other parameters, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
@@ -130,8 +134,9 @@ func (l LLM) weightBytes(workers int) float64 {
 
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// By the artifact's estimate, the number is the larger of two: the logits and their normalized form, or the input,
-// output and residual of a layer's widest matrix.
+// activationElements returns how many elements the given number of tokens needs at the same time, by the artifact's
+// estimate. It is the larger of two numbers: the logits and their normalized form, or the input, output and residual
+// of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {
@@ -141,8 +146,9 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
-// In vLLM V1's profiling run, these use memory besides weights: the input and output of the activation function in a
-// feed-forward part; the states, residuals and norms; and the logits of seqs sequences in fp32.
+// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights. They are the input and
+// output of the activation function in a feed-forward part; the states, residuals and norms; and the logits of seqs
+// sequences in fp32.
 func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	wide := 1.5 * float64(l.FFN) / float64(workers)
 	if l.Gated {

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// A Margin is the range of prediction errors on servers of publishers whose points were not used in the fit.
+// A Margin is the range of prediction errors on other publishers' servers. The points of these publishers were not
+// used in the fit.
 type Margin struct {
 	// Least and Most say between which multiples of the simulated times the measured times of iterations are.
 	Least float64 `json:"least"`
@@ -45,7 +46,8 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns nil if the setup's times are measured or chosen by hand, because the range is not known then.
+// Margin returns the range of prediction errors for the setup. If the setup's times are measured or chosen by hand,
+// the range is not known, and Margin returns nil.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil

@@ -40,7 +40,8 @@ func (r *Range) String() string {
 	return text
 }
 
-// If a quantity varies by less than minVariation, its time cannot be separated from other times.
+// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, its time cannot
+// be separated from other times.
 const minVariation = 2
 
 // doubts lists what cannot be concluded from the measurements, even if the errors are small.

@@ -128,7 +128,8 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// If no known name begins with name, suggestion names the most similar one.
+// suggestion returns a question that names the known names that begin with name. If there are none, it names the
+// most similar name.
 func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string

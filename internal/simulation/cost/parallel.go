@@ -67,7 +67,8 @@ func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights is for the fullest GPU. With several stages, no GPU has both the embedding and the head.
+// stageWeights returns the bytes of weights on the GPU that has the most weights. With several stages, no GPU has
+// both the embedding (on the first stage) and the head (on the last stage).
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
 	if n == 1 {
@@ -151,7 +152,8 @@ func (s Setup) swapLink() float64 {
 	return link
 }
 
-// AWQ and GPTQ store 4-bit weights in groups of 128, each with a 16-bit scale and a 4-bit zero point.
+// int4Bytes is the size of a 4-bit weight as AWQ and GPTQ store it: each group of 128 weights has a 16-bit scale
+// and a 4-bit zero point.
 const int4Bytes = (4 + 20.0/128) / 8
 
 // fp4Bytes is the size of a 4-bit weight in NVFP4: each group of 16 weights has an 8-bit scale.

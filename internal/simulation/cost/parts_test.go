@@ -16,8 +16,8 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part's pull draws its difference on each GPU towards 0; it was chosen by leaving points out
-// (published/README.md).
+// A part is a constant that is fitted. Its pull draws the constant's difference on each GPU towards 0. The size of
+// the pull was chosen by leaving points out (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1

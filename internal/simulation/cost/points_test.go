@@ -58,8 +58,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves sorts the points by the SHA-256 of their descriptions; the fit uses the first, the third and so on. The
-// description contains the GPU, so the fit uses a load on some GPUs and not on others.
+// halves divides the points of a GPU into two halves without looking at the measured values. It sorts the points by
+// the SHA-256 of their descriptions; the fit uses the first, the third and so on. The description contains the GPU,
+// so the fit uses a load on some GPUs and not on others.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {

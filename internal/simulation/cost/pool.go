@@ -83,7 +83,8 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// leastWorkers returns the least number above the setup's with memory for a block and the longest sequence, or 0.
+// leastWorkers returns the smallest number of workers, larger than the setup's, whose memory holds one block and a
+// sequence of the model's greatest length. It returns 0 if there is no such number.
 func (s Setup) leastWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

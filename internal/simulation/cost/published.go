@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// gpuPoints has points that the fit did not use, written by TestHeldOutPointsHaveTheirPredictions.
+// gpuPoints has the points of vLLM V1 on one GPU that were not used in the fit, with their predictions.
+// TestHeldOutPointsHaveTheirPredictions writes the file.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`
 	Points  int         `json:"points"`   // in both halves

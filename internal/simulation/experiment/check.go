@@ -39,7 +39,8 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// A known miss does not count as a pass. A value that is not between low and high would have another cause.
+// checkKnownMiss records a value that is outside any tolerance, and its known cause. The value does not count as a
+// pass. It must be between low and high; a value outside them would have another cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }

@@ -15,7 +15,8 @@ const (
 	typicalError = 0.15
 )
 
-// costs compares vLLM V1 with each published point to which nothing was fitted.
+// costs compares the times of vLLM V1 with the published points to which nothing was fitted. Each point is one
+// check.
 func (b *bench) costs() error {
 	median, worst := chart.Series{Name: "median"}, chart.Series{Name: "worst"}
 	var groups []string

@@ -157,7 +157,7 @@ func bars(title, x string, y chart.YAxis, groups []string, series ...chart.Serie
 	return chart.Panel{Title: title, X: x, Y: y, Data: chart.Bars{Groups: groups, Series: series}}
 }
 
-// A system has the same colour and marker in all figures.
+// add adds a figure to the report. A system has the same colour and marker in all figures.
 func (b *bench) add(f chart.Figure) {
 	for _, name := range sim.Systems() {
 		f.Fixed = append(f.Fixed, label(name))

@@ -10,7 +10,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// threshold is in s/token: at this latency, the ratios of the paper's curves agree with its text (PAPER.md §2).
+// threshold is the normalized latency, in s/token, at which rates are compared. The paper does not say which
+// latency it uses. At this latency, the ratios in the paper's curves agree with those in its text
+// (simulation/PAPER.md §2).
 const threshold = 0.5
 
 // A curve has the normalized latencies of a system at several rates.
@@ -22,7 +24,8 @@ type curve struct {
 
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// All curves use the same requests of a seed, because at high rates these requests take tens of megabytes.
+// curves returns the curve of each system around the rate at which the curve crosses the threshold. All systems and
+// rates use the same requests of a seed, because at high rates these requests take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))

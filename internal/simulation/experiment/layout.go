@@ -62,7 +62,8 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs closed loops until more requests no longer give a larger batch.
+// byBatch runs closed loops of Orca (Max) and of vLLM, with an increasing number of requests, until more requests
+// no longer give a larger batch. It returns the used memory in GB and the tokens per second.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

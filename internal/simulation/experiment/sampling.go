@@ -162,7 +162,8 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// §6.3 of the paper states no rate: its smallest saving is that of two samples or beams, its greatest that of six.
+// savingOfShareGPT compares the savings for ShareGPT with §6.3 of the paper, which states no rate. The smallest
+// saving is that of two samples or beams, the greatest is that of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

@@ -24,7 +24,8 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is one run of llmserve bench; its measurements have the names of vllm bench serve.
+// A ServedRun is one run of llmserve bench, with its requests and its measurements. The measurements have the
+// names of vllm bench serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens
@@ -46,7 +47,8 @@ var servingJSON []byte
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
-// Each of servedMetrics has the largest permitted error of the simulation in percent.
+// servedMetrics are the quantities that are compared. Each has the largest permitted error of the simulation in
+// percent.
 var servedMetrics = []struct {
 	name, unit string
 	percent    float64
@@ -64,12 +66,14 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput counts from the beginning of the measurement; a simulation begins only with its first request.
+// throughput returns tokens per second, counted from the beginning of the measurement. A simulation begins only
+// with its first request.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }
 
-// served compares medians over the runs of each load; the fit did not use these runs.
+// served simulates the runs of llmserve with the same scheduler and the same arrival times. The fit did not use
+// these runs. served compares medians over the runs of each load.
 func (b *bench) served() error {
 	var s Served
 	embedded(servingJSON, &s)
@@ -111,7 +115,7 @@ func (b *bench) served() error {
 	return nil
 }
 
-// The scenarios of simulate read the requests and the times from files.
+// simulate simulates each run with its scenario. The scenarios read the requests and the times from files.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

@@ -96,7 +96,8 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// The next event is the arrival of a request or, if requests depend on answers, the end of an iteration.
+// step advances to the next event. The event is the arrival of a request or, if requests depend on answers, the end
+// of an iteration.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {

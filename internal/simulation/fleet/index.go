@@ -24,7 +24,8 @@ type event struct {
 	kind pool.EventKind
 }
 
-// Among a billion blocks, two have the same first 64 bits with a probability of 3 %.
+// short returns the first 64 bits of a hash. Among a billion blocks, two have the same first 64 bits with a
+// probability of 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {

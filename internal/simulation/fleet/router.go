@@ -70,7 +70,8 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// Replicas with equally few requests take turns; otherwise the first would get all requests of an idle fleet.
+// least returns the replica with the fewest requests. Replicas with the same number take turns; without turns, the
+// first replica would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
@@ -82,8 +83,9 @@ func (r *router) least(replicas []*replica) int {
 	return best
 }
 
-// prefix adds the blocks of the prompt that a replica has not cached and the prompt blocks of its unanswered
-// requests, as NVIDIA Dynamo's KV router does.
+// prefix returns the replica with the least work. Work is the number of blocks of the prompt that the replica has
+// not cached, plus the prompt blocks of the replica's unanswered requests. NVIDIA Dynamo's KV router adds the same
+// two numbers.
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++

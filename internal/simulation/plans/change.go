@@ -111,14 +111,16 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the greatest gain among those above precision under every seed, or -1.
+// limiting returns the index of the change with the greatest gain, among the changes that gain more than precision
+// under every seed. It returns -1 if there is no such change.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// The rates that changes returns come from shorter runs; use scale to convert them.
+// changes finds the capacities of trials concurrently. The rates of the results come from shorter runs; use scale
+// to convert them.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -132,7 +134,8 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// If the trial is impossible, change says why in Trouble and returns no error.
+// change finds the capacity of one trial. If the trial is impossible, change says why in Trouble and returns no
+// error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.near
@@ -194,7 +197,8 @@ func (s *sizer) scaled(rates []float64) []float64 {
 	return all
 }
 
-// gains compares rates seed by seed, and leaves out seeds with a base of 0.
+// gains returns the median, the smallest and the greatest gain of rates over base, seed by seed. It leaves out seeds
+// with a base of 0.
 func gains(rates, base []float64) (median, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	var all []float64

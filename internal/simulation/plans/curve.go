@@ -9,7 +9,9 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// A point whose queue grew without end counts as +Inf; left out, it could make a rate look better than a lower rate.
+// median returns the median of a value over the points of a step. A point whose queue grew without end has no
+// result and counts as +Inf. If such points were left out, a rate that most seeds do not hold could look better
+// than a lower rate.
 func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {

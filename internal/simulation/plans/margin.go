@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range has the bounds of the capacity, in requests/s, if the errors of the times are within a cost.Margin.
+// A Range has the bounds of the capacity if the errors of the times are within a cost.Margin. Rates are in
+// requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"` // 0 if not known, because a trace is too short
@@ -15,7 +16,8 @@ type Range struct {
 	margin *cost.Margin
 }
 
-// bounds has the slowest and the fastest iterations within the margin, or nothing if no margin is known.
+// bounds returns two trials: with the slowest and with the fastest iterations within the margin. It returns none if
+// no margin is known.
 func (s *sizer) bounds() []trial {
 	m := s.plan.Setup.Margin()
 	if m == nil {
@@ -29,7 +31,8 @@ func (s *sizer) bounds() []trial {
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range between the results of the trials of bounds, or nil if there are none.
+// rangeOf returns the range between the results of the two trials of bounds. It returns nil if there are no
+// results.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -42,7 +45,8 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency returns a range in s for a latency v. first says that v is a time to the first token.
+// latency returns the range, in s, of a latency v at the same rate. first says that the latency is a time to the
+// first token.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if first {

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Save writes the figures, their page and, last, plan.json to a folder. No file is ever incomplete.
+// Save writes the figures, their page and plan.json to a folder, which it creates if necessary. No file is ever
+// incomplete; plan.json is written last.
 func (r *Report) Save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -115,7 +116,8 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// If base is not "", the first bar has this name and is the capacity of the unchanged server.
+// bars returns a figure of the capacities of changes. If base is not "", the first bar, with this name, is the
+// capacity of the unchanged server.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

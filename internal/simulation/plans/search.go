@@ -94,7 +94,8 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// After the first error, together cancels the context of the other functions, and returns that error.
+// together calls functions concurrently. After the first error, it cancels the context of the other functions, and
+// returns that error.
 func together(ctx context.Context, do ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -113,7 +114,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// If near has rates, the search begins at these rates.
+// options returns the options of a search. If near has rates, the search begins at these rates.
 func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
 }

@@ -43,7 +43,8 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// The memory keeps its bytes, and settings that the user did not choose get the new system's defaults.
+// with returns the scenario's server with another policy and block size, but with the same bytes of memory.
+// Settings that the user did not choose get the defaults of the new system.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
@@ -119,8 +120,9 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose takes the greatest median gain among the changes that gain under every seed, or else the default. If the
-// default has no rate, choose takes the greatest rate.
+// choose returns the change with the greatest median gain over the default, among the changes that gain under every
+// seed. If there is no such change, it returns the default. If the default has no rate, it returns the change with
+// the greatest rate.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

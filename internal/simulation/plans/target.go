@@ -106,7 +106,8 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers tries servers in order, and stops after the first that holds the target rate in shorter runs.
+// otherServers returns the servers that have memory for the model and hold the objective at some rate in shorter
+// runs. It tries servers in order, and stops after the first server that holds the target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
@@ -141,7 +142,8 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest confirms the server with the fewest GPUs, until the server with the fewest GPUs is a confirmed one.
+// fewest adds the other servers to the target. It confirms the server that needs the fewest GPUs, and repeats this
+// until the server that needs the fewest GPUs is a confirmed server.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
@@ -179,7 +181,8 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// Shorter runs hold at higher rates than runs of an hour, so holds scales the target by the ratio of the capacities.
+// holds reports whether a number of blocks is enough for the target in shorter runs. Shorter runs hold at higher
+// rates than runs of an hour, so the target is scaled by the ratio of the two capacities.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
@@ -193,8 +196,9 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
-// blocks bisects from the blocks of the longest request to the server's blocks or, if the target does not hold with
-// these, from there to MostBlocks.
+// blocks computes Target.Blocks by bisection. The search begins with the blocks that the longest request needs, and
+// ends with the server's blocks. If the target does not hold with these, it searches from the server's blocks to
+// MostBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

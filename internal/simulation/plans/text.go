@@ -37,7 +37,8 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the objectives' values for requests that do not overlap, or "" if some have no answer.
+// Alone returns the values of the objectives for requests that do not overlap. It returns "" if some requests have
+// no answer.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {

@@ -76,7 +76,7 @@ func Open(dir, trace string) (*Store, error) {
 	return s, nil
 }
 
-// If a killed process has left the last line incomplete, read locks the file and removes this line.
+// read locks the file and reads it. If a killed process has left the last line incomplete, read removes this line.
 func (s *Store) read() error {
 	err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -144,7 +144,7 @@ func (s *Store) take(name string) json.RawMessage {
 	return s.known[name]
 }
 
-// If add fails, it leaves the file as it was.
+// add appends a line to the file. If it fails, it leaves the file as it was.
 func (s *Store) add(name string, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {

@@ -56,7 +56,8 @@ func (m *Machine) check() error {
 	return nil
 }
 
-// DataSheet is the engine with constants chosen by hand for vLLM of 2023, not measured on the GPU.
+// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023. They were not compared with
+// measurements on the GPU.
 const DataSheet = "data-sheet"
 
 // Engines returns the valid names for Machine.Engine.
@@ -94,7 +95,8 @@ func (p *Plan) chooseEngine() error {
 // paper's artifact does.
 const DefaultMemoryUtilization = 0.9
 
-// PoolShare returns the memory utilization that gave the number of blocks, or 0 if the scenario gives the number.
+// PoolShare returns the memory utilization from which the number of blocks was computed. It returns 0 if the
+// scenario gives the number of blocks.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server
 	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {

@@ -224,7 +224,8 @@ var staticBatches = map[string][2]int{
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// On other GPUs than the paper's, a static batch has as many of the longest sequences as fit into memory.
+// staticBatch returns the size of FasterTransformer's largest batch. On the paper's GPUs it is the size in the
+// artifact; otherwise it is the number of sequences of the greatest length that fit into memory.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
@@ -237,7 +238,8 @@ func (p *Plan) staticBatch() int {
 	return batch[1]
 }
 
-// prefix returns 0 with a trace, because each request of a trace has its own number of shared tokens.
+// prefix returns the number of tokens that all prompts of the workload share. It returns 0 with a trace, because
+// each request of a trace has its own number.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil

@@ -12,7 +12,8 @@ import (
 // ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory returns an error if the run's settings rule out the scheduler for Config.Ample.
+// countOnMemory creates the scheduler that a run with Config.Ample uses. It returns an error if the run's settings
+// rule out this scheduler.
 func (r *run) countOnMemory() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {

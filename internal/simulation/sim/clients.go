@@ -23,7 +23,8 @@ type Clients struct {
 	freed float64          // s; when the number of unanswered requests last fell below limit
 }
 
-// NewClients returns the clients of a source, with at most limit unanswered requests; 0 means no limit.
+// NewClients returns the clients of a source, which have at most limit unanswered requests. If limit is 0, there is no
+// limit.
 func NewClients(source workload.Source, limit int) (*Clients, error) {
 	c := &Clients{source: source, limit: limit}
 	c.sessions, _ = source.(workload.Sessions)

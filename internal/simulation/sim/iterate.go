@@ -166,7 +166,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted counts at most as many drafts as the answer still needs.
+// accepted returns how many drafts of a decode are right. It counts at most as many as the answer still needs.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0
@@ -214,7 +214,8 @@ func (r *run) finish() error {
 	return nil
 }
 
-// If no request of the group of the request at index i remains, answer records the latency.
+// answer removes the request at index i, which has left the scheduler. If no request of its group remains, answer
+// records the latency.
 func (r *run) answer(i int32) {
 	q := r.requests.all[i]
 	dropped := r.requests.all[q.group].dropped
@@ -236,14 +237,15 @@ func (r *run) dropped(q *request) {
 	r.depart(q, false)
 }
 
-// Without clients, notify does nothing.
+// notify reports to the clients that a request has left. It does nothing if there are no clients.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)
 	}
 }
 
-// delivered is later than r.now by the server's time outside iterations, which delays all tokens equally.
+// delivered returns the time at which clients receive the tokens of the iteration that has just ended. The server
+// needs some time outside iterations; this delays all tokens of an answer by the same amount.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 // drop removes the request at index i, because the scheduler will never run it.

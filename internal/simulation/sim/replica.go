@@ -24,7 +24,8 @@ func NewReplica(config Config) (*Replica, error) {
 	return &Replica{r: r}, nil
 }
 
-// Start begins an iteration if none is running. Call it after all requests that arrive at the same time were added.
+// Start begins an iteration if none is running and there are requests. Call it after all requests that arrive at the
+// same time were added.
 func (p *Replica) Start() error {
 	if p.running || p.r.requests.live == 0 {
 		return nil

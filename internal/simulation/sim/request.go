@@ -63,7 +63,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// The group's first request stays in the table until the last request of the group is removed.
+// remove removes a request, and reports whether no request of its group remains. The group's first request stays in
+// the table until the last request of the group is removed.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)

@@ -271,7 +271,8 @@ func (r *run) add() error {
 	return nil
 }
 
-// Different answers to a prompt differ from their first token on.
+// tokens returns the tokens of a prompt and of one of its answers. Different answers to a prompt differ from their
+// first token on.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {

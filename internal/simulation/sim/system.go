@@ -103,7 +103,8 @@ func SystemsThat(can func(*System) bool) []string {
 	return names
 }
 
-// Lookup returns a system; "" means DefaultSystem. The error wraps ErrConfig and lists the names.
+// Lookup returns the system with the given name; "" means DefaultSystem. The error wraps ErrConfig and lists the
+// names.
 func Lookup(name string) (*System, error) {
 	if name == "" {
 		name = DefaultSystem

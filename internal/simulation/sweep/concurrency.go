@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Throughput and medians have their ranges. All values are means over the seeds.
+// writeConcurrencies writes a row for each number of clients: throughput, and latencies as medians and as 95th and
+// 99th percentiles. Throughput and medians have their ranges. All values are means over the seeds.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+
@@ -60,7 +61,7 @@ func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	return sum / float64(len(seeds))
 }
 
-// If the quantity has a range, the text of withRange includes it.
+// withRange formats the mean of a quantity. If the quantity has a range, the text includes it.
 func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
 	text := fmt.Sprintf(format, mean(seeds, quantity))
 	least, most := 0.0, 0.0

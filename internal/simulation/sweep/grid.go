@@ -28,7 +28,8 @@ type Grid struct {
 
 const mostJobs = 100_000
 
-// The order in which the grid is run and written does not depend on the order of the lists.
+// ordered returns the grid in the order in which it is run and written. This order does not depend on the order of
+// the lists.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()

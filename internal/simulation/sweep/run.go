@@ -92,7 +92,8 @@ type key struct {
 	Within   bool // with a range
 }
 
-// If the job fails, its error is in the Outcome; outcome returns errors of other kinds.
+// outcome runs a job, or reads its result from the store. If the job fails, its error is in the Outcome; outcome
+// returns other errors.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// DefaultSLO is in seconds per token: half of what the axes of the paper's Fig. 12 and 14 show.
+// DefaultSLO is the greatest normalized latency of a rate that counts as sustained, in seconds per token. It is
+// half of what the axes of the paper's Fig. 12 and 14 show.
 const DefaultSLO = 0.5
 
 // A cell has the results of all seeds at one rate.

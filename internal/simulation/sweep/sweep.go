@@ -21,7 +21,8 @@ func (j Job) String() string {
 	return fmt.Sprintf("%s, blocks of %d, %s, seed %d", j.System, j.BlockSize, j.load(), j.Seed)
 }
 
-// cost has no unit. Caching prefixes takes longer, because blocks are hashed (internal/simulation/README.md, Speed).
+// cost estimates how long a job takes, without a unit. Systems that cache prefixes take longer, because they compute
+// the hashes of blocks (internal/simulation/README.md, Speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
 	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Write writes sweep.csv, the figures and index.html. Figures end at twice the SLO, in seconds per token.
+// Write writes sweep.csv, the figures and index.html to a folder. Figures end at twice the SLO, which is in seconds a
+// token.
 func (st *State) Write(dir string, slo float64) error {
 	var b bytes.Buffer
 	if err := st.writeCSV(&b); err != nil {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Columns are found by their names, in any order and case; other columns are ignored.
+// A format describes the rows of a trace. Columns are found by their names, in any order and case. Other columns are
+// ignored.
 type format struct {
 	name    string
 	json    bool
@@ -127,7 +128,8 @@ func (p *parser) split(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// unquote also removes the spaces around a field. The field must not contain commas.
+// unquote returns a field of a CSV row without the spaces and double quotes around it. The field must not contain
+// commas.
 func unquote(field []byte) []byte {
 	field = bytes.TrimSpace(field)
 	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {

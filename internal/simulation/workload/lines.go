@@ -13,7 +13,7 @@ import (
 // longestLine is far above Mooncake's longest row, which has 2.7 kB.
 const longestLine = 1 << 20
 
-// lines accepts Windows line ends, and skips a byte order mark and blank lines.
+// lines reads a file line by line. It accepts Windows line ends, and skips a byte order mark and blank lines.
 type lines struct {
 	name   string
 	r      *bufio.Reader
@@ -72,7 +72,7 @@ func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }
 
-// readError wraps ErrTrace if the file is damaged.
+// readError returns an error about reading the file. It wraps ErrTrace if the file is damaged.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||

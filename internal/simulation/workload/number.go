@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// mostTokens limits memory, because a request's tokens are created before a scheduler can refuse the request.
+// mostTokens is the greatest permitted length. It limits memory, because the tokens of a request are created
+// before a scheduler can refuse the request.
 const mostTokens = 1 << 24
 
 func (f *format) seconds(text []byte) (float64, error) {

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// pipes keeps contents that can be read only once, because a trace is checked before it is run.
+// pipes keeps the contents of files that can be read only once. This is needed because a trace is read twice: it is
+// checked before it is run.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte

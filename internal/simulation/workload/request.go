@@ -43,7 +43,8 @@ type Source interface {
 	Next(*Request) error
 }
 
-// A Sessions is a Source of first turns. A later turn arrives when the answer before it is known.
+// A Sessions is a Source of the first turns of conversations. A later turn arrives when the answer before it is
+// known.
 type Sessions interface {
 	Source
 
@@ -52,7 +53,8 @@ type Sessions interface {
 	Follow(session int64, answered float64, r *Request) bool
 }
 
-// Lengths draws lengths in tokens, at least 1 each. Draw takes all random numbers from r and has no other state.
+// Lengths draws random lengths of prompts and outputs in tokens, at least 1 each. Draw takes all its random numbers
+// from r and has no other state.
 type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }

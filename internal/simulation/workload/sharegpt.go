@@ -21,7 +21,8 @@ const (
 	shareGPTBelow = 2048 // prompt + output
 )
 
-// A copula (Gaussian) draws a pair again if its sum is at least limit.
+// A copula draws pairs of values from two marginals, joined by a Gaussian copula. It draws a pair again if its sum
+// is at least limit.
 type copula struct {
 	prompt, output marginal
 	rho            float64 // correlation of the normal scores before any pair is dropped
@@ -80,8 +81,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// With the returned levels instead of m's, the lengths that the filter leaves have m's values as quantiles at the
-// levels in want. The levels of other stay as they are.
+// fitted returns levels to replace those of m. If lengths are drawn with them and the filter drops some, the lengths
+// that are left have m's values as quantiles at the levels in want. The levels of other stay as they are.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

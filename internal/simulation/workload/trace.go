@@ -42,7 +42,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// Errors call the trace by the given name.
+// read reads a trace from r. Errors call the trace by the given name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
@@ -95,7 +95,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row returns false if the row was skipped.
+// row sets r to the request of a row. It returns false if the row was skipped.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	f, err := t.parser.split(line)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// CheapCompiler installs compiler under the name gcc, with the values of its variables before it.
+// compiler is a shell script that CheapCompiler installs under the name gcc. CheapCompiler writes the values of its
+// variables before it.
 const compiler = `
 case "$*" in
 *' -c runner.c -o runner.o' | *' -c watched.c -o watched.o' | *'/launch.c -o '*) # the grader's own programs

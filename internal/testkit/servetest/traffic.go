@@ -100,7 +100,8 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// Each token is unique, except that the tokens begin with one of two beginnings, so that there are prefix hits.
+// content returns the tokens of a request and its answer. Each token is unique, except that the tokens begin with
+// one of two beginnings, so that there are prefix hits.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0

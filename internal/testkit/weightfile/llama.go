@@ -158,7 +158,8 @@ func (l *Llama) meta() map[string]any {
 	}
 }
 
-// The tokens are the 256 bytes, as byte-level BPE writes them, and pairs of bytes.
+// byteTokens returns n tokens, and merges. The tokens are the 256 bytes, as byte-level BPE writes them, and pairs
+// of bytes.
 func byteTokens(n int) (tokens, merges []string) {
 	other := rune(256)
 	for b := range 256 {

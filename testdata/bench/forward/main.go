@@ -76,7 +76,8 @@ func prefill(n int) *model.Batch {
 	return b
 }
 
-// The n sequences share the 512 tokens of blocks 1 to 32, as a common prefix, and have 8 more blocks each.
+// decode returns a batch of n sequences that share the 512 tokens of blocks 1 to 32 and have 8 more blocks each. The
+// batch has the common prefix, as the engine's batches do.
 func decode(n, round int) *model.Batch {
 	at := 512 + round%128
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 40}}

@@ -70,7 +70,8 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned takes count sequences from first on, and computes only their last queries.
+// planned returns the call for count sequences from number first on. Only the last queries of each sequence are
+// computed.
 func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {
@@ -151,8 +152,9 @@ func readHead(kind attention.DType, contents []byte, first int, head *[headSize]
 	}
 }
 
-// alone computes sequences without the others: their last token (a decoding step), and their last 7, 37 and 512
-// tokens (chunks of prefill). All outputs must have the same bits as in the batch.
+// alone computes some sequences again, each without the other sequences: the last 1, 7, 37 and 512 tokens, as far
+// as they are queries. One token is a decoding step, more tokens are a chunk of prefill. alone reports whether all
+// outputs have the same bits as in the batch.
 func (t *batch) alone() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {

@@ -134,7 +134,8 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// A round has as many launches as take about 3 ms. time measures up to 9 rounds, and stops after about 0.3 s.
+// time returns the median time of a launch. A round has as many launches as take about 3 ms. time measures up to 9
+// rounds, and stops after about 0.3 s.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))
@@ -196,7 +197,8 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 	return got
 }
 
-// A long array repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
+// random returns n random F16 numbers of a size of about 1: their bytes, and a copy on the GPU. A long array
+// repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	return b.randomOf(kernels.CacheAuto, n)
 }
@@ -224,7 +226,8 @@ func at(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units are those in the last place of F16, made a little larger by what a kernel loses in rounding to float32.
+// units returns the difference of two numbers in units in the last place of F16. The unit is made a little larger,
+// by what a kernel loses in rounding to float32.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

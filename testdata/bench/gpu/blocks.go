@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// The blocks lie anywhere on the GPU, and side by side in pinned memory. With in, they are copied to the GPU.
+// swap returns a case that copies blocks between anywhere in one array on the GPU and pinned memory, where the
+// blocks lie side by side. With in, the blocks are copied to the GPU.
 func swap(blocks, size int, in bool) benchmark {
 	way := "out"
 	if in {

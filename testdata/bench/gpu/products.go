@@ -60,7 +60,8 @@ type matrix struct {
 	memory   closers
 }
 
-// matrixOf keeps the matrix of the previous call if it has the same shape, and otherwise frees it.
+// matrixOf returns the matrix of the previous call if that matrix has the same shape. Otherwise it makes a new
+// matrix and frees the previous one.
 func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
 		return b.matrix
@@ -85,7 +86,8 @@ func (b *bench) closeMatrix() error {
 	return m.memory.close()
 }
 
-// batch returns the product of rows of the inputs from first on. out is freed after the case.
+// batch returns the product of some rows of the inputs, and the memory for its outputs. The memory is freed after
+// the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
 	plan := the(m.Plan(b.context.Device(), rows))
 	out = b.alloc(2 * rows * m.outputs)
@@ -156,7 +158,8 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	return rows
 }
 
-// scales are the offsets of F16 numbers in a block. A long array repeats itself after an odd number of blocks.
+// makeBlocks makes random blocks of weights. scales are the offsets of F16 numbers in a block. A long array repeats
+// itself after an odd number of blocks.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
@@ -192,7 +195,8 @@ func (m *matrix) row(output int) []float64 {
 	return weights
 }
 
-// A block of Q4_K has two F16, 12 bytes with 8 scales and 8 minima of 6 bits, and 256 integers of 4 bits.
+// q4k returns weight i of a block of Q4_K. A block has two F16 numbers, 12 bytes with 8 scales and 8 minima of 6
+// bits, and 256 integers of 4 bits.
 func q4k(block []byte, i int) float64 {
 	packed, group := block[4:16], i/32
 	scale, minimum := packed[group%4]&63, packed[group%4+4]&63
@@ -204,7 +208,8 @@ func q4k(block []byte, i int) float64 {
 	return at(block, 0)*float64(scale)*float64(q>>(group%2*4)&15) - at(block, 1)*float64(minimum)
 }
 
-// The model has 8 billion parameters. With small, the products are small enough for tests.
+// products returns the products in a model with 8 billion parameters: those of its layers and the product for the
+// logits. With small, it returns products that are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {

@@ -190,7 +190,8 @@ func argmax(rows, n int) benchmark {
 	}}
 }
 
-// Every launch rotates queries and keys further, so only the outputs of the first launch are checked.
+// rotary returns a case that rotates the queries and keys of tokens in place. Every launch rotates them further, so
+// only the outputs of the first launch are checked.
 func rotary(tokens, heads int) benchmark {
 	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
 		width := heads * headSize

@@ -96,7 +96,8 @@ func (p *pair) score(tokens []uint32) ([2]float64, error) {
 	return [2]float64{scores[names[0]], scores[names[1]]}, err
 }
 
-// Events before a subscription are lost, so each attempt sends a new prompt.
+// subscribed returns when the indexer receives the events of both replicas. Events before a subscription are lost, so
+// each attempt sends a new prompt.
 func (p *pair) subscribed() error {
 	seed := 100
 	for i, r := range p.replicas {

@@ -12,7 +12,8 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// The first setting rounds nothing, and the others are compared with it.
+// settings lists the types of activations, keys and values to compare. The first setting rounds nothing, and the
+// others are compared with it.
 var settings = []struct {
 	name        string
 	activations []model.Option

@@ -36,7 +36,8 @@ func main() {
 	}
 }
 
-// The prompts of a round differ only in their last token. Each round has new prompts.
+// ask sends several requests at once and returns the time until all answers were there. The prompts differ only in
+// their last token. Each round has new prompts.
 func ask(r *replica.Replica, requests, n, prompt, round int) time.Duration {
 	tokens := make([]int, prompt)
 	for i := range tokens {

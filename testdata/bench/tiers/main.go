@@ -168,7 +168,8 @@ func together(call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// shared sends 16 requests with one prompt to each of two replicas, and prints how many tokens each loaded.
+// shared starts two replicas one after the other, and sends 16 requests with one prompt to each at once. It prints
+// how many tokens each replica loaded.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)
@@ -182,7 +183,8 @@ func shared(args []string) {
 	}
 }
 
-// decode measures 128 tokens for each of 16 prompts of 64 tokens, after the server has answered other requests.
+// decode starts a server and returns how long it takes to generate 128 tokens for each of 16 prompts of 64 tokens.
+// The server has answered other requests before.
 func decode(args []string) time.Duration {
 	p := start(args)
 	defer p.Kill()

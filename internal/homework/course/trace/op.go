@@ -262,7 +262,8 @@ func (o Op) check() error {
 	return nil
 }
 
-// several returns 0 and 0 for a single call, and -1 calls if the number is not positive.
+// several returns the first number and the number of calls of a multiple step. It
+// returns 0 and 0 for a single call, and -1 calls if the number is not positive.
 func (o Op) several() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:

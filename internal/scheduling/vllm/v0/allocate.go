@@ -17,7 +17,8 @@ const (
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate ignores how many sequences the request has and which blocks are cached (vllm/v0/RULES.md §3).
+// CanAllocate returns whether a prompt can be admitted. It ignores how many sequences the request has and which
+// blocks are cached (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
 	if m.config.SlidingWindow > 0 {
@@ -126,7 +127,8 @@ func (m *Manager) deviceOf(s *Seq) *device.Device {
 	return &m.gpu
 }
 
-// Free drops the references of s to its blocks, in logical order, and its table if it has one (vllm/v0/RULES.md §2).
+// Free drops the references of s to its blocks, in logical order, and removes its table.
+// It does nothing if s has no table (vllm/v0/RULES.md §2).
 func (m *Manager) Free(s *Seq) {
 	if !s.known {
 		return

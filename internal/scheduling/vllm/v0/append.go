@@ -92,7 +92,8 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// When the null block is first needed, slide takes it from the GPU (vllm/v0/RULES.md §5).
+// slide replaces the blocks before the window by the null block. When the null block is first needed, slide takes
+// it from the GPU (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

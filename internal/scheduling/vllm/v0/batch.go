@@ -37,7 +37,8 @@ func (s *Scheduler) prefill(q *request) {
 	s.step.it.Prefills = append(s.step.it.Prefills, p)
 }
 
-// The last token of a chunk is always computed.
+// saved returns how many tokens of a chunk are in blocks that are already computed. The last token of the chunk is
+// always computed.
 func (s *Scheduler) saved(q *request) int {
 	if s.manager.prefix == nil {
 		return 0

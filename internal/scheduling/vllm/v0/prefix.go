@@ -37,8 +37,9 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict starts with the block at the head, and considers the following blocks as long as they were not accessed later
-// than the best block so far. Among these blocks it takes the one with the longest prefix.
+// evict removes a block from the evictor and returns the block. It starts with the block at the head, and considers
+// the following blocks as long as they were not accessed later than the best block so far. Among these blocks it
+// takes the one with the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -78,7 +79,8 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// Block i must be full. If no cached block has its key, the new block becomes cached.
+// allocateChunk returns a block for logical block i of a prompt, which is full: the cached block or, if there is
+// none, a new block, which becomes cached.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -98,7 +100,8 @@ func (m *Manager) adopt(id int32) {
 	}
 }
 
-// If another block already holds the same prefix, that block replaces block i in the table.
+// promote caches block i of s, which has just become full. If another block already holds the same prefix, that
+// block replaces block i in the table.
 func (m *Manager) promote(s *Seq, i int) {
 	key := m.key(s, i)
 	if id, hit := m.prefix.cached[key]; hit {
@@ -122,6 +125,7 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
+// walkKeys calls f with the keys of the full blocks, from block first on up to token end, until f returns false.
 // parent is the key of the block before block first.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
@@ -133,7 +137,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// A promotion frees a block if another block in use holds the same prefix.
+// promotionsHelp reports whether an append has enough free blocks for its copies if the blocks that promotions free
+// are counted. A promotion frees a block if another block in use holds the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -166,7 +171,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// Full blocks stay cached, with the time of the sequence's last access.
+// freeCached drops the references of s to its blocks. Full blocks stay cached, with the time of the sequence's last
+// access.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {
@@ -183,14 +189,16 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access records an access, which counts only when the blocks are freed (vllm/v0/RULES.md §6).
+// Access records an access to the blocks of the sequences. The access counts only when the blocks are freed
+// (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
 		s.access, s.accessed = now, true
 	}
 }
 
-// MarkComputed marks all blocks cached so far as computed, when a batch has been made (vllm/v0/RULES.md §6).
+// MarkComputed marks all blocks that were cached so far as computed. The scheduler calls MarkComputed when it has
+// made a batch (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return

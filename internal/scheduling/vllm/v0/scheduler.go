@@ -149,7 +149,8 @@ func (s *Scheduler) Usage() serve.Usage {
 // Manager returns the scheduler's manager, which must not be changed.
 func (s *Scheduler) Manager() *Manager { return s.manager }
 
-// Table returns the block table of a request, or nil. It is valid until the next Step, and must not be changed.
+// Table returns the block table of a request, or nil if there is no such request. The table is valid until the next
+// Step, and must not be changed.
 func (s *Scheduler) Table(id int) []int32 {
 	if place := s.requests.Find(id); place != reqtable.None {
 		return s.requests.At(place).Table()

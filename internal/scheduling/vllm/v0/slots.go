@@ -3,7 +3,8 @@ package v0
 // PadSlotID is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
 const PadSlotID int64 = -1
 
-// SlotStart returns the first written position: a window leaves out a long prompt's beginning (vllm/v0/RULES.md §7).
+// SlotStart returns the first position of a query that the model writes. If window is above 0, the model does not
+// write the beginning of a long prompt (vllm/v0/RULES.md §7).
 func SlotStart(prompt bool, query, window int) int {
 	if !prompt || window == 0 {
 		return 0

@@ -85,7 +85,7 @@ func (s *Scheduler) queueRunning(parts ...[]int32) {
 	}
 }
 
-// The result is 1 if q decodes.
+// remaining returns how many tokens of q must be computed. The result is 1 if q decodes.
 func (q *request) remaining() int {
 	if q.decoding {
 		return 1
@@ -140,7 +140,8 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// With a window, CanAllocate counts only its blocks, and can admit too much; vLLM then crashes (vllm/v0/RULES.md §5).
+// overAdmitted returns the status of a prompt that CanAllocate has admitted although there are too few blocks: with
+// a window, CanAllocate counts only the blocks of the window. vLLM crashes in this case (vllm/v0/RULES.md §5).
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
@@ -148,7 +149,8 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 	return Later
 }
 
-// If no slots are left, runRunning preempts requests from the end of the queue.
+// runRunning gives the running requests their slots, in order. If no slots are left, it preempts requests from the
+// end of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
 	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
@@ -182,7 +184,8 @@ func (s *Scheduler) runRunning() {
 	}
 }
 
-// If no other request is left, preemptFor preempts the given request.
+// preemptFor preempts requests until the given request can append, and reports whether it can. If no other request
+// is left, preemptFor preempts the given request.
 func (s *Scheduler) preemptFor(place int32) bool {
 	q := s.requests.At(place)
 	for !s.canAppend(q) {
@@ -244,8 +247,9 @@ func (s *Scheduler) preempt(place int32) error {
 	return nil
 }
 
-// swapIn does nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all
-// of its remaining tokens.
+// swapIn swaps requests in from the head of the queue, as long as they fit on the GPU and into the budget. It does
+// nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all of its
+// remaining tokens.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {
@@ -283,7 +287,8 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// abandon leaves the CPU blocks of a request allocated, as vLLM does, which only frees requests in the running queue.
+// abandon ignores a request that can never be swapped in. vLLM only frees requests in the running queue, so the CPU
+// blocks of this request are never freed.
 func (s *Scheduler) abandon(place int32) {
 	q := s.requests.At(place)
 	s.swapped.Remove(place)

@@ -22,8 +22,8 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
-// In swapNeed, a shared block counts once for each sequence. Empty lookahead blocks do not count, although they are
-// swapped.
+// swapNeed returns the number of touched and full blocks of a group. A shared block counts once for each sequence.
+// Empty lookahead blocks do not count, although they are swapped.
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// Sequences of a group are swapped together. There are few different tokens, so that prompts often have a common
-// prefix.
+// traffic is a manager under random operations. Sequences of a group are swapped together. There are few different
+// tokens, so that prompts often have a common prefix.
 type traffic struct {
 	m      *Manager
 	groups []*group
@@ -198,7 +198,8 @@ func (x *traffic) swap(t *rapid.T) {
 	g.swapped = !g.swapped && entries > 0
 }
 
-// runsOut calls f with copies, so that the real manager does not change.
+// runsOut reports whether f panics because no blocks are free. It calls f with copies, so that the real manager
+// does not change.
 func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()

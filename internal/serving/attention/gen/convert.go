@@ -125,7 +125,8 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// Register i of half is the lower half of register i of whole.
+// halve converts as many numbers as a register has 16-bit words. Register i of half is the lower half of register i
+// of whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {
@@ -170,7 +171,8 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
-// roundBF16 leaves the BF16 in the lower half of the register. A NaN becomes quiet.
+// roundBF16 rounds the numbers of a register to BF16, and leaves them in the register's lower half. A NaN becomes
+// quiet.
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)

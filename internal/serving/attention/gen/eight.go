@@ -7,7 +7,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An eightBits reads 8-bit floats through float16. Its register nan has E4M3's largest magnitudes, which show a NaN.
+// An eightBits reads numbers of type E4M3 and E5M2 with AVX-512: it converts them to float16 first. Its register nan
+// has the largest magnitudes of E4M3 so far, which show whether there was a NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool

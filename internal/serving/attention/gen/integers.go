@@ -22,7 +22,8 @@ func integers(g *gen) {
 	}
 }
 
-// dot adds both products of each pair of a and b to sum. Without VNNI, it overwrites spare.
+// dot multiplies the pairs in a by the pairs in b, and adds both products of each pair to sum. Without VNNI, it
+// overwrites spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -88,7 +89,8 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude sets flag to the bits of the largest magnitude of 8·n numbers at in; as integers, those of a NaN are larger.
+// magnitude generates the kernel that finds the largest magnitude of the 8·n numbers at in. The kernel sets flag to
+// the bits of this magnitude. As integers, the bits of a NaN are larger than those of any number.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)

@@ -14,7 +14,8 @@ func logits(g *gen) {
 	}
 }
 
-// In float64, the products of a tile take two registers; with AVX2, two registers hold those of half a tile.
+// A refineKernel has the numbers of its registers. In float64, the products of a tile take two registers; with
+// AVX2, two registers hold those of half a tile.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
@@ -45,7 +46,8 @@ func refine(g *gen) {
 	g.end()
 }
 
-// anyLarge jumps to none if no product is larger than the limit. As integers, infinity and NaN are larger.
+// anyLarge jumps to the label none if no product is larger than the limit. As integers, infinity and NaN are
+// larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}
@@ -126,7 +128,8 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply takes the keys of one register, which starts at byte at of each row of the tile.
+// multiply computes the products of the query with the keys of one register. The register starts at byte at of each
+// row of the tile.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {

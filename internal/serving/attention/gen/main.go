@@ -79,7 +79,8 @@ type part struct {
 	write func(*gen)
 }
 
-// For functions that are in no file of partsOf, a set uses those of AVX2 or, with VNNI, of AVX-512.
+// partsOf lists the files of an instruction set. For everything else, the instruction set uses the functions of
+// AVX2 or, with VNNI, of AVX-512.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}
@@ -96,7 +97,8 @@ func partsOf(w width) []part {
 	}...)
 }
 
-// A gen does not embed the context: the compiler would take 10 s to make the context's 3,000 methods methods of gen.
+// A gen generates one file for one instruction set. It does not embed the context: the compiler would take 10 s to
+// make the context's 3,000 methods methods of gen.
 type gen struct {
 	asm *build.Context
 	width
@@ -106,7 +108,7 @@ type gen struct {
 	onStack bool // callers keep the call on the stack; a call to a function in a table escapes to the heap
 }
 
-// begin appends the instruction set's suffix to the name.
+// begin begins a function. It appends the instruction set's suffix to the name.
 func (g *gen) begin(name string) {
 	g.function(name, "func(a *byte)")
 	if g.onStack {
@@ -163,8 +165,8 @@ type next struct {
 	bytes   int
 }
 
-// For each register of n tiles, body gets its number and its first byte in the tile; pointers advance after each
-// tile.
+// tiles loops over n tiles. For each register of a tile it calls body with the register's number and the byte of the
+// tile where the register begins. It advances pointers after each tile.
 func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...next) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {

@@ -80,7 +80,8 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// After the end of the list ahead, nextAhead returns other, an address that is in the cache.
+// nextAhead returns the next address of the list ahead. After the end of the list it returns other, an address that
+// is in the cache.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
@@ -92,7 +93,8 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum prefetches one cache line for every four elements.
+// panelSum adds the products of the next elements to new sums. It prefetches one cache line for every four
+// elements.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	g.zeros(2 * n)
 	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
@@ -112,7 +114,8 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums adds to the sums in memory or, if done is at most first, overwrites the memory.
+// addSums adds the sums of n rows to those in memory at to. If done is at most first, it overwrites the memory
+// instead.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))
@@ -232,7 +235,8 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// The number of tokens is next or what remains; panelTokens changes next to it.
+// panelTokens adds p·v of the next tokens to registers, and advances the pointers. The number of tokens is next or
+// what remains; next is changed to it.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), next)

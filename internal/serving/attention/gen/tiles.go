@@ -16,7 +16,8 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 // far returns the distance in tiles at which the kernels prefetch into an outer cache.
 func (d dtype) far() int { return 2 * d.ahead() }
 
-// AVX2's tile kernels read E4M3 and E5M2 after a conversion to float16.
+// tileTypes returns the types that an instruction set's tile kernels can read. AVX2 reads E4M3 and E5M2 after a
+// conversion to float16.
 func tileTypes(w width) []dtype {
 	if w.wide() {
 		return append(slices.Clone(wholes), eights...)
@@ -36,7 +37,8 @@ func tileScores(g *gen) {
 	}
 }
 
-// Types narrower than float32 have one sum, whose error is small compared with the rounding of the keys.
+// sumElements is how many products of float32 keys are summed before their sum is added to the earlier sums. For
+// narrower types, all products are added to one sum, whose error is small compared with the rounding of the keys.
 const sumElements = 32
 
 // unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.

@@ -17,7 +17,8 @@ func transposes(g *gen) {
 	copyRows(g)
 }
 
-// store writes registers step bytes apart. If stream is not 0, store bypasses the caches.
+// store writes registers to memory; each register's place is step bytes after that of the register before. If
+// stream is not 0, it bypasses the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -126,8 +127,8 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows copies n rows of size bytes, which are inStride bytes apart, without gaps and past the caches. size and the
-// address out are multiples of 32.
+// copyRows generates the kernel that copies n rows of size bytes, which are inStride bytes apart, to memory without
+// gaps. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)

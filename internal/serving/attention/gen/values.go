@@ -70,7 +70,8 @@ func (g *gen) nextValueTile(tile string) {
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount sets count to the tokens in the next tile and subtracts it from n, or jumps to done if none remain.
+// tileCount sets count to the number of tokens in the next tile, and subtracts it from n. It jumps to the label
+// done if no tokens remain.
 func (g *gen) tileCount(done string) {
 	rest, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(rest, rest)
@@ -84,7 +85,8 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// A pass computes as many elements as fit into k.vecs registers.
+// passes adds p·v for all elements of the values of a tile. A pass computes as many elements as fit into k.vecs
+// registers.
 func (k *valueKernel) passes() {
 	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
@@ -121,7 +123,8 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass takes all tokens of a tile, and skips registers without elements.
+// pass adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. It skips registers without
+// elements.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added

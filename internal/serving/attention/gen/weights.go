@@ -37,7 +37,8 @@ func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale replaces the products at in, of n tiles, by logits, x·product + y·(z + index).
+// scale generates the kernel that replaces products by logits, x·product + y·(z + index). Arguments: in, the
+// products; n, the number of tiles.
 func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -198,7 +199,8 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// A weight is 0 if its exponent is below the minimum, and NaN if the product is NaN.
+// exp replaces products by weights and adds the weights to their sum. A weight is 0 if its exponent is below the
+// minimum, and NaN if the product is NaN.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum
@@ -239,7 +241,8 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
-// difference sets rest to the rounding error of x, which exceeds 1 only if logits are too large for float32.
+// difference sets x to a logit minus the largest one, and rest to the rounding error. The error exceeds 1 only if
+// logits are too large for float32.
 func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
@@ -256,7 +259,8 @@ func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g.asm.VADDPS(b, rest, rest)
 }
 
-// horizontal leaves the result in lane 0: it combines lane i with i+8, then with i+4, i+2 and i+1.
+// horizontal combines the lanes of a register with op, and leaves the result in lane 0. It combines lane i with
+// i+8, then with i+4, i+2 and i+1.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
 		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])

@@ -98,7 +98,8 @@ func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]
 	return messages, kwargs, m, nil
 }
 
-// endOfMessage marks the end of the last message; if a template strips messages, the space at its end is missing.
+// endOfMessage is appended to the last message, so that its end can be found in the prompt. It ends with a space; if
+// the template strips messages, this space is missing in the prompt.
 const endOfMessage = "\uE03A\uE03B "
 
 // Continue marks the end of the last message, which the model is to continue. The function cut removes everything after

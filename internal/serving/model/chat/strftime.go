@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// layouts has the directives of Python's strftime that templates use.
+// layouts maps directives of Python's strftime to layouts of package time. It has the directives that templates
+// use.
 var layouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'j': "002", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
 	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",

@@ -97,7 +97,8 @@ func tensors(heads int) *weights.Tensors {
 	return weights.Collect(all...)
 }
 
-// The codes are the 128 rows of a Hadamard matrix and their negatives: the product of two codes is 128, 0 or −128.
+// sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and the negatives of
+// these rows, so the product of two codes is 128, 0 or −128.
 func sign(b, i int) float32 {
 	odd := b >> 7
 	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
@@ -106,7 +107,8 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// place returns an index in a head. The pairs that do not rotate are (64, 192), (65, 193), and so on.
+// place returns the index, in a head, of the element that holds element i of a code. The pairs that do not rotate are
+// (64, 192), (65, 193), and so on.
 func place(i int) int {
 	if i < code/2 {
 		return still + i
@@ -159,7 +161,8 @@ const (
 	sharpness = 0.12 // factor of the answer: the product of equal codes becomes 15.4
 )
 
-// lookBack rotates queries and keys, which do not depend on the token, so that head h attends h+1 positions back.
+// lookBack fills layer 0. Queries and keys do not depend on the token. They are rotated so that head h attends to
+// the token h+1 positions back.
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {

@@ -43,7 +43,8 @@ const direct512 = 4
 
 const tileRows = 6
 
-// For more rows than direct returns, decoding a slab of weights first is faster.
+// direct returns the largest number of rows for which a kernel reads packed weights directly. For more rows, decoding
+// a slab of weights first is faster.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:
@@ -137,7 +138,8 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile prefetches k cache lines for each 16 outputs, from ahead on, which may be behind the end of the weights.
+// tile multiplies rows of x by a slab of f32 weights and adds the products to dst. It prefetches cache lines from the
+// address ahead on, k for each 16 outputs. The address may be behind the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx2:
@@ -186,7 +188,8 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest compares values from the first on, as far as the kernel can, and returns how many.
+// largest compares values of x, from the first on, as far as the kernel can. It returns how many, and the largest
+// of them.
 func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {
@@ -195,7 +198,8 @@ func largest(x []float32) (n int, top float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul computes all values or none, so that a value's bits do not depend on its index.
+// siluMul computes all values if there is a kernel, and otherwise none. It returns how many. A value's bits thus do
+// not depend on its index.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {

@@ -1,6 +1,7 @@
 package matrix
 
-// The weights of dotInputs inputs, 256 × 64 bytes, stay in the first-level cache until all rows have used them.
+// dotInputs is the number of inputs that are multiplied at a time. Their weights, 256 × 64 bytes, stay in the
+// first-level cache until they are multiplied by all rows.
 const dotInputs = 256
 
 // dot takes panel p and the inputs [from, to). sums has 64 values a row.

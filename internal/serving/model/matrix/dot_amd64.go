@@ -93,7 +93,8 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of the kernels for indices of a table and for 4, 5, 6 and 8 bits.
+// packing returns the index of a type's kernels. The kernels are those for indices of a table and for 4, 5, 6 and 8
+// bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:

@@ -88,7 +88,8 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// If there are groups of rows, a call of Pack packs a group.
+// shorten rounds to BF16 the rows that call number call of Pack packs. If there are groups of rows, it packs a
+// group.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, roundedTogether
 	if s.group != 0 {
@@ -136,7 +137,8 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs leaves a cache line between rows: reading rows a multiple of 4 KB apart takes a quarter longer.
+// setPairs allocates rows for in BF16 each. It leaves a cache line between rows: reading several rows whose
+// distance is a multiple of 4 KB takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)

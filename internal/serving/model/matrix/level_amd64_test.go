@@ -18,7 +18,8 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = was })
 }
 
-// eachLevel also tests AVX-512 without its instructions for products of bytes and of BF16.
+// eachLevel calls f with each instruction set. It also calls f with AVX-512 without its instructions for products
+// of bytes and of BF16.
 func eachLevel(t testing.TB, f func(name string)) {
 	hadVNNI, hadPairs := vnni, pairs
 	t.Cleanup(func() { vnni, pairs = hadVNNI, hadPairs })

@@ -98,7 +98,8 @@ var (
 	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// The codes of NaN get numbers too, because no weight is NaN.
+// e4m3 returns the 256 numbers of E4M3, without infinities. The codes of NaN get numbers too, because no weight is
+// NaN.
 func e4m3() []float32 {
 	all := make([]float32, 256)
 	for b := range all {
@@ -110,7 +111,8 @@ func e4m3() []float32 {
 // Panel is the number of outputs whose weights are interleaved. Work is divided in whole panels.
 const Panel = 64
 
-// A slab of 96 × 64 × 4 bytes, and the values of a group of rows, stay in the first-level cache for all rows.
+// slab is the largest number of inputs whose weights are decoded at a time. These 96 × 64 × 4 bytes, and the values
+// of a group of rows, stay in the first-level cache until all rows are multiplied by the weights.
 const slab = 96
 
 // unit is the number of inputs that share a factor, in types whose scales are products.
@@ -238,7 +240,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes is for a block of a panel or, if the scales are products, for a unit.
+// scaleBytes returns the size of the scales and minima of a panel's block. For types whose scales are products, it
+// is the size of those of a unit.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {

@@ -47,7 +47,7 @@ func (random) Row(i int, dst []float32) {
 	}
 }
 
-// The memory of the matrix is released at the end of the test.
+// zeros returns a matrix. Its memory is released at the end of the test.
 func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	var a Arena
 	t.Cleanup(func() { require.NoError(t, a.Close()) })

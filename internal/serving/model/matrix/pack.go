@@ -202,5 +202,6 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// If a and b are small integers or F16, the result of fma equals that of the processor's instruction.
+// fma returns a×b + c, rounded once to float64 and once to float32. If a and b are small integers or F16, the
+// result equals that of the processor's instruction.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

@@ -4,10 +4,12 @@ package matrix
 
 import "unsafe"
 
-// The sums of together rows stay in the first-level cache while a slab of weights is multiplied.
+// together is the largest number of rows that are multiplied by a slab of weights before the next slab is read. The
+// sums of these rows stay in the first-level cache.
 const together = 48
 
-// The 32 KB of weights stay in a Zen 5's first-level cache. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// pairInputs is the number of inputs of W16A16 that are multiplied at a time. Their 32 KB of weights stay in the
+// first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
 // placed reports whether the matrix's kernels write products to the result themselves.
@@ -105,8 +107,9 @@ func (s placed) row(r int) placed {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several groups share
-// the panel, each group prefetches its part of the next panel.
+// ahead returns what each tile prefetches while kernels multiply inputs k to k+n: the first address, and the number
+// of bytes. If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several
+// groups share the panel, each group prefetches its part of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))

@@ -61,8 +61,9 @@ func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Sc
 	}
 }
 
-// sliced adds the sums of the slices in pairs. A matrix that has only the first or the second half of the slices
-// computes one of the two sums that are added last.
+// sliced computes a panel, with 64 values a row. It computes a sum for each slice of the inputs and adds the sums in
+// pairs. A matrix that has only the first or the second half of the slices computes one of the two sums that are added
+// last.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
 	if in.group != 0 && !m.Type.rounds() {
@@ -102,7 +103,8 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product takes inputs from to to-1 of panel p. Rows of dst are stride values apart.
+// product multiplies the input by inputs from to to-1 of panel p, and sets dst to the products. Rows of dst are stride
+// values apart.
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
 	if rows <= direct(m.kernels()) {

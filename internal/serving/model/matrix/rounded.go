@@ -12,7 +12,8 @@ const inputBlock = 32
 // tiny is the magnitude below which activations count as 0, so that 127 divided by a magnitude is finite.
 const tiny = 1.0 / (1 << 100)
 
-// Kernels use minus, the negative sum of a block's integers, to correct for weights' offsets. times is minus × scale.
+// A step has the scale of a block of rounded activations, and minus, the negative sum of the block's integers.
+// Kernels use minus to correct for the offset of weights. times is minus × scale.
 type step struct {
 	scale float32
 	minus int32
@@ -76,7 +77,8 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	*whole = newStep(scale, minus[0]+minus[1])
 }
 
-// Products and sums of numbers above leastShort are multiples of 2^-126, not denormals, which VDPBF16PS treats as 0.
+// leastShort is the magnitude below which weights and activations of W16A16 count as 0. All products and sums are then
+// multiples of 2^-126, so none is a denormal. VDPBF16PS treats denormals as 0, and other instructions do not.
 const leastShort = 1.0 / (1 << 56)
 
 // short rounds to BF16 as the kernels do: to nearest, ties to even. Magnitudes below leastShort become 0.
@@ -94,7 +96,8 @@ func roundShorts(dst, x []float32) {
 	}
 }
 
-// The value with the even index is in the high half, which VDPBF16PS multiplies first.
+// roundPairs rounds x to BF16 and combines two values to one of dst. The value with the even index is in the high
+// half, which VDPBF16PS multiplies first.
 func roundPairs(dst, x []float32) {
 	n := pairsOf(dst, x) / 2
 	for i := range dst[n:] {

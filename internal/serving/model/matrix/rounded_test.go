@@ -18,7 +18,8 @@ var dotShapes = []shape{
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
-// nearest rounds as the README.md of llmserve describes. errors has the largest possible error of each value.
+// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of the largest
+// magnitude divided by 127. errors has the largest possible error of each value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -38,6 +39,7 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
+// checkRounded compares products with float64 products of the rounded activations, and of the exact activations.
 // Compared with the exact activations, each rounded one may be wrong by half a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)

@@ -13,7 +13,8 @@ import (
 
 var shortShapes = []shape{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
 
-// odd gives numbers of all magnitudes, some infinite or NaN; products of the finite ones do not overflow.
+// odd is a source of numbers of all magnitudes. Some are denormal, infinite or NaN. The finite numbers
+// are so small that no product overflows.
 type odd struct{ seed uint64 }
 
 func (o odd) Row(i int, dst []float32) {

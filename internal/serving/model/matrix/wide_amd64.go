@@ -7,7 +7,8 @@ import "unsafe"
 // widest is the number of rows of the largest kernel for groups of rows.
 const widest = 24
 
-// With 24 rows, a kernel that reads blocks gained less than 5 % over decoding the blocks first.
+// widestBlocks is the number of rows of the largest kernel that reads blocks. A kernel for 24 rows gained less than 5
+// % over decoding the blocks first.
 const widestBlocks = 20
 
 // groupOf returns the number of rows in a group, or 0 if kernels read the rows directly.
@@ -49,8 +50,9 @@ var (
 	}
 )
 
-// A slab of weights stays in the first-level cache for all rows. If there are so many groups that decoding in each
-// group would take longer, wide decodes the slab first.
+// wide multiplies the packed rows of x by inputs from to to-1 of a panel, and adds the products to sums, which have 64
+// values a row. A slab of weights stays in the first-level cache for all rows. If there are so many groups that
+// decoding in each group would take longer, wide decodes the slab first.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {

@@ -181,7 +181,8 @@ func (w *World) buffer(n int) []float32 {
 	return w.values[:n]
 }
 
-// After a timeout or a failure, check finds out which processes still answer.
+// check returns the error for the result of a wait. After a timeout or a failure, it finds out which processes still
+// answer.
 func (w *World) check(result C.int) error {
 	if result == C.DONE {
 		return nil

@@ -35,7 +35,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// If there is no permitted token, the id that next returns is -1.
+// next splits text at the first added token that allowed permits. If there is none, id is -1.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
@@ -93,7 +93,8 @@ func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }
 
-// After seal, only the name of a special token becomes that token: ordinary text is not merged into it.
+// seal prevents ordinary text from being merged into special tokens. Only the name of a special token becomes that
+// token.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

@@ -27,7 +27,8 @@ func unmap(piece string) (b []byte, ok bool) {
 	return b, true
 }
 
-// Bytes returns a tokenizer of the 256 bytes. Those in special are special tokens; the first of them begins a text.
+// Bytes returns a tokenizer with 256 tokens, one for each byte. The bytes in special are special tokens, and the
+// first of them begins a text.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}

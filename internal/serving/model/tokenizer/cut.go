@@ -10,7 +10,8 @@ type pair struct{ left, right int32 }
 
 type merge struct{ rank, id int32 }
 
-// A cutter merges the best pair of adjacent symbols first; of equally good pairs, the leftmost.
+// A cutter cuts words into tokens by merging adjacent symbols. It merges the best pair first; of equally good pairs,
+// the leftmost.
 type cutter struct {
 	t     *Tokenizer
 	ctx   context.Context
@@ -201,7 +202,8 @@ func (c *cutter) offer(left, right int) {
 	}
 }
 
-// An unknown symbol becomes its bytes' tokens or, without these, the unknown token, once for adjacent symbols.
+// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
+// its bytes. If there are none, it becomes the unknown token, once for adjacent symbols.
 func (c *cutter) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
 		s := c.symbols[i]

@@ -29,7 +29,8 @@ func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, li
 	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, limit)
 }
 
-// marked has the sorted indices of marked bytes, which cannot be part of a protected token.
+// encode cuts a text. marked has the sorted indices of the text's marked bytes, which cannot be part of a protected
+// token.
 func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, around bool, limit int) ([]int32, error) {
 	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany
@@ -94,7 +95,8 @@ func (c *cutter) part(text string, begin bool) {
 	})
 }
 
-// isolate cuts the matches of a pattern, and the gaps, by the next patterns. If word returns false, isolate stops.
+// isolate cuts text into the matches of the first pattern and the gaps between the matches, cuts each of these by the
+// next patterns, and calls word with the results. If word returns false, isolate stops and returns false.
 func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bool {
 	if len(patterns) == 0 {
 		return word(string(text))
@@ -138,7 +140,8 @@ type sizes struct {
 	strips   bool // added tokens include adjacent white space
 }
 
-// NFC replaces U+1FBE U+0308 U+0301 (7 bytes) by U+0390 (2 bytes), and SentencePiece U+2581 (3 bytes) by a space.
+// maxShrinking is the largest factor by which normalization can shorten a text. NFC replaces U+1FBE U+0308 U+0301 (7
+// bytes) by U+0390 (2 bytes), and SentencePiece replaces U+2581 (3 bytes) by a space.
 const maxShrinking = 4
 
 func (t *Tokenizer) measure() (z sizes) {

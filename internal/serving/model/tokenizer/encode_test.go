@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The vocabulary has texts that consist of a and b, with random merges or scores; c is not a token.
+// drawn draws a vocabulary of texts that consist of a and b, with random merges or scores. The letter c is not a
+// token.
 func drawn(t *rapid.T) *Tokenizer {
 	tok := blank()
 	add := func(text string) {
@@ -120,7 +121,8 @@ func TestATextIsRefusedOnlyIfItHasMoreTokens(t *testing.T) {
 	}
 }
 
-// For each character, the test uses the longest text that NFC turns into it.
+// Ensure that NFC makes no text more than maxShrinking times shorter. For each character, the test uses the longest
+// text that NFC turns into it.
 func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 	const end = 0x30000       // no other characters decompose
 	longest := map[rune]int{} // of the characters that decompose to one

@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// endTexts is from llama.cpp (special_eog_ids in llama-vocab.cpp), without families that are not supported here.
+// endTexts lists the texts of tokens that end an answer in llama.cpp, whatever the file says (special_eog_ids in
+// llama-vocab.cpp). It leaves out families that are not supported here.
 var endTexts = []string{
 	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", endOfText,
 	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>",
@@ -19,12 +20,14 @@ const endOfText = "</s>"
 // Ends returns the tokens that end a text or an assistant's turn. The caller must not change them.
 func (t *Tokenizer) Ends() []int32 { return t.ends }
 
-// endOfText ends an answer only if it is a control token.
+// isEnd reports whether a GGUF token with this text and kind ends an answer. endOfText does only if it is a control
+// token.
 func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }
 
-// setEnds follows keys (ollama writes eos_token_ids) and endTexts. In Harmony, <|end|> only ends a message.
+// setEnds finds the tokens that end an answer: those that keys of the file name, and those with a text of endTexts.
+// The key eos_token_ids is written by ollama. In Harmony (gpt-oss), <|end|> ends a message but not the answer.
 func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id", "eos_token_ids"} {
 		value := meta["tokenizer.ggml."+key]

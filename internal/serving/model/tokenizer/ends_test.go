@@ -98,7 +98,8 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded has letters, the control token <e>, which merging would also produce, and <t>, which is not special.
+// guarded returns a tokenizer of letters. It has the control token <e>, which merging would also produce, and the
+// token <t>, which is not special.
 func guarded(t *testing.T, whole string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": whole,
@@ -146,7 +147,8 @@ func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	}
 }
 
-// The special token is also in the vocabulary of words, or is the result of a merge; the text is marked.
+// Ensure that marked text never becomes a special token, even if the token is also in the vocabulary
+// of words or is the result of a merge.
 func TestNoWordBecomesASpecialToken(t *testing.T) {
 	for _, document := range []string{
 		`{"model": {"vocab": {"<": 0, "e": 1, ">": 2, "<e": 3, "<e>": 4}, "merges": ["< e", "<e >"]},

@@ -73,7 +73,8 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 	return t.aroundGGUF(meta, len(tokens), c.begin)
 }
 
-// In SentencePiece's BPE, the score of the merged token decides which merge comes first.
+// fromLlama reads a vocabulary of SentencePiece's BPE. The score of the merged token decides which merge comes
+// first.
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {

@@ -193,7 +193,8 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	return nil
 }
 
-// matchesAll requires alternatives for white space, letters, numbers and others, so that Hugging Face drops nothing.
+// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library drops none.
+// It checks that the pattern has alternatives for white space, letters, numbers and all other characters.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)

@@ -40,7 +40,8 @@ const (
 	punctuation = "\\p{P}\\$\\+<=>\\^~\\|`"
 )
 
-// The first pattern of a preTokenizer cuts the text; each later one cuts the words that the one before has made.
+// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text. The first pattern cuts the text; each later
+// pattern cuts the words that the pattern before has made.
 type preTokenizer struct {
 	names    string // values of tokenizer.ggml.pre
 	patterns []string

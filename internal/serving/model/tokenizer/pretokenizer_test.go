@@ -18,7 +18,8 @@ func (t *Tokenizer) isolated(text string) string {
 	return strings.Join(words, "¦")
 }
 
-// The words are those of llama.cpp's unicode_regex_split (ik_llama.cpp 8337e4cd).
+// Ensure that text is cut into the same words as by llama.cpp's unicode_regex_split, for each name of
+// a pre-tokenizer (ik_llama.cpp 8337e4cd).
 func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
 	for _, test := range []struct{ pre, want string }{
@@ -50,7 +51,8 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	}
 }
 
-// llama.cpp only approximates these patterns: there, À is no capital letter, and ~ is no symbol.
+// Ensure that a model's own pattern is used where llama.cpp only approximates it: llama.cpp does not
+// treat À as a capital letter, nor ~ as a symbol.
 func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	for _, test := range []struct{ pre, text, want string }{
 		{"tekken", "ÉtéÀ ǅa", "Été¦À¦ ǅa"},
@@ -86,7 +88,8 @@ func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
 	}
 }
 
-// The pre-tokenizers are those of StarCoder, Falcon, Phi-4 and Gemma.
+// Ensure that the pre-tokenizers of StarCoder, Falcon, Phi-4 and Gemma work as in their
+// tokenizer.json.
 func TestPreTokenizersOfTokenizerJSON(t *testing.T) {
 	gpt4 := string(must(json.Marshal(patternLlama3))) // which is Phi-4's
 	const bytelevel = `{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}`

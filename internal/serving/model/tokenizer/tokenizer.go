@@ -90,7 +90,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// The caller of enter has checked that id is below maxTokens.
+// enter sets the text of a token. The caller has checked that id is below maxTokens.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
@@ -104,7 +104,7 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte reports whether text names a byte, such as <0x41>.
+// addByte adds a token for a byte if text names one, such as <0x41>. It reports whether text does.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {

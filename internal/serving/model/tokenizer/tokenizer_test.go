@@ -63,7 +63,8 @@ func gpt2JSON(t testing.TB) []byte {
 	})
 }
 
-// As in Llama 2, there are three special tokens, the bytes, then pieces.
+// llamaVocab returns a vocabulary with the structure of Llama 2's: three special tokens, the bytes,
+// then pieces.
 func llamaVocab() (pieces []string, merges []string) {
 	pieces = []string{"<unk>", "<s>", "</s>"}
 	for b := range 256 {

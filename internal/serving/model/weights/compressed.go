@@ -42,8 +42,9 @@ type compressedGroups struct {
 	} `json:"weights"`
 }
 
-// combine makes NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A
-// matrix is quantized if such tensors exist.
+// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. It makes
+// NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A matrix is quantized
+// if such tensors exist.
 func (t *Tensors) combine(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {

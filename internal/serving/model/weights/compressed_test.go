@@ -15,7 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// testdata/folders/write.py computed the weights. The packed matrix must have them, too.
+// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py computed, and that
+// the packed matrix also has these weights.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -205,7 +206,8 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// The numbers have ggml's bits, except for the sign of zeros, and the packed matrix has the same numbers.
+// Ensure that for each type, the numbers have the same bits as ggml's for the same blocks, except for the sign of
+// zeros. Ensure that the packed matrix has the same numbers.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {

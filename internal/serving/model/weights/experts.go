@@ -76,7 +76,8 @@ func (t *Tensors) parameters() error {
 	return nil
 }
 
-// The rows of transposedExperts are the columns in the file, which stores matrices as in × out.
+// transposedExperts are consecutive matrices that the file stores as in × out. Their rows are the columns in the
+// file.
 type transposedExperts struct {
 	file    *Tensor
 	in, out int

@@ -213,7 +213,8 @@ func (r *reader) string() string { return string(r.bytes(r.uint64())) }
 
 func float32At(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// The files have the names that llama-gguf-split gives them. g is the first of n files.
+// addParts maps the other files of a model that consists of n files. g is the first file. The files have the names
+// that llama-gguf-split gives them.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
 	if no, _ := g.Meta["split.no"].Int(); no != 0 { // counted from 0

@@ -44,7 +44,8 @@ func (l *layout) dequantize(row []byte, cols int, dst []float32) {
 	}
 }
 
-// Buffers are reused, because each token of a step reads a row of the embeddings.
+// A blockBuffer has space for the integers and scales of the largest block. Buffers are reused, because each token of a
+// step reads a row of the embeddings.
 type blockBuffer struct {
 	q      [256]int8
 	scales [16]matrix.Scale
@@ -54,7 +55,8 @@ var blockBuffers = sync.Pool{New: func() any { return &blockBuffer{} }}
 
 func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
 
-// Each n bytes have 2·n integers: first the low halves of the bytes, then the high halves.
+// nibbles reads 4-bit integers. Each n bytes have 2·n integers: first the low halves of the bytes, then the high
+// halves.
 func nibbles(packed []byte, n int, q []int8) {
 	for at := 0; at < len(q); at += 2 * n {
 		for i, b := range packed[at/2:][:n] {
@@ -101,7 +103,8 @@ func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	fifths(block[4:], q)
 }
 
-// mxScale returns half the scale, because the numbers in MXFP4's table are doubled. The exponent has a bias of 127.
+// mxScale returns half the scale of MXFP4, because the numbers in the table are doubled. The exponent has a bias of
+// 127.
 func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
@@ -124,7 +127,8 @@ func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	nibbles(block[8:], 16, q)
 }
 
-// Each 32 bytes have 128 integers: first those in the lowest bits of the bytes, then those in the next bits.
+// twoBits reads 2-bit integers. Each 32 bytes have 128 integers: first those in the lowest bits of the bytes, then
+// those in the next higher bits.
 func twoBits(packed []byte, q []int8) {
 	for k := range q {
 		q[k] = int8(packed[k/128*32+k%32] >> (k % 128 / 32 * 2) & 3)

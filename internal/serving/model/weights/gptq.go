@@ -82,7 +82,8 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 	return m, q, nil
 }
 
-// A word has the weights of 8 inputs, or the zeros of 8 outputs. If the matrix has no zeros, all zeros are 8.
+// readPacked reads a matrix of compressed-tensors. A word has the weights of 8 inputs, or the zeros of 8 outputs.
+// If the matrix has no zeros, all zeros are 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	scales, scalesErr := t.numbers(base + ".weight_scale")
@@ -118,7 +119,8 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 // largestScale is a limit: scales of FP8 must have a smaller magnitude.
 const largestScale = 256
 
-// An FP8 scale is for the whole matrix, for each output, or for each block of outputs and inputs.
+// readFP8 reads 8-bit numbers. There is one scale for the whole matrix, for each output, or for each block of
+// outputs and inputs.
 func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 	l := t.leftOut[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
@@ -212,7 +214,8 @@ type table struct {
 	rows, cols int
 }
 
-// integers returns those of a row, and scale returns the scale and the zero of a group of a row.
+// A quantized matrix has two functions: integers returns the integers of a row, and scale returns the scale and the
+// zero of a group of a row.
 type quantized struct {
 	rows, cols int
 	dtype      DType

@@ -81,7 +81,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	return t, nil
 }
 
-// noSafetensors names a file of another format if there is one.
+// noSafetensors returns the error for a folder without safetensors. It names a file of another format if there is one.
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {
@@ -90,7 +90,7 @@ func noSafetensors(dir string) error {
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
-// The files that an index names must be in the same folder as the index.
+// shards returns the files that an index names. They must be in the same folder as the index.
 func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -164,7 +164,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds tensors whose type or shape weights do not have (masks, counters) to leftOut.
+// enter adds a tensor. If weights do not have its type or shape (masks and counters, for example), enter adds it to
+// leftOut.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

@@ -234,7 +234,8 @@ func Collect(tensors ...*Tensor) *Tensors {
 	return t
 }
 
-// The file must not be truncated before it is closed: the system kills a process that reads beyond the end.
+// A mapped is a mapped file. The file must not be truncated before it is closed: the system kills a process that
+// reads beyond the end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {

@@ -16,8 +16,10 @@ const (
 
 // The white space before a lexeme, and between a name and its colon, is a space or a tab, or line breaks and an
 // indentation, as in llama.cpp's grammars. So a model that prefers white space to what the form requires cannot go on
-// with it. While it is read, State.space has the number of characters of line breaks, or indented and the number of
-// characters after them.
+// with it.
+//
+// State.space counts the white space that was read: the characters of line breaks, or, in an indentation, its spaces and
+// tabs plus indented. A space without a line break counts as the longest indentation, because nothing may follow it.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break

@@ -171,7 +171,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the submission's other names local, so that they do not clash, and adds stubs for missing functions.
+// link makes the program with the grader's heap. It makes the submission's other names local, so that they do
+// not clash with other names, and adds stubs for missing functions.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -207,7 +208,7 @@ func misspelled(name string, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
 }
 
-// Another user can execute the program, whatever the umask is.
+// ld links a program. Another user can execute it, whatever the umask is.
 func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
 	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and similar functions

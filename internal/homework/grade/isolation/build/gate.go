@@ -102,7 +102,7 @@ func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	return &g.object, v.err()
 }
 
-// sections reports whether the code may contain traps.
+// sections checks the sections. It reports whether the code may contain traps.
 func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
@@ -228,7 +228,8 @@ func list(names []string) string {
 	return text
 }
 
-// Newer C libraries replace memcpy by __memcpy_chk, strtol by __isoc23_strtol and signal by __sysv_signal.
+// plain returns the name as a student writes it. Newer C libraries replace memcpy by __memcpy_chk, strtol by
+// __isoc23_strtol and signal by __sysv_signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {

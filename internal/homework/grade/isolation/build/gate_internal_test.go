@@ -282,7 +282,8 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// A header, also of another C library version, may replace a function by a checked variant such as __memcpy_chk.
+// Ensure that a function is reported by its own name where a header, also one of another C library version,
+// replaces it by a checked variant such as __memcpy_chk.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

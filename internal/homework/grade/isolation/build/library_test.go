@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// Valgrind finds a library's debug information by the library's build id.
+// buildID returns the build id of a library. Valgrind uses it to find the library's debug information.
 func buildID(t *testing.T, library string) []byte {
 	t.Helper()
 	file, err := elf.Open(library)
@@ -40,7 +40,8 @@ func loads(t *testing.T, program string) string {
 	return string(m[1])
 }
 
-// Reading the debug information of the C library makes Memcheck one and a half times as slow.
+// Ensure that Memcheck does not find debug information of the C library, since reading it makes Memcheck one
+// and a half times as slow.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
 	k := build.SharedKit(t)
 	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))

@@ -22,7 +22,8 @@ const (
 //go:embed gate.txt
 var gateText string
 
-// By default, a submission is refused if it attacks the grader or hides something (readText, checkObject).
+// rules has every rule with its default action. By default, a submission is refused if it attacks the grader or hides
+// something from it. readText and checkObject check the rules.
 var rules, _ = parseGate(gateText, nil)
 
 // A Gate maps names of rules to actions. A rule that is missing has its default action.
@@ -70,7 +71,7 @@ func parseGate(text string, known Gate) (Gate, error) {
 	return g, nil
 }
 
-// action panics if there is no such rule.
+// action returns what happens to a submission that breaks a rule. It panics if there is no such rule.
 func (g Gate) action(rule string) Action {
 	if rules[rule] == "" {
 		panic("the gate has no rule " + rule)

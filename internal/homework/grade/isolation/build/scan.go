@@ -192,7 +192,8 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation returns 1 for each byte of a longer punctuator that no rule checks, such as <<=.
+// punctuation returns the length of the punctuator at s.at. It returns 1 for each byte of a longer punctuator that no
+// rule checks, such as <<=.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {

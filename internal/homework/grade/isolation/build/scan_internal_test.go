@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Whatever text surrounds a directive, gcc reports each #error that it sees, and the scanner must see it.
+// Ensure that the scanner sees every directive that gcc sees, whatever text surrounds it. The test uses #error,
+// because gcc reports each one that it sees.
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
 	level.SkipQuick(t)
 	const texts = 200
@@ -48,7 +49,8 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// In errorsOfGcc, one run of gcc reads all sources up to the first fatal error.
+// errorsOfGcc returns how many #error directives gcc sees in each source. One run of gcc reads all sources up
+// to the first fatal error.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
 	dir := t.TempDir()

@@ -57,7 +57,8 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// The text must not read files, change the compiler's options or line numbers, or look different from what it is.
+// readText checks a text before any tool reads it. The text must not read files, change the compiler's options or line
+// numbers, or look different from what it is.
 func readText(source []byte, v *verdicts) (*text, error) {
 	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}

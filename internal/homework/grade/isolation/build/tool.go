@@ -25,7 +25,8 @@ const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072
 // s.
 const cpu = time.Minute
 
-// patience is so much more than cpu that only a machine that is far too busy exceeds it by the clock.
+// patience limits the time of a tool by the clock. It is so much more than cpu that only a machine that is far
+// too busy exceeds it.
 const patience = time.Hour
 
 const (

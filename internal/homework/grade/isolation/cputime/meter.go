@@ -140,7 +140,8 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// over means that the work has ended; then a fourth of the limit is already an error.
+// judge returns an error if a limit is reached. over means that the work has ended; then a fourth of the limit
+// is already an error.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {

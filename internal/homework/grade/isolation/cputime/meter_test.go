@@ -81,7 +81,8 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// The error of measurement is below a factor of four.
+// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and
+// "over the limit". At most, the call is reported as too slow to be judged.
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}

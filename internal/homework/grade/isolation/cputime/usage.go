@@ -20,7 +20,7 @@ type Usage struct {
 	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// The process pid must not have been waited for.
+// usageOf returns the usage of the process pid. The process must not have been waited for.
 func usageOf(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -51,7 +51,8 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// If a process died by SIGKILL, memory was probably short. Its pages also count as the grader's, which would be next.
+// empty releases the pages of the file. If a process died by SIGKILL, the machine most likely lacked memory.
+// The pages also count as the grader's, so the kernel would kill the grader next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }

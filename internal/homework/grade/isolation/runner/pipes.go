@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes use blocking system calls: Go's poller would take as long as the rest of a short call.
+// pipes are the grader's ends of the two pipes to a process. They use blocking system calls, because a trace
+// has thousands of short calls, and Go's poller would take as long as the rest of a call.
 type pipes struct {
 	requests, replies int
 }
 
-// The caller starts the process and then closes the process's ends of the pipes.
+// newPipes returns both ends of both pipes. The caller starts the process and then closes the process's ends.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	var to, from [2]int
 	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
@@ -35,7 +36,8 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write waits for space for the first byte until the given time, and then returns os.ErrDeadlineExceeded.
+// write writes as many bytes as fit. It waits for space for the first byte until the given time, and then
+// returns os.ErrDeadlineExceeded.
 func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
@@ -48,7 +50,8 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read waits until the given time for the first byte, and returns os.ErrDeadlineExceeded or, at the end, io.EOF.
+// read reads the bytes that have arrived. It waits for the first byte until the given time, and then returns
+// os.ErrDeadlineExceeded. If the other end is closed, it returns io.EOF.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

@@ -64,7 +64,8 @@ const (
 
 const mostOfMany = 40 // calls of one step, because each is slow
 
-// encode computes the tester's writes, because the process does not know the correct state.
+// encode writes each trace on its own engines, without failing allocations. It computes the tester's writes, because the
+// process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
 	err := s.each(&all, func(int, int, int) {})
@@ -72,7 +73,8 @@ func (s Steps) encode() ([]byte, error) {
 	return all, err
 }
 
-// each passes added the numbers of the trace and the step, and the offset at which the step begins.
+// each adds the steps of all traces. After each step of a trace it calls added with the numbers of the trace and the
+// step, and with the offset at which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -123,7 +125,7 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// defined is as in Steps. play calls added after each step.
+// play adds one trace; defined is as in Steps. It calls added after each step.
 func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
@@ -159,7 +161,8 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// Filling a large pool can use up the time of a submission that searches for each free block from the first one on.
+// slowlyFilled reports whether the pool of an Init is so large that filling it could use up the processor time
+// of a submission that searches for each free block from the first block on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the tester has to free or move memory that may be part of another allocation.

@@ -95,7 +95,8 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 	return found, err
 }
 
-// The submission may write to the report, but the exit status is Valgrind's, and the offset of steps is their number.
+// agree returns an error unless Memcheck has watched the whole run. The submission may write to the report and end the
+// run at any time, but the exit status is Valgrind's, and the offset of steps is the number of steps played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	if parseErr != nil {
 		return valgrind.unfinished("%w", parseErr)

@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/homework/course/oracle"
 )
 
-// adopt returns false if the state is too broken to go on.
+// adopt makes the submission's state the expected one, so that a trace can show another mistake.
+// It returns false if the state is too broken to go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)
@@ -43,8 +44,8 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// keep gets the sequences so far and the next id, and says whether it is kept. broken names a pointer that led
-// nowhere.
+// read returns engine i as values, as far as it can be read. keep gets the sequences so far and the next id,
+// and reports whether this sequence is kept. broken names a pointer that could not be followed, or is empty.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {

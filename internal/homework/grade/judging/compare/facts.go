@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is a circumstance of a call. Difference and facts determine the broken sentence of the handout (mistakes).
+// A Fact is a circumstance of the call that showed a difference. The difference and its facts determine the
+// broken sentence of the handout (mistakes).
 type Fact string
 
 // Facts about the state before the call.
@@ -281,7 +282,8 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took returns "" if it uses the expected blocks, and if ref_count and free_local_blocks contradict each other.
+// took returns whether the submission uses more, fewer or other blocks than expected. It returns "" if it uses the
+// expected blocks, and if ref_count and free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -356,7 +358,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut reports whether free_sequence released no block of some L2 table, and whether the first such slot is not 0.
+// leftOut looks for the first L2 table of which free_sequence released no block. It reports whether there is
+// one and its slot is not 0.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

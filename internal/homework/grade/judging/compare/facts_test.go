@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Two differences are the same mistake if function and field are the same, whatever the numbers are.
+// Ensure that two differences count as the same mistake if the function and the field are the same, whatever
+// the numbers are, and otherwise as different mistakes.
 func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
 		d := differs(channel, field, 1, 2)

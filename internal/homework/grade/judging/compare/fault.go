@@ -65,7 +65,8 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the pointer that was NULL when a call used it. If several pointers fit the address, it names none.
+// null names the NULL pointer that a call used, if only one pointer fits the address. If the tester made the
+// engine, the NULL pointer may also be a global variable that llm_init sets.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -102,7 +103,7 @@ func (p *player) nullOfNew(fresh []uint64) int {
 	return -1
 }
 
-// passed reports whether free_sequence or fork_sequence had already processed the tables before a slot.
+// passed reports whether free_sequence or fork_sequence had processed the L2 tables of all lower slots when it died.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0

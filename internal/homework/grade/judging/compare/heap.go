@@ -143,7 +143,8 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns -1 if no byte was written. It fills the edge again, so that the write is reported once.
+// edge returns the index and the value of the first unused byte after an allocation that was written, -1 if there is
+// none. It fills the edge again, so that the write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	bytes := p.subject.At(at+size, chunk-size)

@@ -19,7 +19,9 @@ var ErrMemory = errors.New("the machine has too little memory left, of which the
 // mostForLarge is the memory that a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
 
-// The two ends are consecutive pages; the second is also mapped at the address where the pool ends.
+// newLargePool returns the address of a new pool of which only the two ends can be touched. Both ends are
+// consecutive pages in the region of the pools. The second end is also mapped at the address where the pool
+// ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be

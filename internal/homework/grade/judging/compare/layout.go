@@ -41,7 +41,8 @@ func checked[T any](p *player, address uint64) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// If the process has changed the pointer since then, the T is zero, and the next comparison reports a difference.
+// view returns the T at an address that was checked before. If the process has changed the pointer since then,
+// the T is zero, and the next comparison reports a difference.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))
@@ -62,7 +63,8 @@ func (p *player) head(engine int) uint64 { return p.engines[engine] + activeOffs
 
 func (p *player) last(engine int) uint64 { return view[listNode](p, p.head(engine)).prev - nodeOffset }
 
-// The caller may free the sequences while it iterates.
+// sequences yields the sequences of the submission's list by address, as far as they can be read. The caller may free
+// them.
 func (p *player) sequences(engine int) iter.Seq2[uint64, *sequenceStruct] {
 	return func(yield func(uint64, *sequenceStruct) bool) {
 		head := p.head(engine)

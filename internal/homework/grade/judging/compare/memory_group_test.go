@@ -42,7 +42,9 @@ func memoryGroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// Memory for the ref_count of a 3 GiB pool is missing, for which the submission is not to blame.
+// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks
+// memory for the ref_count of a 3 GiB pool. (With enough memory the submission gets its points: the row "engine
+// and ref_count in one allocation" of package grade.)
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)

@@ -7,8 +7,9 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// A mistake matches a difference if each of its fields call, seen, field, expected, actual and facts does; an empty
-// field matches all.
+// A mistake is a kind of difference, with the sentence of the handout that it breaks and the words for a student. It
+// matches a difference if each of its fields call, seen, field, expected, actual and facts does; an empty field matches
+// all differences.
 type mistake struct {
 	call                    string // the function
 	seen                    Channel
@@ -24,7 +25,8 @@ const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// The first match with a sentence decides the sentence, and the first match with words the words.
+// mistakes are all kinds of mistakes. The first that matches and has a sentence decides the sentence; the first that
+// matches and has words decides the words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},

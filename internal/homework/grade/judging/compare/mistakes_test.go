@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A mistake's function must exist, no earlier mistake may hide it, and it must have all its texts.
+// Ensure that each mistake can be reported: its function exists, no earlier mistake hides it, and it has all
+// its texts.
 func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	name := regexp.MustCompile(`\{\w+\}`)
 	for i, m := range mistakes {

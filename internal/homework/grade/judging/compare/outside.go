@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// The message of the difference names the nearer of the two allocations around the byte.
+// outside returns the difference for a write of byte b, n bytes behind the allocation at an address. The
+// message names the nearer of the two allocations around the byte.
 func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	i, _ := slices.BinarySearch(p.ordered, at+size+n)
 	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
@@ -25,7 +26,8 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// If the allocation is an array, the name includes the index at which an element with this offset would be.
+// allocation names the allocation at an address. If it is an array, the name includes the index at which an
+// element with this offset would be.
 func (p *player) allocation(at uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {

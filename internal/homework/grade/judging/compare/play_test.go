@@ -41,7 +41,8 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Only the ends of a large pool are compared; a write to the rest, or far behind a small pool, ends the process.
+// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write
+// to the rest of it, or far behind a small pool, ends the process. A pointer may have any value.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"
@@ -76,7 +77,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Reading an endless list must take little of the grader's memory, however many allocations there are.
+// Ensure that an endless list is told apart from an invalid pointer, and that reading it takes little of the
+// grader's memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
@@ -94,7 +96,8 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	}
 }
 
-// The process may report any number, but the engine had only so many counts.
+// Ensure that the grader reads only as many counts of a destroyed engine as the engine had, whatever number the
+// process reports.
 func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
 	const frees = "    free(engine->ref_count);\n"
 	program, ops, r := played(t, "init e0 640\ndestroy e0\n", frees, "    engine->total_local_blocks = 1000000;\n"+

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A Scene is an engine's memory at a difference: before the step, as expected after it, and as it is.
+// A Scene is the memory of one engine around the step of a difference: before the step, as expected after it,
+// and as it really is after it. A State is nil if there is no engine.
 type Scene struct {
 	Before, Expected, Actual *State
 	Block                    int // the block whose records the States have; -1: none
@@ -117,7 +118,8 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// The function that kept returns gets the sequences so far and the next id, and says whether it is part of the State.
+// kept returns a function for the states of a scene. It gets the sequences so far and the next id, and reports
+// whether that sequence is part of the State.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

@@ -86,7 +86,8 @@ func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
 	}
 }
 
-// A trace must get small ids, and one call where several are not needed, as long as the difference stays.
+// Ensure that a trace gets small ids, and that several calls become one where one is enough, as long as the
+// difference stays.
 func TestATraceNamesItsSequencesPlainly(t *testing.T) {
 	for _, c := range []struct{ name, ops, want string }{
 		{"the smallest ids", "init e0 1\ncreate e0 -3 1\nfork e0 -3 -100\nappend e0 -100 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},

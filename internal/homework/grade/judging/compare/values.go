@@ -38,7 +38,8 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns a word's fill byte, or 0. exact is false if a small number was added to the fill.
+// fillOf returns the fill byte that a word consists of, or 0. exact is false if a small number was added to the
+// fill.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const most = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {

@@ -67,7 +67,8 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry also updates the block's reference count.
+// entry maps a table entry to a block or, if the block is negative, unmaps the entry. It updates the block's
+// reference count.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
 	counted, by := block, int32(1)
@@ -86,7 +87,8 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 
 const mostStock = 64 // chunks of one size that are requested at a time
 
-// allocate requests more small chunks than needed, because each request costs two context switches.
+// allocate gets n chunks from the submission's allocator. It requests more small ones than needed, because each request
+// costs two context switches.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {
@@ -267,7 +269,8 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is an address during one step, until a sequence is removed or renamed.
+// made is the address of the sequence that the tester made last. It is valid during one step, until a sequence is removed
+// or renamed.
 type made struct {
 	engine   int
 	id       int32

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// The traversal rule of task 2 is about free_sequence: in other functions a breach is advice, and so is a loop that
-// ends at an unmapped block or at kv_count.
+// loops checks the critical traversal rule of task 2. It is a rule about free_sequence: a breach in fork_sequence or
+// llm_destroy is advice, and so is a loop that ends at an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -33,7 +33,8 @@ func (p *program) loops() {
 	}
 }
 
-// frees means that the function is free_sequence. l1 and l2 are the sentences about the two kinds of tables.
+// breach returns the Breach for a loop that ends early, or nil if there is nothing to report. frees means that
+// the function is free_sequence; l1 and l2 are the sentences about the two kinds of tables.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {

@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// An access before the engine is compared with NULL costs points (global constraint 1); a late comparison is advice.
+// nullFirst checks global constraint 1 of the handout. An access to the engine before it is compared with NULL costs
+// points; a late comparison is advice.
 func (p *program) nullFirst() {
 	r := nullReader{p, map[paramOf]outcome{}}
 	for _, api := range six {

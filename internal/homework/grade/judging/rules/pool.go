@@ -97,8 +97,8 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// perhaps marks effects after an if that may end the function with success, and inside an if that tests not only
-// NULL.
+// stmts collects effects. perhaps marks effects that do not happen in every call: those after an if that may
+// end the function with success, and those inside an if, unless the if only tests for NULL.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

@@ -69,7 +69,8 @@ func (p *program) report(b Breach) {
 	}
 }
 
-// reached does not follow function pointers from other places.
+// reached returns a function and all functions that it calls or names, in the order of their lines. It does not
+// follow function pointers from other places.
 func (p *program) reached(name string) []*ctree.Function {
 	var all []*ctree.Function
 	var reach func(string)

@@ -44,7 +44,8 @@ func finding(rule string, line int, advice bool) string {
 	return fmt.Sprintf("%s %d", rule, line)
 }
 
-// before declares what the sources use from headers, because reading the headers takes long.
+// before precedes each source. It declares what the sources use from headers, because reading the headers takes
+// long.
 const before = "#include \"llm_memory.h\"\nvoid free(void *p), *malloc(size_t n), *calloc(size_t n, size_t size);\n" +
 	"void *memset(void *to, int byte, size_t n), *memcpy(void *to, const void *from, size_t n);\n"
 

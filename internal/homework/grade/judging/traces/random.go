@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Random returns n steps on two engines, so small that blocks often run out; outside adds writes from outside.
+// Random returns n steps on two engines, which are so small that they often run out of blocks. If outside is set, some
+// of the steps are writes from outside.
 func Random(seed uint64, n int, outside bool) []trace.Op {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outside: outside}
 	for engine := range 2 {

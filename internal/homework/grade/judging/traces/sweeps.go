@@ -15,7 +15,8 @@ import (
 //go:embed sweeps.trace
 var sweepsText string
 
-// In lists, ids are different ints that become equal if they are cut to fewer bits or converted to float.
+// lists are named values of loops: ids are different ints that become equal if they are cut to fewer bits or converted
+// to float.
 var lists = map[string]string{
 	"ids":        "1 257 65537 16777217 16777216 -1 -65535 -2147483647 0 256 65536 -2147483648 2147483647 2147483646",
 	"boundaries": "0 1 14 15 16 17 31 32 127 128 239 240 241 254 255",

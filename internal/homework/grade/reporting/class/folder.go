@@ -187,7 +187,8 @@ func (f Folder) NoteShard(s jobs.Shard) error {
 
 const shardName = "shard-%d-of-%d"
 
-// The results of a shard are in the folder because it was graded there or merged into it.
+// shards returns the parts of the class whose results are in the folder, because they were graded there or
+// merged into it.
 func (f Folder) shards() (all []jobs.Shard) {
 	names, _ := fs.Glob(os.DirFS(f.Path), "shard-*-of-*") // the pattern is well-formed
 	for _, name := range names {

@@ -105,7 +105,8 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// prefix is the name of the archive, if there is one.
+// pick chooses the file: the llm_memory.c that is nearest to the root, else the only .c file. prefix is the name of the
+// archive, if there is one.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

@@ -65,7 +65,7 @@ var static = sync.OnceValue(func() []byte {
 	return text
 })
 
-// A name that ends in a slash makes an empty folder.
+// lay writes files into a folder. A name that ends in a slash makes an empty folder.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -283,7 +283,8 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	}
 }
 
-// A link at the place of the results file must be replaced, and its target not changed.
+// Ensure that a link at the place of the results file is replaced, and that the target of the link is not
+// changed.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))

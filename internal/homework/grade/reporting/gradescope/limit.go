@@ -48,7 +48,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// next is when the next submission will be graded. counted has the times of earlier ones that count, in order.
+// reached reports whether a submission at a given time is refused, and when the next one will be graded.
+// counted has the times of the earlier submissions that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
@@ -57,7 +58,8 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted leaves out submissions of failed graders, that do not compile, or that the limit refused.
+// counted returns the times of the submissions before m that count, in order. It leaves out those that are
+// known not to count (the grader failed, or the file does not compile) and those that the limit refused.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

@@ -73,7 +73,7 @@ func newResults(output string) Results {
 	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
 }
 
-// Only the owner can change the file.
+// write replaces results.json in a folder atomically. Only the owner can change the file.
 func write(dir string, r Results) error {
 	path := filepath.Join(dir, "results.json")
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {

@@ -146,7 +146,8 @@ func (r *run) configure() error {
 	)
 }
 
-// Without the file, source does nothing, and the default stays.
+// source reads a file of the autograder's package and calls parse with its text. Without the file, it does nothing, and the
+// default stays.
 func (r *run) source(name string, parse func([]byte) error) error {
 	text, err := os.ReadFile(filepath.Join(r.dir, "source", name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -58,7 +58,8 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// A secret test is shown as passed, since the visible tests found nothing wrong.
+// secret reports whether a visible test was not run for a reason that only a hidden test may show. Such a test
+// is shown as passed, since the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false
@@ -77,7 +78,8 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace looks at the name, because other stages also play hidden traces.
+// hiddenTrace reports whether a trace is hidden. It looks at the name, because other stages also play hidden
+// traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
 func (s *sheet) output(t grade.Test) string {

@@ -52,7 +52,8 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain leaves out the other tests of the task, because one of them is hidden.
+// gain returns the points that a student gets back in directed tests by fixing the finding. It leaves out the
+// other tests of the task, because one of them is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {

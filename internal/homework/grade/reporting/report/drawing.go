@@ -24,7 +24,8 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is a count, a table entry, a record, or a run of equal or consecutive values. The zero cell is not drawn.
+// A cell is a value at one of the three moments: a count, a table entry, a record, or a run of equal or
+// consecutive values. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
@@ -64,7 +65,8 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A broken list may have several sequences with one id; they are numbered in list order.
+// A sequence exists at one moment at least. A broken list may have several sequences with one id; they are
+// numbered in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -165,7 +167,8 @@ func (v *view) each(value func(*compare.State) string) column {
 
 const short = 12 // a pool with at most this many blocks has a column for each block
 
-// In a long pool, consecutive blocks that are equal at all moments share a column.
+// counts returns the strip of the pool. In a long pool, consecutive blocks that are equal at all moments share
+// a column.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {

@@ -69,7 +69,8 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 // A row is a line of a sequence: one of its tables, or the sequence if it has none.
 type row struct{ sequence, table int }
 
-// At most half of the chosen lines have no difference.
+// rows chooses the most interesting lines of the sequences and returns them in order. At most half of them are
+// lines without a difference.
 func (v *view) rows(most int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {

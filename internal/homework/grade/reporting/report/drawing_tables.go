@@ -83,7 +83,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// In record, a small number, like those that are appended, is decimal; fill bytes of the pool are hexadecimal.
+// record formats a record. A small number, like those that are appended, is decimal; fill bytes of the pool are
+// hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -96,7 +97,8 @@ const (
 	aTable = "a table"
 )
 
-// Consecutive tables that form one run share a line.
+// tables returns the L2 tables that a sequence has at one moment at least. Consecutive tables that form one run
+// share a line.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -151,7 +153,8 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	return all
 }
 
-// At each moment, the entries of a run are either all -1 or consecutive block numbers.
+// A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive
+// block numbers.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32

@@ -104,7 +104,8 @@ func TestNothingIsDrawnOfNothing(t *testing.T) {
 	}
 }
 
-// The pool may have one block or a thousand, and a broken submission may have written any numbers.
+// Ensure that every scene can be drawn, whether the pool has one block or a thousand and whatever numbers a
+// broken submission has written.
 func TestAnySceneCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.Custom(drawState)

@@ -187,7 +187,8 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// The arguments of format are the label and the value of each column.
+// picked formats as much of a strip as fits in limit characters. The arguments of format are the label and the
+// value of each column.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

@@ -107,7 +107,8 @@ func percent(part, whole float64) float64 {
 	return math.Round(1000*part/whole) / 10
 }
 
-// If the template fails, write writes nothing.
+// write writes the page of a template, with control characters made visible. If the template fails, it writes
+// nothing.
 func write(w io.Writer, t *template.Template, data any) error {
 	var b strings.Builder
 	if err := t.Execute(&b, data); err != nil {

@@ -52,7 +52,8 @@ const reportsFile = "testdata/reports.json.gz"
 
 var stored map[string]*grade.Report
 
-// The reports are stored in testdata, because grading takes a minute; make test-long grades them again.
+// reports returns the reports of the correct submission, of some mutants and of the hostile one. They are
+// stored in testdata, because grading takes a minute of processor time; make test-long grades them again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
 	if stored != nil {

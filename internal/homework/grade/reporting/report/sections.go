@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// Two mistakes are the same if they break one sentence and have the same short trace or, without one, the same test.
+// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are the
+// same if they break the same sentence and have the same short trace or, without a trace, the same test.
 type group struct {
 	Title    string
 	Task     int
@@ -31,7 +32,7 @@ func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
-// groups returns the largest group first. It omits findings with an empty key.
+// groups collects the students by the key of their findings, the largest group first. It omits findings with an empty key.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
 	at := map[string]int{}
 	var all []group

@@ -16,7 +16,7 @@ var own string
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// A helper comes after the helpers that it calls.
+// all lists the helper functions, each with its comment. A helper comes after the helpers that it calls.
 var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
 
 func helpers(text string) (used string) {

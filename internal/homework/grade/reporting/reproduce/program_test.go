@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 
 const root = "../../../../../"
 
-// A correct submission must run each program to the end. Without make test-long, each kind of step has one trace.
+// Ensure that each trace as a C program compiles with the course's flags, and that a correct submission runs it
+// to the end. Without make test-long the test takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()

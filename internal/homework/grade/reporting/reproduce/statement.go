@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// In statements, %[1]s is the engine, and %[2]s to %[4]s are the numbers of the step.
+// statements has the C code of each kind of step. %[1]s is the engine; %[2]s to %[4]s are the numbers of the
+// step.
 var statements = map[trace.Kind]string{
 	trace.Create:   "create_sequence(%[1]s, %[2]s, %[3]s);",
 	trace.Fork:     "fork_sequence(%[1]s, %[2]s, %[3]s);",

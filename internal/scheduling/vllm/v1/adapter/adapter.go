@@ -202,7 +202,8 @@ func (s *Scheduler) update() error {
 	return nil
 }
 
-// requestOf returns nil if V1 has ended the request since the step.
+// requestOf returns the request of a row of the last step. If V1 has ended the request since the step, it returns
+// nil.
 func (s *Scheduler) requestOf(row *sched.Row) *request {
 	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
 		return q
@@ -220,7 +221,8 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// The drafts are zeros, because the caller decides how many drafts are accepted (Generated).
+// draft gives every decode its drafts. They are zeros, because the caller decides how many drafts are accepted
+// (Generated).
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {

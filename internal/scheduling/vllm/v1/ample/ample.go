@@ -149,7 +149,8 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns the steps, modulo the block size, in which a request that ends at step end needs another block.
+// grows returns the number, modulo the block size, of the steps in which a request needs another block. end is the
+// number of the step in which the request ends.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize

@@ -126,7 +126,8 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, which will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes outputs of failed steps from step on. They count as evicted: the worker may have computed them.
+// EvictSince removes the outputs of the given step and of later steps, which have failed. The outputs count as
+// evicted, because the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {

@@ -78,7 +78,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow does Allocate's work if a running request's new tokens fit into its tables; otherwise it only returns false.
+// grow does the work of Allocate in the usual case, in which the new tokens of a running request fit into the
+// blocks of its tables. In other cases it changes nothing and returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false

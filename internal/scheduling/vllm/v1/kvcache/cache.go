@@ -84,8 +84,8 @@ func New(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// With one group, hits end at its blocks. With several groups, they end at blocks of the scheduler or at any hash
-// (vllm/v1/RULES.md §10).
+// setFineness sets where hits can end. With one group, they end at its blocks. With several groups, they end at
+// blocks of the scheduler or at any hash (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	c.finest = c.Config.PartialBlockHits()
 	switch {
@@ -98,8 +98,8 @@ func (c *Cache) setFineness() {
 	}
 }
 
-// Sets of full attention come first, because the length of their hit limits the hits of the other sets
-// (vllm/v1/RULES.md §10).
+// makeSets makes sets of equal groups. Sets of full attention come first, because the length of their hit limits
+// the hits of the other sets (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {

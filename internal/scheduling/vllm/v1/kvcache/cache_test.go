@@ -144,7 +144,8 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
 }
 
-// A request that does not read the cache still adds its blocks (vllm/v1/RULES.md §5).
+// Ensure that a request that does not read the cache still adds its blocks to the cache
+// (vllm/v1/RULES.md §5).
 func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})

@@ -39,7 +39,8 @@ type Group struct {
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll, as RetentionInterval, gives every block that a hit can use a key (vllm/v1/RULES.md §9).
+// RetainAll is a value of Config.RetentionInterval. With it, every block that a hit can use gets a key
+// (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.

@@ -90,7 +90,8 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared ignores the references of copies, which are made before the write (internal/README.md, decision 6).
+// shared reports whether another table has the block, so that a write needs a copy (internal/README.md, decision
+// 6). Copies are made before the write, so the references of copies do not count.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
@@ -106,8 +107,8 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// Only the first replaced block holds tokens of r, but the worker needs all pairs to know which slots of the table
-// have changed.
+// unshare replaces the blocks that sharedSlots counts. Only the first of these blocks holds tokens of r, but the
+// worker needs all pairs to know which slots of the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

@@ -38,7 +38,8 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	return child, true
 }
 
-// If runs is false, the new request reads the arrays of r until it needs longer arrays.
+// clone makes a request with the tokens of r and no blocks. If runs is false, the new request reads the arrays of r
+// until it needs longer arrays.
 func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
 	if runs {

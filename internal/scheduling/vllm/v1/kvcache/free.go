@@ -145,7 +145,8 @@ func (c *Cache) Reset() bool {
 	return true
 }
 
-// The step of a deferral may write to its blocks, and a load into them could come first (vllm/v1/RULES.md §19).
+// A deferral has blocks that are freed when a step is over. The step may write to these blocks; if they were free,
+// a load into them could come before that write (vllm/v1/RULES.md §19).
 type deferral struct {
 	step uint64
 	ids  []int32
@@ -162,7 +163,8 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 	c.deferred = append(c.deferred, deferral{step, ids})
 }
 
-// leaveWindows makes one call for each group, which frees from the last block to the first (vllm/v1/RULES.md §8).
+// leaveWindows frees the blocks that are outside the windows when settled tokens are computed. It makes one call
+// for each group, which frees blocks from the last to the first (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

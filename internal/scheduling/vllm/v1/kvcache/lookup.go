@@ -63,8 +63,8 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// longest is the longest hit that a single set had. The length only decreases, so the loop ends (vllm/v1/RULES.md
-// §10).
+// reconcile sets hit to the longest prefix that all sets have. It returns the length of the longest hit that a
+// single set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
@@ -108,7 +108,8 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	return longest
 }
 
-// An EAGLE set, unless it is Mamba, looks one unit further, because it then drops one.
+// withMargin returns the limit for a lookup in a set. An EAGLE set, unless it is Mamba, looks one unit further,
+// because it then drops one.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length
@@ -120,7 +121,8 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// lookupSet returns the longest hit of at most limit tokens; if drop is true, without its last block.
+// lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its
+// length. If drop is true, it leaves out the last block.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {
@@ -134,7 +136,8 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// If one group has no such block, appendHit appends nothing and returns false.
+// appendHit appends the blocks of hash n in the groups of the set. If one group has no such block, it appends
+// nothing and returns false.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false

@@ -1,6 +1,7 @@
 package kvcache
 
-// If hits may end inside a block, it then looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
+// lookupFull walks from the first block to the first block that is missing. If hits may end inside a block, it then
+// looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -96,7 +97,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk begins at the chunk that contains token limit; the blocks before are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk walks from the start of the chunk that contains token limit to the first block that is missing. All
+// blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize

@@ -12,8 +12,8 @@ import (
 // block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit
 // named there).
 
-// needAligned counts at most one new running state, the speculative blocks of a first allocation, and the copy of the
-// state in which a hit ends.
+// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one new
+// running state, the speculative blocks of a first allocation, and the copy of the state in which a hit ends.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -141,8 +141,9 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// If the step ends at the last hash of the prompt and inside a block, registerStates also registers the state there,
-// because a later step would overwrite it.
+// registerStates adds the states in blocks from number before on to justStored. If the step ends at the last hash
+// of the prompt and inside a block, registerStates also registers the state there, because a later step would
+// overwrite it.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered

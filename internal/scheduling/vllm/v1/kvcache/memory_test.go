@@ -5,8 +5,9 @@ import (
 	"hash/maphash"
 )
 
-// Each place holds a number that depends on all tokens up to that place. However its blocks were shared, copied,
-// evicted and hit, a request must attend only to its own numbers.
+// A memory models the keys and values in the blocks. Each place holds a number that depends on all tokens up to
+// that place. However its blocks were shared, copied, evicted and hit, a request must attend only to its own
+// numbers.
 type memory struct {
 	seed   maphash.Seed
 	blocks map[place]uint64
@@ -20,7 +21,8 @@ type place struct {
 
 func newMemory() *memory { return &memory{maphash.MakeSeed(), map[place]uint64{}} }
 
-// The parameter drafts is the number of draft tokens after the tokens of r.
+// values returns the numbers that the positions of r must hold. The parameter drafts is the number of
+// draft tokens after the tokens of r.
 func (m *memory) values(r *Request, drafts int) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)

@@ -55,7 +55,8 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// 6 tokens are in flight (vllm/v1/RULES.md §6).
+// Ensure that admission counts the largest number of blocks that a group can have, with 6 tokens in flight
+// (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more

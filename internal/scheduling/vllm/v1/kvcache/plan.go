@@ -2,7 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// All plans are made before anything changes, so an allocation cannot fail after some groups have taken blocks.
+// A plan says what an allocation will do to one table. All plans are made before anything changes, so an allocation
+// cannot fail after some groups have taken their blocks.
 type plan struct {
 	adopt    bool // the table begins with the hit
 	skip     int  // null blocks at its beginning, outside the window
@@ -53,7 +54,8 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.Pool.NumFree()
 }
 
-// externalBlocks returns 0 if the window skips all external tokens.
+// externalBlocks returns how many blocks the external tokens take after the first length blocks. It returns 0 if
+// the window skips all external tokens.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
@@ -61,8 +63,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// All groups adopt their hits before any block is taken from the pool, so that no group evicts the hit of another
-// group (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. All groups adopt their hits before any block is taken from the pool, so that no
+// group evicts the hit of another group (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {

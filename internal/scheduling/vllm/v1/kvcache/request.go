@@ -102,7 +102,7 @@ func (r *Request) Reserve(tokens int) {
 
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// If a request has ended, blank reuses its memory.
+// blank returns an empty request. If there is a request that has ended, blank reuses its memory.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {
@@ -137,7 +137,8 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// Table returns a group's block table, valid until the next call for the request. It must not be changed.
+// Table returns the block table of a group. The table must not be changed, and is valid until the next call for
+// this request.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
 
 func (t *table) forget() {

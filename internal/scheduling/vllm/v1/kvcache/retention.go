@@ -1,7 +1,7 @@
 package kvcache
 
-// In some groups, hits need only the last blocks before a boundary; other blocks of these groups get no key
-// (vllm/v1/RULES.md §9).
+// retained returns a mask of those blocks [from, to) that get a key, or nil if all of them do. In some groups, hits
+// need only the last blocks before a boundary; other blocks of these groups get no key (vllm/v1/RULES.md §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:
@@ -12,7 +12,8 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// An EAGLE hit looks one block past the boundary, so with EAGLE the kept blocks are one block later.
+// retainedWindow keeps the blocks at the end of each segment that a hit needs. An EAGLE hit looks one block past
+// the boundary, so with EAGLE these are one block later.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval
@@ -63,7 +64,8 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// Later lookups are likely to need the prompt without its last token, and the junction if there is one.
+// boundaries returns the ends of prefixes that later lookups are likely to need: the prompt without
+// its last token, and the junction if there is one.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	if r.Junction == 0 {

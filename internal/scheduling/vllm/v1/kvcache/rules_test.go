@@ -53,14 +53,16 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
 }
 
-// A segment has two blocks; the state at the prompt's last block boundary is also kept (vllm/v1/RULES.md §9).
+// Ensure that a Mamba group keeps the states at the ends of segments of two blocks, and at the last
+// block boundary of the prompt (vllm/v1/RULES.md §9).
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
-// The running state advances by whole chunks, and the previous state is freed a step later (vllm/v1/RULES.md §13).
+// Ensure that the running state advances by whole chunks, that the speculative blocks before it move
+// to the end of the table, and that the previous state is freed one step later (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r := added(t, c, counting(40))
@@ -87,7 +89,8 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	require.True(t, fits(t, c, other, Alloc{NumNewTokens: 2, Hit: &hit}))
 }
 
-// 40 tokens would take 10 blocks, but a window of 8 tokens with 4 in flight at most 4 (vllm/v1/RULES.md §6).
+// Ensure that admission counts at most as many blocks as a window can hold. 40 tokens would take 10 blocks, but a
+// window of 8 tokens with 4 in flight takes at most 4 (vllm/v1/RULES.md §6).
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {
 		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})

@@ -63,7 +63,7 @@ type Tail struct {
 	NumTokens int // before the state
 }
 
-// forgetTails returns the blocks of the tails that were taken, for the caller to free.
+// forgetTails removes the tails of r. It returns the blocks of the tails that were taken, for the caller to free.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -88,7 +88,8 @@ func (c *Cache) noteNew(i int, blocks []int32) {
 	}
 }
 
-// The blocks of tails are kept until the blocks of their requests are freed.
+// takeTails appends the tails to dst, group by group. The blocks of tails are kept until the blocks of their
+// requests are freed.
 func (c *Cache) takeTails(dst []Tail) []Tail {
 	for g := range c.groups {
 		for i := range c.tails {

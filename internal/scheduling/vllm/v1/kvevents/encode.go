@@ -35,7 +35,8 @@ func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) 
 	return appendInt(dst, int64(e.DataParallelRank))
 }
 
-// In a map, optional fields are left out if they have their defaults.
+// appendEvent appends an event as a map or as an array. In a map, optional fields are left out if they have their
+// defaults.
 func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byte {
 	switch v.Kind {
 	case pool.Stored:

@@ -17,7 +17,7 @@ var layers = []kvcache.Group{
 	{Kind: kvcache.Mamba, BlockSize: 2}, {Kind: kvcache.ChunkedLocal, BlockSize: 2, Chunk: 4},
 }
 
-// events has a request of 5 tokens in blocks of 2, then an eviction, and then a reset.
+// events returns the events of a request of 5 tokens in blocks of 2, then of an eviction, and then of a reset.
 func events(t *testing.T, extras blockhash.Extras, group uint32) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 2, EnableEvents: true})
 	require.NoError(t, err)

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping also has the model's layers, with the block sizes and pages that the plan has given them.
+// A grouping has the groups of a model. It also has the model's layers, with the block sizes and pages that the
+// plan has given them.
 type grouping struct {
 	groups []Group
 	layers []Layer
@@ -44,7 +45,8 @@ func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	return g, err
 }
 
-// Each layer of hidden states has its own group; these groups come after the others.
+// alike groups layers whose pages can be made equally large. Each layer of hidden states has its own group; these
+// groups come after the others.
 func alike(layers []Layer) (grouping, error) {
 	var rest, hidden []int
 	for i := range layers {
@@ -86,7 +88,8 @@ func together(layers []Layer) []Group {
 	return []Group{all}
 }
 
-// Layers that need the same slots can share one block table (vLLM's UniformTypeKVCacheSpecs).
+// oneType reports whether all layers need the same slots, so that they can share one
+// block table (vLLM's UniformTypeKVCacheSpecs).
 func oneType(layers []Layer) bool {
 	for i := range layers {
 		if !sameSlots(layers[i].Group, layers[0].Group) {
@@ -101,7 +104,8 @@ func sameSlots(a, b kvcache.Group) bool {
 	return a == b
 }
 
-// unifyPages gives a block more tokens, or pads the page. It returns the size of the pages.
+// unifyPages makes the pages of the layers in list as large as the largest page. It gives a block more tokens, or
+// pads the page. It returns the size of the pages.
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
@@ -158,8 +162,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// Each group gets every n-th layer of list, so that each stage of a pipeline has layers of each group. A group with a
-// layer of the draft model is an EAGLE group.
+// deal makes n groups. Each group gets every n-th layer of list, so that each stage of a pipeline has layers of
+// each group. A group with a layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -222,7 +226,8 @@ func promote(layers []Layer) ([]Layer, error) {
 	return layers, nil
 }
 
-// If the layer's page is padded, the page grows only if the content does not fit.
+// resize gives a layer blocks of n tokens. If the layer's page is padded, the page grows only if the content does
+// not fit.
 func (l *Layer) resize(n int) {
 	padded := l.Page > 0 && l.content() > 0 && l.content() <= l.Page
 	page := l.Page * n / l.BlockSize

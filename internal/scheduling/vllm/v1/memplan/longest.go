@@ -74,7 +74,8 @@ func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 
 func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
 
-// CheckModelLen wraps ErrMemory if longest, a result of LongestModelLen, is below maxModelLen.
+// CheckModelLen returns an error that wraps ErrMemory if longest is below maxModelLen. longest is a result of
+// LongestModelLen.
 func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
 	if longest >= maxModelLen {
 		return nil

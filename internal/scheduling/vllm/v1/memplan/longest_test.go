@@ -60,7 +60,8 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		"and 0.00 GiB are available without the null block; the longest that fits is 160")
 }
 
-// The values come from test_get_max_concurrency_for_kv_cache_config.
+// Ensure that the number of blocks divided by the blocks of the longest request equals vLLM's maximum
+// concurrency. The values come from test_get_max_concurrency_for_kv_cache_config.
 func TestTheNumberOfRequestsThatFit(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 32, HeadSize: 128, ElementBytes: 2}
 	window := full

@@ -61,7 +61,8 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// Each group gets every n-th tuple. The parameter each is a number of layers.
+// dealTuples splits list into tuples of each layers, and makes n groups. Each group gets every n-th tuple. The
+// parameter each is a number of layers.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {

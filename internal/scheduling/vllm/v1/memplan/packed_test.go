@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A window of 0 means full attention.
+// keys returns a layer that stores only keys, with pages of the given number of bytes. A window of 0 means full
+// attention.
 func keys(block, window, bytes int) Layer {
 	l := Layer{Group: kvcache.Group{BlockSize: block, Window: window}, KeysOnly: true, Page: bytes}
 	if window > 0 {

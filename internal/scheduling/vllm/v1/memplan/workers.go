@@ -122,7 +122,8 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// The Bytes of a tensor are the size of one block. The tensor has a layer of each group.
+// share makes a tensor for the first layers of all groups, one for their second layers, and so on. Bytes of a
+// tensor is the size of one block.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {

@@ -56,8 +56,8 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// If table is nil, the event is for all blocks [from, to). items is the cursor at which the first block looks for its
-// multimodal items.
+// recordStored adds a Stored event for the blocks to which Register gives keys. If table is nil, the event is for
+// all blocks [from, to). items is the cursor at which the first block looks for its multimodal items.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize

@@ -8,20 +8,23 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key finds a block. The same tokens in two groups of layers have two keys (vllm/v1/RULES.md §1).
+// A Key is the key by which a lookup finds a block. The same tokens in two groups of layers have two keys
+// (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32
 }
 
-// Nodes with the same key form a ring in the order of their insertion.
+// An entry is a node of the hash map: a key of a block. Nodes with the same key form a ring in the
+// order of their insertion.
 type entry struct {
 	hash           blockhash.Hash
 	group          uint32
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot of the map is found by linear probing from the tag; removal closes the gap, so there are no tombstones.
+// A slot is a place of the hash map. The map uses linear probing, which begins at the tag. Removal closes the gap,
+// so there are no tombstones.
 type slot struct {
 	tag  uint32 // 31 bits of the key, and many
 	head int32  // first node of the ring, plus 1; 0: empty slot
@@ -39,7 +42,7 @@ func tagOf(h *blockhash.Hash, group uint32) uint32 {
 	return uint32(mixed>>32) &^ many
 }
 
-// If the map lacks the key, find returns the empty slot where the key belongs.
+// find returns the slot of the key. If the map lacks the key, it returns the empty slot where the key belongs.
 func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool) {
 	mask := uint32(len(p.slots) - 1)
 	for i = tag & mask; ; i = (i + 1) & mask {
@@ -55,7 +58,8 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// The first nodes are the primary keys of the blocks; the other nodes are in more.
+// entry returns a node by its number. The first nodes are the primary keys of the blocks; the other nodes are in
+// more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry
@@ -63,8 +67,8 @@ func (p *Pool) entry(node int32) *entry {
 	return &p.more[int(node)-p.config.NumGPUBlocks].entry
 }
 
-// Lookup returns the block with the key for the longest time, and keeps the order of eviction (vllm/v1/RULES.md
-// §2.5).
+// Lookup returns the block that has had the key for the longest time. It does not change the order
+// of eviction (vllm/v1/RULES.md §2.5).
 func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	if p.used == 0 {
 		return Null, false
@@ -97,7 +101,7 @@ func (p *Pool) enter(node int32) {
 	}
 }
 
-// If the node was the last of its key, leave removes the key from the map.
+// leave removes a node from the ring of its key. If it was the last node, leave removes the key from the map.
 func (p *Pool) leave(node int32) {
 	e := p.entry(node)
 	i, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group))

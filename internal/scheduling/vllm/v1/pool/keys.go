@@ -16,7 +16,8 @@ func (p *Pool) owner(node int32) int32 {
 	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
-// The key becomes the primary key if the block has none. insert does nothing if the block already has the key.
+// insert gives block id a key. It becomes the primary key if the block has none. insert does nothing if the block
+// already has the key.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
@@ -80,7 +81,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
-// forget removes the primary key first. If record is true, it adds an event for each key.
+// forget removes all keys of id, the primary key first. If record is true, it adds an event for each key.
 func (p *Pool) forget(id int32, record bool) {
 	if p.recs[id].tokens == 0 {
 		return
@@ -134,7 +135,8 @@ func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
 }
 
-// Reset removes all keys if no block is in use, without a change of the queue (vllm/v1/RULES.md §7).
+// Reset removes all keys if no block is in use, and reports whether it did. It does not change the order of the
+// queue (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.NumGPUBlocks-p.free != 1 {
 		return false

@@ -8,8 +8,8 @@ import (
 
 const hugePage = 2 << 20
 
-// If the array is so long that random accesses would miss the TLB, large asks the kernel for huge pages. It ignores a
-// refusal, which only costs time.
+// large makes an array. If the array is so long that random accesses would miss the TLB, large asks the kernel for
+// huge pages. It ignores a refusal, which only costs time.
 func large[T any](n int) []T {
 	s := make([]T, n)
 	size := uintptr(n) * unsafe.Sizeof(*new(T))

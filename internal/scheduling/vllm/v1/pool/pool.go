@@ -157,7 +157,8 @@ func (p *Pool) release(id, previous int32) int32 {
 	return previous
 }
 
-// The block after the sentinel is taken next, the block before it is taken last.
+// end returns the sentinel of the queue, which is a ring of records. The block after the sentinel is taken next,
+// the block before it is taken last.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
 // link puts the free block id after at.

@@ -45,7 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// The key may be for a part of the block or for the whole, and InsertedSince includes the step.
+// Ensure that a block counts as inserted in the step in which it got its last key, whether the key is for a part of
+// the block or for the whole, and that InsertedSince includes that step.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}

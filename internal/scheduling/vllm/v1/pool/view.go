@@ -22,7 +22,8 @@ func (v View) Usage() float64 {
 	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
 }
 
-// Version changes whenever a key is removed. A lookup is valid while it stays the same.
+// Version returns a number that changes whenever a key is removed. The result of a lookup is valid while the number
+// stays the same.
 func (v View) Version() uint64 { return v.p.version }
 
 // Primary returns the primary key of id, and the length of the key's prefix. ok is false if id has no key.

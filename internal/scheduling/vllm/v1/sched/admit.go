@@ -37,7 +37,8 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// Skipped requests come first, unless the policy orders them otherwise.
+// nextWaiting returns the next request to admit, or nil. Skipped requests come first, unless the policy orders them
+// otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
 	if k == nil || w != nil && s.order.before(w, k) {

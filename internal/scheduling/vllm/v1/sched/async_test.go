@@ -140,7 +140,8 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
 
-// The request is preempted again before the step is updated (vllm/v1/RULES.md §15).
+// Ensure that if the token of a row was dropped, it stays dropped when the request is preempted again before the
+// step is updated (vllm/v1/RULES.md §15).
 func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	c := small(20)
 	c.AsyncScheduling = true

@@ -38,7 +38,8 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
-// The state at the earlier end is kept: with EAGLE, a hit loses its last block (vllm/v1/RULES.md §13).
+// Ensure that with EAGLE a chunk ends one block earlier, so that the state at that place is kept: a hit loses its
+// last block (vllm/v1/RULES.md §13).
 func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
 		c := small(40)

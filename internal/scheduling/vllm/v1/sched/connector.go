@@ -31,7 +31,8 @@ type Match struct {
 	Async     bool // the request waits during the load; if false, its first row loads
 }
 
-// A Loading is a request whose keys and values are loaded into its table. It can run after Received.
+// A Loading is a request that waits while keys and values are loaded into the blocks of its table. The request can
+// run after Received.
 type Loading struct {
 	ID                ID
 	UserData          uint64

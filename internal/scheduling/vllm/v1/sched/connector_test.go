@@ -42,7 +42,8 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// The request loses its loaded blocks before its first row and loads again.
+// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and loads
+// again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
@@ -226,7 +227,8 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// The two reports may come in either order: the load has ended, and the blocks are sent.
+// Ensure that a request that is aborted during a load is kept until two reports have arrived, in either order: the
+// load has ended, and the blocks are sent. The second report is needed although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -299,7 +301,8 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// The blocks cannot be hit, because the load may never happen.
+// Ensure that if the row of an aborted request was to load blocks, these blocks cannot be hit, because the load may
+// never happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)
 	c.Connector.Consumer = true

@@ -118,7 +118,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// The blocks become free only after the update of the step with the copy, for a connector that loads.
+// Ensure that with a connector that loads, both blocks of a copy become free only after the update of
+// the step that makes the copy.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

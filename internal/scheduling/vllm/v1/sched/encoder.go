@@ -87,7 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// The last input must fit into the cache, and into a step with the earlier inputs needed at the same time.
+// checkInput returns an error if the last of the inputs can never be encoded, because it does not fit into the
+// cache or into a step together with the earlier inputs that are needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -116,7 +117,8 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// If there is no space or budget for an item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
+// clip plans which items of r to encode for n tokens after the computed ones. If there is no space or budget for an
+// item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -192,7 +194,8 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// If one does, encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
+// encodeForOther reports whether another request of the batch reads the output of an item of r. If one does,
+// encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
@@ -251,7 +254,8 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed lists the freed outputs again, because the worker may not have dropped them.
+// failed forgets outputs that were not computed. It lists the freed outputs again, because the worker may not have
+// dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {

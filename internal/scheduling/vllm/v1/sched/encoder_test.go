@@ -105,7 +105,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// The draft model reads one token ahead, where an item begins whose output does not fit.
+// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the output of the
+// item that begins at the next token does not fit.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -190,7 +191,8 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// The requests that waited for the space must come first.
+// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited
+// for the space. The last request reads the same output as the request before it, so its preemption frees nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -266,7 +268,8 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
-// Items that are empty, out of order or outside must change no state, with and without an encoder and is_embed.
+// Ensure that items that are empty, out of order or outside the prompt are refused before any state
+// changes, with and without an encoder and is_embed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 	for name, span := range map[string][2]int{ // offset and length
 		"begins before the prompt":     {-5, 3},

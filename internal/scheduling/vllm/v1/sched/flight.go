@@ -49,7 +49,8 @@ func (b *batch) reset() {
 	}
 }
 
-// add returns a row for the caller to fill, because copying entries took most of the time of a decode.
+// add returns a new row for the caller to fill. It does so because copying entries took most of the time of a
+// decode.
 func (b *batch) add() *entry {
 	n := len(b.rows)
 	if n == cap(b.rows) {

@@ -52,7 +52,7 @@ func (h *host) end(counts []int32, sampled ...int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
-// As many steps are in flight as the configuration allows.
+// finish runs steps until no request is left. As many steps are in flight as the configuration allows.
 func (h *host) finish(token int32) {
 	for {
 		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {
@@ -138,7 +138,8 @@ func (h *host) hashed(id ID) int {
 	return n
 }
 
-// loadFailed requires that Affected returns the same requests.
+// loadFailed returns the requests that a failed load affects. It requires that Affected returns the
+// same requests.
 func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
 	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))

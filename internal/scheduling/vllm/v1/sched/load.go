@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// find counts tokens after the hit that can be loaded. known is false if r still waits for SetMatch.
+// find returns how many tokens after the hit a waiting request can load. known is false if r still waits for
+// SetMatch.
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
@@ -73,7 +74,8 @@ func (c *connector) count(r *request, local, external int, again bool) {
 	n.Hits += external
 }
 
-// Other requests may not load into reserved blocks, because a request that loads cannot be preempted.
+// reserve reserves the blocks that r still needs for its prompt. Other requests may not load into reserved blocks,
+// because a request that loads cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
 		r.transfers.reserving = true

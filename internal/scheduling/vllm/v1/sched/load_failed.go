@@ -100,8 +100,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing also adds the blocks to bad, because other requests may have read them, except blocks that a waiting
-// request loads and no other request has.
+// noteMissing adds the blocks to missing. It also adds them to bad, because other requests may have read them,
+// except blocks that a waiting request loads and no other request has.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -158,7 +158,8 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning sets void for running requests: whether their row in this step read a failed block.
+// findVoidRunning considers running requests that were admitted before the oldest step in flight. It sets void for
+// them: whether their row in this step read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -183,7 +184,8 @@ func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int
 	}
 }
 
-// take returns the slot of the first failed block that no earlier request computes again, or -1.
+// take records that r will compute its failed blocks again. It returns the slot of the first of these blocks that
+// no earlier request computes again, or -1.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
@@ -223,7 +225,8 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// Tokens of stale rows are not among the computed tokens, so notInFlight does not subtract them.
+// notInFlight returns the number of computed tokens of r, without the tokens of rows in flight. The tokens of stale
+// rows are not among the computed tokens, so they are not subtracted.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
@@ -283,13 +286,14 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// r will write to the blocks after its first computed tokens, so these blocks must not be shared.
+// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. r will write to
+// the other blocks, so these must not be shared.
 func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// With several groups, or with windows, which may have freed blocks that are needed again, none can be kept, and at
-// is -1.
+// cutAt returns how many tokens before slot at can be kept. With several groups, or with windows, which may have
+// freed blocks that are needed again, none can be kept, and at is -1.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1

@@ -4,7 +4,8 @@ package sched
 // keys, blocks that void rows write count as valid, and only one of the requests that share a block computes it
 // again.
 
-// If the request of a row was preempted since then, the row is not void in vLLM, and its tokens are delivered.
+// findVoidRowsAsVLLM finds the rows that read missing blocks. If the request of a row was preempted since then, the
+// row is not void in vLLM, and its tokens are delivered.
 func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlightAsVLLM)
 	for k := range c.s.flight.n {

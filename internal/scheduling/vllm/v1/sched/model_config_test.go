@@ -63,6 +63,7 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
+// underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks.
 // In the normal run, half of the configurations have no connector, because a connector that keeps blocks makes
 // preemptions rare.
 func underPressure(t *rapid.T) Config {
@@ -83,7 +84,8 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// The resources are encoder outputs, adapters, and blocks that are loaded or sent.
+// contended draws a configuration in which requests hold resources that other requests wait for:
+// encoder outputs, adapters, and blocks that are loaded or sent.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

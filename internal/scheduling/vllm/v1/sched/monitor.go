@@ -123,7 +123,8 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	return r.kv.NumComputedTokens, r.kv.NumTokens(), nil
 }
 
-// Table appends a request's block table; of a finished request in transfer, only blocks with computed tokens.
+// Table appends the block table of a request in a group to dst. If the request has finished and its blocks are
+// still in transfer, Table appends only blocks with computed tokens.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s := m.lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@ package sched
 
 import "cmp"
 
-// An order says which waiting request runs first and which running one is preempted first. A policy is a row of
-// orders.
+// An order says what a Policy means: which of two waiting requests runs first, and which running request is
+// preempted first. To add a policy, add a row to orders.
 type order struct {
 	// less reports whether r runs before o. If neither r nor o runs before the other, the request that was queued
 	// first runs first. A nil less means that this holds for all requests.
@@ -40,7 +40,8 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// The most important request is never preempted. Among equal ones, vLLM takes the first in the list.
+// leastImportant returns the request that would be admitted last, so that the most important request is never
+// preempted. If several requests have equal priority and arrival, vLLM takes the first of them in the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

@@ -29,17 +29,18 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push puts r behind all requests that do not run after r.
+// push adds r. It puts r behind all requests that do not run after r.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// r was preempted or skipped. pushFront puts r before all requests that do not run before r.
+// pushFront adds r, which was preempted or skipped. It puts r before all requests that do not run before r.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
 
-// If f is true for a request, it must be true for all requests after it.
+// search returns the index of the first request for which f is true. If f is true for a request, it
+// must be true for all requests after it.
 func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }

@@ -53,8 +53,8 @@ const (
 	parked // finished, with blocks in transfer
 )
 
-// The fields of a request that a decode reads come first, so that they are in one or two lines of the processor's
-// cache.
+// A request has the state of a request. The fields that a decode reads come first, so that they are in one or two
+// lines of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID

@@ -36,8 +36,8 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// If a request has preempted itself and the batch is empty, fill tries again, because blocks are free now. vLLM
-// returns an empty step, and its engine schedules again.
+// fill schedules both passes. If a request has preempted itself and the batch is empty, fill tries again, because
+// blocks are free now. vLLM returns an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
@@ -68,8 +68,8 @@ func (s *Scheduler) fill(b *batch) {
 	}
 }
 
-// With asynchronous scheduling, a row that samples adds placeholders for its tokens, which the next step computes
-// (RULES.md §15).
+// advance counts the tokens of a row as computed. With asynchronous scheduling, a row that samples adds
+// placeholders for its tokens, which the next step computes (RULES.md §15).
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted

@@ -157,7 +157,8 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// r is no longer in running. preempt puts it at the front of the queue (vllm/v1/RULES.md §7).
+// preempt frees the blocks of r, which is no longer in running, and puts r at the front of the queue
+// (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
 	s.extensions.released(r)

@@ -205,7 +205,8 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
 }
 
-// The order is by priority (smaller first), arrival, name and Add (vllm/v1/RULES.md §14).
+// Ensure that requests are ordered by priority (smaller first), then by arrival, then by name, then by
+// the order of Add (vllm/v1/RULES.md §14).
 func TestTheOrderOfPriorities(t *testing.T) {
 	c := small(9)
 	c.Policy = Priority
@@ -261,7 +262,8 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, h.step.Preempted)
 }
 
-// The children of a beam of three are new rows, share the computed blocks, and differ in the last token.
+// Ensure that one request can become a beam of three. The children are new rows, share the computed
+// blocks, and differ in their last token.
 func TestForkOfARunningRequest(t *testing.T) {
 	h := newHost(t, small(20))
 	parent := h.add(6, 1, Spec{})

@@ -1,6 +1,7 @@
 package sched
 
-// touched records rows while a load can fail: from the first row that loads until that row's step is updated.
+// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded while a load can
+// fail: from the first row that loads until this row's step is updated.
 type touched struct {
 	loads  bool // the batch has a row that loads
 	first  int  // index in batch.rows of rows[0]

@@ -131,7 +131,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// The step that should have written the hit tokens fails while the request loads tokens after them.
+// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that should have
+// written these tokens fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -164,7 +165,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// The request can load again: it does not wait for blocks that it reserved itself.
+// Ensure that a request whose load failed completely can load again: it does not wait for blocks that it reserved
+// itself. In vLLM it waits for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -184,7 +186,9 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Tokens before the first missing block are kept only with one group of full attention (vllm/v1/RULES.md §19).
+// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the
+// cache has one group of full attention. A window may have lost these blocks, and groups differ (vllm/v1/RULES.md
+// §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -211,7 +215,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// A loaded request that waits loses its blocks instead.
+// Ensure that a loaded request that waits loses its blocks if it would compute a block again that another request
+// shares. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -255,7 +260,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Another request shares the block and has computed it again. The block is neither zeroed nor written.
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request shares and
+// has computed again.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

@@ -59,8 +59,8 @@ func (x Transfers) Sent(ids ...ID) error {
 	})
 }
 
-// If a request does not exist, does not allow the change or is given twice, each changes nothing and returns an error
-// whose text ends in problem.
+// each applies a change to requests. If a request does not exist, does not allow the change or is given twice, each
+// changes nothing and returns an error whose text ends in problem.
 func (s *Scheduler) each(ids []ID, allows func(*request) bool, problem string, change func(*request)) error {
 	for i, id := range ids {
 		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {

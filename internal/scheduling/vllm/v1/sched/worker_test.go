@@ -45,7 +45,8 @@ type job struct {
 	drafts  []int32
 }
 
-// known has the tokens that each request had when the step was scheduled.
+// begin applies a step to the worker's state. known has the tokens that each request had when the step was
+// scheduled.
 func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
@@ -88,7 +89,8 @@ func (w *worker) begin(step *Step, known map[ID][]int32) {
 	}
 }
 
-// run returns an error if a row attends to values that are not its own.
+// run computes the rows of a step. It returns an error if a row attends to values that are not its
+// own.
 func (w *worker) run(step *Step, jobs []job) error {
 	slot := 0
 	values := make([][]uint64, len(jobs))
@@ -133,8 +135,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// The state of a Mamba group is stored in the first place of its block. The separate states of drafts are not
-// modelled.
+// advance updates the state of a Mamba group with the tokens of a job. The state is stored in the first place of
+// its block. The separate states of drafts are not modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens

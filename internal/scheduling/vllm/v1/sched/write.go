@@ -65,7 +65,8 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 }
 
-// Position p gets the slot table[p/size] × size + p mod size, or -1 where the table has no block or the null block.
+// appendSlots appends the slots of n tokens from start on: table[p/size] × size + p mod size for position p, or -1
+// where the table has no block or the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
 	place := start - at*size
@@ -104,7 +105,8 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// Such a table includes the results of all copies.
+// sendsWhole reports whether the step has the whole table of a request. Such a table includes the results of all
+// copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	for i := range s.batch.rows {
 		if e := &s.batch.rows[i]; e.id == id {

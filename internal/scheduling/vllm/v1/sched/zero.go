@@ -16,7 +16,8 @@ type zeroing struct {
 	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
 }
 
-// A load of this step can come before the zeros; a later one gets a block only after this step has run.
+// write lists the new blocks of rows, except blocks that a load of this step writes, because such a load can come
+// before the zeros. A later load can get a block of a row only after this step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)
@@ -35,8 +36,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen keeps open blocks of other requests, and drops all other open blocks; these count as new again when a
-// request gets them.
+// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and drops all other
+// open blocks; these count as new again when a request gets them.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)

@@ -161,7 +161,8 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.Len(t, h.step.ZeroBlocks, 5)
 }
 
-// A load can get this block while the step is in flight.
+// Ensure that a block that a request got and lost in the same step is not zeroed, because a load can get this block
+// while the step is in flight.
 func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
 	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8

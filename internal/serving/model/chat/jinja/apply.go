@@ -78,7 +78,8 @@ func (p *parser) called(base expr) expr {
 	}
 }
 
-// If first is true, the name of a filter comes next, without the sign |.
+// filters parses filters and tests that follow e. If first is true, the name of a filter comes next, without the
+// sign |.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)

@@ -19,7 +19,8 @@ func (b builtin) apply(m *machine, v any, a arguments) any {
 	return b.invoke(m, v, a)
 }
 
-// invoke counts making the result as work, but not the size of v: most tests read only the type of v.
+// invoke calls a builtin, and counts making its result as work. It does not count the size of v: most tests read only
+// the type of v, so they cost nothing for a long text.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}

@@ -2,7 +2,8 @@ package jinja
 
 import "slices"
 
-// Each evaluation spends one unit of the template's budget for each token of the source.
+// tuple parses an expression, or several expressions as a tuple. Each evaluation of the result spends one unit of the
+// template's budget for each token of the source.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or
@@ -61,7 +62,8 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// The value is that of the first operand whose truth value equals decides, or else of the last operand.
+// logical parses the operands of "and" or "or". The value of the expression is the first operand whose truth value
+// equals the parameter decides, or the last operand if there is no such operand.
 func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {

@@ -218,7 +218,8 @@ func (m *machine) mapped(v any, a arguments) any {
 	return result
 }
 
-// chosen keeps the items for which the test returns keeps: select and reject, or selectattr and rejectattr.
+// chosen returns the code of the filters select and reject or, if byAttribute is true, of selectattr and
+// rejectattr. The result keeps the items for which the test returns keeps.
 func chosen(byAttribute, keeps bool) code {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// indexed is false for generators and for views of a dict.
+// indexed reports whether the elements of a list have indices. Those of generators and of views of a dict have
+// none.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
 func (m *machine) copied(v any) []any {
@@ -150,7 +151,7 @@ func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
-// If there is no such key, pop returns other.
+// pop removes a key and returns its value. If there is no such key, it returns other.
 func (d *Dict) pop(k string, other any) any {
 	if !d.has(k) {
 		return other

@@ -31,7 +31,8 @@ var textMethods = map[string]builtin{
 	"format": {raw, func(m *machine, v any, a []any) any { return m.filled(asText(v), a[0].(arguments)) }},
 }
 
-// Methods that change a dict are undefined in jinja2's sandbox, even if the dict has a key with that name.
+// dictMethods has the methods of a dict. Methods that change a dict are undefined in jinja2's sandbox, even if the dict
+// has a key with the same name.
 var dictMethods = map[string]builtin{
 	"items":  {"", dictView("dict_items", (*Dict).pairs)},
 	"keys":   {"", dictView("dict_keys", func(d *Dict) []any { return d.keys })},

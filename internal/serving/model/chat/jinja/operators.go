@@ -42,7 +42,8 @@ var arithmetic = map[string]func(m *machine, a, b any) any{
 	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
 }
 
-// numbers calls ints if both are integers, and floats if one is a float or ints is nil.
+// numbers applies an operator to two numbers. It calls ints if both are integers, and floats if one is a float or
+// ints is nil.
 func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
 	if !isNumber(a) || !isNumber(b) {
 		defined(a)
@@ -213,7 +214,7 @@ func (m *machine) equal(a, b any) (same bool) {
 	return a == b
 }
 
-// order fails if the two cannot be ordered.
+// order compares a and b. It fails if the two cannot be ordered.
 func order(m *machine, a, b any) int {
 	m.spend(1)
 	x, ok := a.(*list)

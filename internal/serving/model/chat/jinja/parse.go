@@ -64,7 +64,8 @@ func (p *parser) deeper() {
 	}
 }
 
-// until stops before a tag named in ends, which the caller must take; "" stands for the end of the template.
+// until parses statements up to a tag with one of the names in ends. The caller must take this tag. The name "" stands
+// for the end of the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -231,7 +232,8 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// Unless onlyNames is true, a target may also be an attribute of a namespace.
+// target parses the target of an assignment: one or more variables. Unless onlyNames is true, the target may also
+// be an attribute of a namespace.
 func (p *parser) target(onlyNames bool) func(*scope, any) {
 	var targets []func(*scope, any)
 	several := false
@@ -290,7 +292,8 @@ func (p *parser) set() stmt {
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// bodyVariable holds the output of a tag's body. No name in a template can be spelled like that.
+// bodyVariable is the variable that holds the output of a tag's body. No name in a template can be spelled like
+// that.
 const bodyVariable = "{% set %}"
 
 func bodyOf(s *scope) any { return s.vars[bodyVariable] }

@@ -105,8 +105,9 @@ func (s *scanner) skip(n int) {
 	s.rest = s.rest[n:]
 }
 
-// A tag with the sign '-' removes all white space before it. If strips is true, a tag removes the white space between
-// the start of the line and the tag, unless its sign is '+'.
+// data emits the n bytes of text before a tag, without the white space that the tag removes. A tag with the sign '-'
+// removes all white space before it. If strips is true, a tag removes the white space between the start of the line and
+// the tag, unless its sign is '+'.
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before

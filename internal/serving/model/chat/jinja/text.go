@@ -110,7 +110,7 @@ func (m *machine) cut(chars any) func(rune) bool {
 	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
 }
 
-// If the separator is nil, split splits at white space.
+// split splits a text at most n times at a separator. If the separator is nil, it splits at white space.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
 	by, spaces := "", separator == nil
 	if spaces {

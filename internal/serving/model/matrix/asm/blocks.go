@@ -213,7 +213,8 @@ func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks converts 64 outputs at once with AVX-512, and 32 with AVX2.
+// decodeBlocks generates the kernel that converts blocks to f32. It converts 64 outputs at once with AVX-512, and
+// 32 with AVX2.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4

@@ -105,8 +105,9 @@ func (d *dot) minima(mins []VecVirtual) {
 	}
 }
 
-// dotInt8x2 subtracts the offset from the weights and moves their signs to the activations, because the processor
-// adds pairs of products in 16 bits, which is too few for unsigned weights.
+// dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights and moves their signs to
+// the activations. The reason is that the processor adds pairs of products in 16 bits, which is too few for unsigned
+// weights.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -132,7 +133,8 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 adds all products of a block in 16 bits, because 8 × 2 × 15 × 127 fits.
+// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits, because 8 × 2 × 15
+// × 127 fits.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// dot512 computes one half of the outputs and then the other, with the sums of the present block and of all blocks in
-// registers: loading and storing those of all blocks would take a third of the time.
+// dot512 generates the kernel for several rows. It computes one half of the outputs and then the other. For 32
+// outputs of all rows it keeps two kinds of sums in registers: those of the present block, and those of all blocks.
+// Loading and storing the sums of all blocks for each block would take a third of the time.
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
@@ -62,10 +63,12 @@ func dot512(rows int) {
 	end()
 }
 
-// dot512 multiplies together quads (groups of 4 inputs) in one iteration. The smallest block has 4 quads.
+// together is the number of quads, groups of 4 inputs, that dot512 multiplies in one iteration. The smallest block
+// has 4 quads.
 const together = 4
 
-// A blockSums has the sums of a block in acc, and those of all blocks in placed (see dot).
+// A blockSums holds the sums of a block in acc, and the sums of all blocks in placed. The comment of dot describes
+// them.
 type blockSums struct {
 	placed
 	steps *assembly.Rows
@@ -80,7 +83,8 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 	return s
 }
 
-// Beginning with the correction for shift, which add adds, instead of 0 is slower.
+// begin sets the sums of a block to 0. It could set them to the correction for shift, which add adds, but that is
+// slower.
 func (s *blockSums) begin() { s.acc.zero() }
 
 // add adds the sums of a block to the sums of all blocks. compare must set the zero flag if there are no minima.

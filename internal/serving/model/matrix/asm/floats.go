@@ -117,7 +117,8 @@ func blocks512(rows int, kind kind) {
 	sums.store(dst)
 }
 
-// tile2 generates a function that computes 16 of the 64 outputs of a panel. More do not fit into the registers.
+// tile2 generates the AVX2 kernel for f32 weights. It computes 16 of the 64 outputs at a time, as many as fit into
+// registers.
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)

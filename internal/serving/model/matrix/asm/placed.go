@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// A kernel with placed sums writes them, one for each row and output, to the result itself.
+// placed holds the sums of a kernel that writes its sums to the result itself. There is a sum for each row and
+// output.
 type placed struct{ sums }
 
 // sumsOf has the parameters of kernels with placed sums. The sums start with the values at from, or with 0 if from is
@@ -17,7 +18,8 @@ type placed struct{ sums }
 // results at to. Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
 const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at does nothing if the argument that points to the memory is nil.
+// at calls f for each vector of sums, with its place in the memory that an argument points to. It does nothing if
+// the argument is nil.
 func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
@@ -47,7 +49,8 @@ func (s placed) store() {
 	}
 }
 
-// For each pair of inputs, pairs512 prefetches 4 cache lines at ahead and advances ahead by step bytes.
+// pairs512 generates the kernel that multiplies pairs of BF16. For each pair of inputs, it prefetches 4 cache lines
+// at ahead and advances ahead by step bytes.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
@@ -75,7 +78,8 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums takes an eighth of the time of Go code. n is a multiple of 16.
+// addSums generates the kernel that adds the sums of a slice to other sums. n is their number, a multiple of 16.
+// The kernel takes an eighth of the time of Go code.
 func addSums() {
 	begin("addAVX2", "func(sums, x *float32, n uintptr)")
 	sums, x, n := arg("sums"), arg("x"), arg("n")

@@ -9,7 +9,8 @@ import (
 
 const quantizeBlocks = "func(q *int8, steps32, steps16 *uint64, x *float32, blocks uintptr)"
 
-// A quantizer's kernel rounds as quantizeBlock does, and stores the sums of a block and of the block's two halves.
+// A quantizer generates a kernel that rounds blocks of 32 activations to 8 bits, with the same operations as
+// quantizeBlock. It stores the sums of the block and of the block's two halves.
 type quantizer struct {
 	q, x, blocks, steps32, steps16 Register
 	limit                          VecVirtual // 127
@@ -32,7 +33,8 @@ func broadcastX(bits uint32) VecVirtual {
 	return x
 }
 
-// inverse is the factor by which values are multiplied before they are rounded.
+// factors computes two numbers from the largest magnitude of a block: the scale, and the factor by which values are
+// multiplied before they are rounded.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()
@@ -49,7 +51,8 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half stores the scale, the negated sum of 16 values, whose 4 parts are in x, and the product of the two.
+// half adds the 4 sums in x, which together are the sum of 16 values. It stores the scale, the negated sum, and the
+// product of the two.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)
@@ -85,7 +88,8 @@ func (k *quantizer) step(to Mem, scale, sum Register) {
 	asm.VMOVSS(product, to.Offset(8))
 }
 
-// largest4 compares magnitudes as integers, so that a NaN is the largest.
+// largest4 finds the largest of the 4 magnitudes in top and the 4 in other, and leaves it in the first lane of top. It
+// compares the magnitudes as integers, so that a NaN is the largest.
 func largest4(top, other Register) {
 	asm.VPMAXUD(other, top, top)
 	asm.VPSHUFD(Imm(0x4e), top, other)
@@ -163,8 +167,9 @@ func quantize2() {
 	end()
 }
 
-// shorten rounds as short of package matrix does. The kernel writes f32 or, if paired is true, pairs with the first
-// value in the high half. AVX2 is fast enough for this 1 % of the time of a prompt.
+// shorten generates the kernel that rounds a multiple of 16 values to BF16, as short of package matrix does. The
+// kernel writes f32 or, if paired is true, pairs with the first value in the high half. This work takes 1 % of the
+// time of a prompt, so AVX2 is fast enough.
 func shorten(name string, paired bool) {
 	begin(name, "func(dst *float32, x *float32, n uintptr)")
 	dst, x, n := arg("dst"), arg("x"), arg("n")

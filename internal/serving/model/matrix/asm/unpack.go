@@ -25,7 +25,8 @@ func (p packing) pairs() int {
 
 func (p packing) first() int { return min(p.high, 1) * quads }
 
-// The low half of a byte belongs to the pair's first quad, the high half to its second quad.
+// unpack generates the kernel that expands weights to bytes. A byte of a pair has two weights: the low half belongs to
+// the pair's first quad, the high half to its second quad.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
@@ -87,7 +88,8 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number completes weights, whose low 4 bits are in z, with the bits in high; quad is an index in the group.
+// number replaces each byte of z, whose low 4 bits are those of a weight, by the whole weight. high has the other
+// bits of the weights; quad is the index of the quad in the group.
 func (u *unpacking) number(z, high VecVirtual, quad int) {
 	u.and(u.low, z, z)
 	if u.table {

@@ -42,7 +42,8 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 	return p
 }
 
-// exp512 raises exponents below −1,000 to −1,000, for which the result is 0, so that −∞ does not become NaN.
+// exp512 generates the kernel that computes exp((x − top) × scale) for a multiple of 16 values. Smaller exponents than
+// −1,000 are replaced by −1,000, for which the result is 0, so that −∞ does not become NaN.
 func exp512() {
 	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)")
 	asm.Pragma("noescape") // callers may have x on the stack

@@ -123,7 +123,8 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 puts the four values of input k at dst + k × stride.
+// gather4 generates the kernel that interleaves n values of four rows. The four values of input k are at dst + k ×
+// stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")

@@ -79,7 +79,8 @@ func main() {
 	}
 }
 
-// read orders each publisher's points on a GPU by the SHA-256 of their loads; the first, third and so on are used.
+// read returns the points of a file in two halves. It orders the points of each publisher on a GPU by the SHA-256 of
+// their loads. The first, the third and so on are in the first half.
 func read(file string) (used, heldOut []point, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -154,7 +155,8 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate multiplies iteration times by times, and adds first, the server's own time in ms, to the first token.
+// simulate runs a point with vLLM's defaults. Iterations take times as long as simulated. The time to the first token
+// includes first, the server's own time in ms.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,

@@ -103,8 +103,8 @@ func (p *peer) next() [][]byte {
 
 func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.next()[1]) }
 
-// subscribed publishes batches, from number seq on, until the peer receives one. next is the number after that of the
-// last batch.
+// subscribed returns a peer that will receive every further batch. It publishes batches until the peer receives
+// one. The parameter seq is the number of the first batch, and next is the number after that of the last batch.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
 	pub, _ := p.Addr()
 	s = join(t, pub, "SUB")

@@ -84,7 +84,8 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr returns the addresses of the PUB and the ROUTER socket, with the port that the system chose if it was 0.
+// Addr returns the addresses of the PUB socket and of the ROUTER socket. If the configured port is 0, the address
+// has the port that the system chose.
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -115,7 +116,8 @@ func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	return nil
 }
 
-// Close sends what subscribers have not received, finishes replays and closes, in at most Config.Linger.
+// Close sends what subscribers have not received yet, finishes the replays that have begun, and
+// closes the sockets. It takes at most Config.Linger.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -148,7 +150,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// If the buffer has no batch with number seq or a later number, kept returns nil. The caller must hold p.mu.
+// kept returns the batch with number seq, or the first batch after it that is in the buffer, and this batch's
+// number. If there is no such batch, it returns nil. The caller must hold p.mu.
 func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)

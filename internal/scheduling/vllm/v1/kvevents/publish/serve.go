@@ -106,7 +106,8 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 // endOfReplay is the sequence number of the message after the last batch of a replay, -1.
 const endOfReplay = ^uint64(0)
 
-// A request is a sequence number. The answer has the batches in the buffer from this number on, and a final message.
+// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer has the batches
+// in the buffer from this number on, and a final message.
 func (p *Publisher) serveReplays(conn net.Conn) {
 	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// ErrProtocol is wrapped if the peer violates the protocol or a limit. The connection cannot be used any more.
+// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The connection cannot be
+// used any more then.
 var ErrProtocol = errors.New("not as ZMTP 3.1 says")
 
 // The bits of a frame's flags.
@@ -131,7 +132,8 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// The data of a PING is the peer's time to live in tenths of a second, and a context that the PONG must return.
+// pong answers a PING. The data of a PING is the peer's time to live in tenths of a second, and a context that the
+// PONG must return.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))
