@@ -141,8 +141,7 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
-	d.Hang(true)
-	t.Cleanup(func() { d.Hang(false) })
+	d.Hang()
 	answered := make(chan int, 1)
 	go func() {
 		status, _ := s.post(t, "/v1/completions", `{"model": "tiny", "prompt": [5,6,7], "max_tokens": 3}`)

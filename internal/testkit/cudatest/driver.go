@@ -63,14 +63,8 @@ func (d *Driver) Set(t testing.TB, name string, value int) {
 	require.Zero(t, d.set(name, value), "%s is not configurable", name)
 }
 
-// Hang makes calls that wait for an event hang until it is called with false.
-func (d *Driver) Hang(on bool) {
-	if on {
-		d.set("hang", 1)
-	} else {
-		d.set("hang", 0)
-	}
-}
+// Hang makes calls that wait for an event never return.
+func (d *Driver) Hang() { d.set("hang", 1) }
 
 // Order chooses the order in which blocks, warps and lanes run: 0 is ascending, 1 descending, other numbers
 // shuffled.
