@@ -28,10 +28,16 @@ func serveHere(t *testing.T, model string, args ...string) *here {
 	c.SetArgs(append([]string{model, "--port", "0", "--device", "cuda"}, args...))
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &here{stop: cancel, ended: make(chan error, 1)}
+	closed := make(chan struct{})
 	go func() {
 		s.ended <- c.ExecuteContext(ctx)
 		_ = to.Close()
+		close(closed)
 	}()
+	t.Cleanup(func() { // before the emulated GPU frees its memory
+		cancel()
+		<-closed
+	})
 	lines := bufio.NewReader(from)
 	for s.address == "" {
 		line, err := lines.ReadString('\n')
@@ -39,7 +45,6 @@ func serveHere(t *testing.T, model string, args ...string) *here {
 		s.address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(line)
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
-	t.Cleanup(cancel)
 	return s
 }
 
