@@ -162,6 +162,9 @@ func contentText(i int, content json.RawMessage) (text string, err error) {
 		case part.Text == nil:
 			return "", invalid("messages", "%s has no text.", name)
 		}
+		if _, err := Object("messages", name, raw, partFields...); err != nil {
+			return "", err
+		}
 		lines[k] = *part.Text
 	}
 	return strings.Join(lines, "\n"), nil

@@ -150,6 +150,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": 5}]}]}`, "messages",
 			"In part 1 of message 0, text is a JSON number; a string is expected."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages", "Part 0 of message 0 has no text."},
+		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "text", "text": "x", "weight": 2}]}]}`, "messages",
+			`Part 0 of message 0 has "weight", which is not supported; it may have type, text, `},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"text": "x"}]}]}`, "messages", "Part 0 of message 0 has no type; text is possible."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": ["x"]}]}`, "messages", "Part 0 of message 0 is a JSON string; an object is expected."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": 5}]}`, "messages", "The content of message 0 is neither a string nor a list of parts."},

@@ -2,8 +2,8 @@ package openai
 
 import "encoding/json"
 
-// The fields of tools and of calls in a request. Those after the first line change no answer: clients copy them from answers of
-// other servers, or send them for other servers.
+// The fields of tools, of calls and of parts of messages in a request. Those after the first line change no answer:
+// clients copy them from answers of other servers, or send them for other servers.
 var (
 	toolFields = []string{"type", "function",
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers
@@ -18,6 +18,8 @@ var (
 		"index",            // Ollama
 		"parsed_arguments", // OpenAI's Python client
 		"provider_specific_fields", "thought_signature"}
+	partFields = []string{"type", "text",
+		"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}
 )
 
 // knownFields returns an error for an object with other fields than those in names, and for one whose function has other
