@@ -1,9 +1,11 @@
 package toolparser
 
-// A ToolParser describes how a family of models writes calls: after a marker, or without one where Bare is set.
+// A ToolParser describes how a family of models writes tool calls. A call follows one of the markers in Begin. If Bare
+// is set, a JSON object or list at the beginning of a line may also be a call.
 //
-// A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. With Named,
-// it is a name, Args and a JSON object, and with Tagged, a name, ">" and texts between tags.
+// A call has one of three forms: a JSON object with the members name and arguments (or parameters), or a list of such
+// objects; if Named is set, also a name, the marker Named.Args and a JSON object; if Tagged is set, only a name, ">"
+// and texts between tags.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text
@@ -18,8 +20,8 @@ type ToolParser struct {
 	harmony  bool
 }
 
-// Writing is how a model of the family writes calls where it must: Before, then for each call Begin, the name, Middle, the
-// arguments and End, with Between between two calls, then After.
+// Writing is the exact text of calls when a constraint makes the model write them: Before; for each call Begin, the
+// name, Middle, the arguments and End; Between between two calls; at last After.
 type Writing struct {
 	Before, Begin, Middle, End, Between, After string
 
@@ -28,7 +30,7 @@ type Writing struct {
 	Once   bool      // an answer has one call
 }
 
-// Named describes calls in which the name is not part of the JSON.
+// Named describes calls in which the name comes before the JSON object, which has only the arguments.
 type Named struct {
 	ID   string // the marker before an id, which may be missing in the text
 	Args string // the marker before the arguments, or "" if they follow the name
@@ -56,7 +58,7 @@ type calls struct {
 	reading *shaped // what follows a marker, or nil
 }
 
-// progress is what a byte means for a call that is read.
+// progress says whether a call continues after a byte that was read.
 type progress uint8
 
 const (
@@ -93,15 +95,15 @@ func (c *calls) next(b byte) {
 	}
 }
 
-// stop ends reading. What was held is content if no call was shown.
+// stop ends the call that is being read. If no Call event was reported for it, its text is content.
 func (c *calls) stop() {
 	if c.reading.begun() {
-		c.held, c.after, c.line = c.held[:0], true, true
+		c.out.callEnd()
+		c.after, c.line = true, true
 	} else {
 		c.content(c.held)
-		c.held = c.held[:0]
 	}
-	c.reading = nil
+	c.held, c.reading = c.held[:0], nil
 }
 
 // content shows text.
@@ -141,7 +143,7 @@ func (c *calls) scan(b byte) {
 			return
 		}
 	}
-	keep := len(c.held) - begun(c.held, markers)
+	keep := len(c.held) - partialMarker(c.held, markers)
 	if keep = spaceBefore(c.held[:keep]); keep > 0 {
 		c.after = false
 		c.content(c.held[:keep])
@@ -149,14 +151,15 @@ func (c *calls) scan(b byte) {
 	}
 }
 
-// begin begins to read a call. The text before at is content, without the space at its end. first is what the reader
-// reads of held.
+// begin starts to read a call. The call's text begins at c.held[at:]. The text before it is content, except for the
+// space at its end. first contains the bytes of held that belong to the call already: none, or the opening bracket of a
+// call without a marker.
 func (c *calls) begin(at int, first []byte) {
 	if n := spaceBefore(c.held[:at]); n > 0 {
 		c.content(c.held[:n])
 		c.held = append(c.held[:0], c.held[n:]...)
 	}
-	c.reading = &shaped{parser: c.parser, out: c.out, bare: first != nil || c.parser.Writing.Marker == "", known: c.known, kind: c.kind}
+	c.reading = &shaped{calls: c, bare: first != nil || c.parser.Writing.Marker == "", reported: c.out.calls}
 	for _, b := range first {
 		c.reading.next(b)
 	}
@@ -165,13 +168,14 @@ func (c *calls) begin(at int, first []byte) {
 func (c *calls) close(cut bool) {
 	switch {
 	case c.reading != nil:
-		c.reading.close(cut)
 		if cut {
-			c.out.left = !c.reading.begun() || c.reading.shape == listItem && !c.reading.object.shown
+			c.out.left = !c.reading.begun() || c.reading.shape == listItem && !c.out.open
 			c.held = c.held[:0]
+		} else if c.reading.call != nil {
+			c.reading.call.close()
 		}
 		c.stop()
-	case cut && begun(c.held, c.parser.Begin) > 0:
+	case cut && partialMarker(c.held, c.parser.Begin) > 0:
 		c.held = c.held[:0]
 	}
 	if !c.after && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {

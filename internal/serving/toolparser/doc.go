@@ -1,8 +1,9 @@
-// Package toolparser splits the text of an answer into reasoning, content and tool calls. The text comes piece by piece,
-// and the result does not depend on how it is cut.
+// Package toolparser splits the text of an answer into reasoning, content and tool calls. The text arrives in pieces.
+// The result does not depend on where one piece ends and the next begins.
 //
-// Families of models write reasoning and calls in different ways. A [ToolParser] and a [ReasoningParser] describe such a
-// way as data: markers and the shape of a call. gpt-oss's harmony format is code (harmony.go). The names are vLLM's.
+// Families of models write reasoning and calls in different ways. A [ToolParser] and a [ReasoningParser] describe one
+// way as data: the markers and the form of a call. The code in harmony.go parses gpt-oss's harmony format. Parsers have
+// the names that vLLM gives them.
 //
 // A server chooses a [Format] once for each model, with [Choose] or by name. Each answer has a [Parser]:
 //
@@ -10,10 +11,9 @@
 //	events := p.Feed(piece) // for each piece
 //	events = p.Close()      // at the end of the answer, or Cut if max_tokens or a stop string ended it
 //
-// Text that may be a part of a marker or the beginning of a call is held until that is decided. If it turns out to be
-// neither, also because the answer ends, it is content. If max_tokens or a stop string ends the answer, it is
-// left out.
+// A parser holds back text that may be a part of a marker or the beginning of a call until later text decides this. If
+// the answer ends first, the text is content. But if max_tokens or a stop string ended the answer, the text is dropped.
 //
-// A call is shown as soon as its name is known. Its arguments follow as the model writes them; they are JSON if the model
-// writes JSON. Texts between tags ([Tagged]) become JSON.
+// A parser reports a call as soon as it has read the call's name, and then its arguments as the model writes them. The
+// arguments are JSON if the model writes JSON. Parsers that are [Tagged] make JSON from the texts between tags.
 package toolparser

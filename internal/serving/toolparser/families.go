@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// list returns the writing of a list of objects after a marker.
+// list returns the Writing of calls that are a JSON list of objects after a marker. arguments is the name of the member
+// with the arguments.
 func list(marker, arguments, after string) Writing {
 	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Between: ", ", After: "]" + after,
 		Marker: marker}
 }
 
-// toolParsers are the known tool parsers. A parser is chosen if all texts of one of the lists in template are in the chat
-// template, and the first such parser is. Several parsers may have one name; they differ in Writing.
+// toolParsers are the known tool parsers. Choose takes the first one for which the chat template contains all texts of
+// one of the lists in template. Parsers of the same name differ in Writing.
 var toolParsers = []*ToolParser{
 	{Name: "openai", harmony: true, template: [][]string{{markChannel, markMessage}},
 		Writing: Writing{Begin: markChannel + "commentary to=functions.", Middle: " " + markFormat + "json" + markMessage, Once: true,
@@ -65,11 +66,11 @@ var reasoningParsers = []*ReasoningParser{
 	{Name: "qwen3", Begin: "<think>", End: "</think>", template: [][]string{{"<think>"}, {"</think>"}}},
 }
 
-// general returns the tool parser json, which finds calls that are JSON without a marker.
+// general returns the tool parser named json, which finds calls in JSON without a marker.
 func general() *ToolParser { return toolParsers[len(toolParsers)-1] }
 
-// Choose returns the format of the models that have a chat template. Without a known tool parser in the template,
-// Tools is that of the name json.
+// Choose returns the format of a model by its chat template. If no tool parser fits the template, Choose takes the one
+// named json.
 func Choose(template string) Format {
 	f := Format{Tools: general()}
 	for _, t := range toolParsers {
@@ -94,7 +95,8 @@ func has(template string, sets [][]string) bool {
 	})
 }
 
-// Tools returns the tool parser with a name. Of several, it returns the one that fits the chat template.
+// Tools returns the tool parser with the given name. If several have that name, it returns the one that fits the chat
+// template, or the first.
 func Tools(name, template string) (*ToolParser, error) {
 	if name == "qwen3_xml" { // vLLM's other name
 		name = "qwen3_coder"
@@ -142,7 +144,8 @@ func names[T any](all []T, name func(T) string) string {
 	return strings.Join(slices.Compact(list), ", ")
 }
 
-// AddTools sets a tool parser if there is none: that of harmony, or the general one.
+// AddTools sets f.Tools if it is nil: to the parser of the harmony format if f.Reasoning is of that format, else to
+// json.
 func (f *Format) AddTools() {
 	switch {
 	case f.Tools != nil:
@@ -153,7 +156,7 @@ func (f *Format) AddTools() {
 	}
 }
 
-// Check returns an error for a format in which only one part is of the harmony format.
+// Check returns an error if only one of the two parsers is for the harmony format.
 func (f *Format) Check() error {
 	if f.Tools != nil && f.Reasoning != nil && f.Tools.harmony != f.Reasoning.harmony {
 		return fmt.Errorf("the tool parser %s and the reasoning parser %s cannot be combined; openai and openai_gptoss belong together",
@@ -167,8 +170,8 @@ func (f *Format) Harmony() bool {
 	return f.Tools != nil && f.Tools.harmony || f.Reasoning != nil && f.Reasoning.harmony
 }
 
-// Markers returns the texts that a parser of the format looks for. Those that are special tokens must be in the text that
-// it gets.
+// Markers returns the texts that parsers of the format look for in an answer. If the tokenizer has special tokens for
+// these texts, the text of the answer must include them.
 func (f *Format) Markers() []string {
 	var all []string
 	if f.Harmony() {

@@ -11,7 +11,7 @@ import (
 //	<|channel|>analysis<|message|>reasoning<|end|><|start|>assistant<|channel|>final<|message|>content
 //	<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{"arguments": 1}
 //
-// Both <|call|>, which ends a call, and <|return|> are tokens that end an answer.
+// <|call|> ends a call, and <|return|> ends content. Both are end tokens of the model.
 const (
 	markStart   = "<|start|>"
 	markChannel = "<|channel|>"
@@ -22,7 +22,7 @@ const (
 	markFormat  = "<|constrain|>"
 )
 
-// Harmony texts of a constraint.
+// Texts of the harmony format that a constraint makes a model write.
 const (
 	HarmonyReasoning = markChannel + "analysis" + markMessage
 	HarmonyPreamble  = markChannel + "commentary" + markMessage
@@ -36,7 +36,7 @@ var (
 	functions    = "functions."
 )
 
-// maxHeader is the largest number of bytes of a header. A longer one is content.
+// maxHeader is the largest length of a header in bytes. A longer text is content.
 const maxHeader = 1024
 
 // harmony parses an answer in the harmony format.
@@ -68,7 +68,7 @@ func (h *harmony) next(b byte) {
 	}
 }
 
-// isText reports whether what is held cannot be a header: an answer without markers.
+// isText reports whether the text in held cannot begin a header. An answer without markers is content.
 func (h *harmony) isText() bool {
 	text := bytes.TrimLeft(h.held, " \t\r\n")
 	return !h.ended && !slices.ContainsFunc([]string{markStart, markChannel, markMessage, "to="}, func(first string) bool {
@@ -105,7 +105,7 @@ func (h *harmony) read() {
 		h.endBody()
 		return
 	}
-	n := len(h.held) - begun(h.held, bodyEnds)
+	n := len(h.held) - partialMarker(h.held, bodyEnds)
 	h.show(h.held[:n])
 	h.held = append(h.held[:0], h.held[n:]...)
 }

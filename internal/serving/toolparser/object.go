@@ -56,7 +56,6 @@ type object struct {
 	raw    []byte // of the value, if it is kept
 	name   string
 	args   []byte // read before the name
-	shown  bool   // the call
 	given  bool   // arguments
 	stream bool   // the value is shown as it comes
 }
@@ -106,8 +105,7 @@ func (o *object) next(b byte) progress {
 		return more
 	case o.state != colon && b == '}':
 		return o.end()
-	case o.shown:
-		o.out.callEnd()
+	case o.out.open:
 		return passed
 	}
 	return failed
@@ -192,7 +190,8 @@ func (o *object) valueDone() progress {
 	return more
 }
 
-// argumentsText returns arguments as JSON. They may be JSON in a string, or null.
+// argumentsText returns the arguments of a call as the text of a JSON object. raw is an object, a string that contains
+// one, or null.
 func argumentsText(raw []byte) string {
 	text := string(raw)
 	if json.Unmarshal(raw, &text) == nil {
@@ -204,13 +203,14 @@ func argumentsText(raw []byte) string {
 	return text
 }
 
-// show shows the beginning of the call.
+// show reports the beginning of the call.
 func (o *object) show() {
-	if !o.shown {
+	if !o.out.open {
 		o.out.call("", o.name)
-		o.shown = true
 	}
 }
+
+func (o *object) close() {}
 
 // end reads a closing brace.
 func (o *object) end() progress {
@@ -225,6 +225,5 @@ func (o *object) end() progress {
 		o.show()
 		o.out.text(Arguments, []byte("{}"))
 	}
-	o.out.callEnd()
 	return ended
 }

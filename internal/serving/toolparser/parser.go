@@ -24,18 +24,20 @@ type Event struct {
 	ID, Name string // of Call
 }
 
-// A Format is how a model writes reasoning and calls. Either part may be nil.
+// A Format has the parsers for a model's tool calls and reasoning. If Tools or Reasoning is nil, the text that it would
+// find is content.
 type Format struct {
 	Tools     *ToolParser
 	Reasoning *ReasoningParser
 }
 
-// Options are what a parser knows of a request.
+// Options describe the request whose answer is parsed.
 type Options struct {
 	Known  func(name string) bool // reports whether a tool has this name; nil means that calls are content
 	Prompt string                 // the end of the prompt, which may begin the reasoning
 
-	// ParameterKind returns the kind of a parameter for parsers that are Tagged; nil means JSONParameter.
+	// ParameterKind returns the kind of a tool's parameter. Only parsers that are Tagged call it. If it is nil, the
+	// kind is JSONParameter.
 	ParameterKind func(tool, parameter string) ParameterKind
 }
 
@@ -45,7 +47,7 @@ type Parser struct {
 	out   output
 }
 
-// A stage reads text byte by byte, so that pieces cannot matter.
+// A stage parses text byte by byte, so its result does not depend on how the text is cut into pieces.
 type stage interface {
 	next(b byte)
 	close(cut bool) // the text has ended, or with cut was ended by max_tokens or a stop string
@@ -89,12 +91,12 @@ func (p *Parser) Feed(text string) []Event {
 // Close parses the end of the answer.
 func (p *Parser) Close() []Event { return p.close(false) }
 
-// Cut parses the end of an answer that max_tokens or a stop string has cut. What may be the beginning of a marker or of a
-// call is left out.
+// Cut parses the end of an answer that max_tokens or a stop string ended. It drops text at the end that may begin a
+// marker or a call.
 func (p *Parser) Cut() []Event { return p.close(true) }
 
-// CallIsCut reports whether the answer ended inside a call: Cut has left out its beginning, or the arguments of the last call
-// are not JSON.
+// CallIsCut reports, after Cut, whether the answer ended inside a call: Cut dropped the beginning of a call, or the
+// arguments of the last call are not JSON.
 func (p *Parser) CallIsCut() bool {
 	return p.out.left || p.out.calls > 0 && !json.Valid(p.out.arguments)
 }
@@ -150,7 +152,7 @@ func (o *output) text(kind Kind, text []byte) {
 	}
 }
 
-// call begins a call. If id is "", it gets a new one.
+// call reports the beginning of a call. If id is "", the call gets a new id.
 func (o *output) call(id, name string) {
 	o.flush()
 	if id == "" {
@@ -180,17 +182,17 @@ func completes(text []byte, markers []string) string {
 	return ""
 }
 
-// begun returns the largest number of bytes at the end of text that may begin a marker.
-func begun(text []byte, markers []string) int {
-	most := 0
+// partialMarker returns the length of the longest end of text that is a beginning of a marker, but not a whole one.
+func partialMarker(text []byte, markers []string) int {
+	longest := 0
 	for _, m := range markers {
-		for n := min(len(m)-1, len(text)); n > most; n-- {
+		for n := min(len(m)-1, len(text)); n > longest; n-- {
 			if string(text[len(text)-n:]) == m[:n] {
-				most = n
+				longest = n
 			}
 		}
 	}
-	return most
+	return longest
 }
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }

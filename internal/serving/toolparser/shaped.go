@@ -5,36 +5,34 @@ import (
 	"strings"
 )
 
-// shaped reads what follows the marker of a call: an object, a list of objects, or a name with an object.
+// shaped reads the text after the marker of a call: an object, a list of objects, or a name with arguments.
 type shaped struct {
-	parser *ToolParser
-	out    *output
-	known  func(string) bool
-	kind   func(tool, parameter string) ParameterKind
-	bare   bool // nothing but the name shows that this is a call
+	calls    *calls
+	bare     bool // nothing but the name shows that this is a call
+	reported int  // the calls that were reported before
 
-	shape  shape
-	object *object
-	named  *namedCall
-	tagged *taggedCall
-	shown  bool
+	shape shape
+	call  callReader // of the current call, or nil
+}
+
+// A callReader reads one call. It reports the call as soon as it has read the call's name.
+type callReader interface {
+	next(b byte) progress
+	close() // the answer ended, but neither max_tokens nor a stop string ended it
 }
 
 type shape uint8
 
 const (
 	unknownShape shape = iota
-	oneObject
+	oneCall
 	listBegin // after the bracket
 	listItem
 	listNext // after an object in a list
-	nameShape
-	taggedShape
 )
 
-func (s *shaped) begun() bool {
-	return s.shown || s.object != nil && s.object.shown || s.named != nil && s.named.shown || s.tagged != nil && s.tagged.shown
-}
+// begun reports whether a Call event was reported.
+func (s *shaped) begun() bool { return s.calls.out.calls > s.reported }
 
 func (s *shaped) next(b byte) progress {
 	switch s.shape {
@@ -45,8 +43,7 @@ func (s *shaped) next(b byte) progress {
 		case isSpace(b):
 			return more
 		case b == '{':
-			s.shape = listItem
-			return s.begin(b)
+			return s.begin(listItem, s.object(), b)
 		}
 		return failed
 	case listNext:
@@ -60,58 +57,47 @@ func (s *shaped) next(b byte) progress {
 			return passed
 		}
 		return more
-	case nameShape:
-		return s.named.next(b)
-	case taggedShape:
-		return s.tagged.next(b)
 	}
-	switch p := s.object.next(b); {
-	case p == ended && s.shape == listItem:
-		s.shown, s.shape = true, listNext
+	p := s.call.next(b)
+	if p == ended && s.shape == listItem {
+		s.calls.out.callEnd()
+		s.shape = listNext
 		return more
-	default:
-		return p
 	}
+	return p
 }
 
 func (s *shaped) choose(b byte) progress {
 	switch {
 	case isSpace(b):
 		return more
-	case s.parser.Tagged != nil:
-		s.shape, s.tagged = taggedShape, &taggedCall{tags: s.parser.Tagged, kind: s.kind, out: s.out}
-		return s.tagged.next(b)
+	case s.calls.parser.Tagged != nil:
+		return s.begin(oneCall, &taggedCall{tags: s.calls.parser.Tagged, kind: s.calls.kind, out: s.calls.out}, b)
 	case b == '{':
-		s.shape = oneObject
-		return s.begin(b)
+		return s.begin(oneCall, s.object(), b)
 	case b == '[':
 		s.shape = listBegin
 		return more
-	case s.parser.Named != nil:
-		s.shape, s.named = nameShape, &namedCall{marks: s.parser.Named, out: s.out}
-		return s.named.next(b)
+	case s.calls.parser.Named != nil:
+		return s.begin(oneCall, &namedCall{marks: s.calls.parser.Named, out: s.calls.out}, b)
 	}
 	return failed
 }
 
-func (s *shaped) begin(b byte) progress {
-	s.object = &object{out: s.out}
+func (s *shaped) begin(shape shape, call callReader, b byte) progress {
+	s.shape, s.call = shape, call
+	return call.next(b)
+}
+
+func (s *shaped) object() *object {
+	o := &object{out: s.calls.out}
 	if s.bare {
-		s.object.known = s.known
+		o.known = s.calls.known
 	}
-	return s.object.next(b)
+	return o
 }
 
-func (s *shaped) close(cut bool) {
-	switch {
-	case s.tagged != nil:
-		s.tagged.close(cut)
-	case s.named != nil && !cut:
-		s.named.close()
-	}
-}
-
-// maxName is the largest number of bytes before the arguments of a namedCall.
+// maxName is the largest number of bytes before the arguments of a namedCall, and of a name in a taggedCall.
 const maxName = 512
 
 // namedCall reads a name, perhaps an id, and arguments.
@@ -119,25 +105,20 @@ type namedCall struct {
 	marks *Named
 	out   *output
 	head  []byte
-	shown bool
 	value value
 }
 
 func (n *namedCall) next(b byte) progress {
-	if n.shown {
+	if n.out.open {
 		done := n.value.next(b)
-		if !done || n.value.counts {
-			n.out.text(Arguments, []byte{b})
+		if done && !n.value.counts {
+			return passed
 		}
-		switch {
-		case !done:
-			return more
-		case n.value.counts:
-			n.out.callEnd()
+		n.out.text(Arguments, []byte{b})
+		if done {
 			return ended
 		}
-		n.out.callEnd()
-		return passed
+		return more
 	}
 	n.head = append(n.head, b)
 	args := n.marks.Args
@@ -155,7 +136,7 @@ func (n *namedCall) next(b byte) progress {
 	return more
 }
 
-// begin shows the call.
+// begin reports the call whose name, and perhaps id, are in head.
 func (n *namedCall) begin(head []byte) progress {
 	name, id := strings.TrimSpace(string(head)), ""
 	if n.marks.ID != "" {
@@ -168,14 +149,12 @@ func (n *namedCall) begin(head []byte) progress {
 		return failed
 	}
 	n.out.call(id, name)
-	n.shown = true
 	return more
 }
 
 func (n *namedCall) close() {
-	if n.shown && !n.value.started {
+	if n.out.open && !n.value.started {
 		n.out.text(Arguments, []byte("{}"))
-		n.out.callEnd()
 	}
 }
 

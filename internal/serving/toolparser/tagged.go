@@ -19,7 +19,7 @@ type Tagged struct {
 	End                     string
 }
 
-// A ParameterKind says how the value of a parameter is written between tags.
+// A ParameterKind says which JSON value the text of a parameter between tags means.
 type ParameterKind uint8
 
 // Kinds of parameters.
@@ -40,7 +40,6 @@ type taggedCall struct {
 	held   []byte // a name, a part of a tag, or what is not shown of a value
 	as     ParameterKind
 	values int
-	shown  bool
 }
 
 type taggedState uint8
@@ -75,9 +74,9 @@ func (t *taggedCall) next(b byte) progress {
 	return more
 }
 
-// stop ends the call at a text that is not part of it.
+// stop ends the call at text that cannot be part of it, and returns p.
 func (t *taggedCall) stop(p progress) progress {
-	if t.shown {
+	if t.out.open {
 		t.finish()
 	}
 	return p
@@ -92,7 +91,7 @@ func (t *taggedCall) named() progress {
 			t.held = nil
 			return failed
 		}
-		t.name, t.shown, t.state = name, true, betweenParameters
+		t.name, t.state = name, betweenParameters
 		t.out.call("", name)
 		return more
 	}
@@ -132,7 +131,7 @@ func (t *taggedCall) read() {
 		t.held = t.held[:len(t.held)-len(m)]
 		t.endValue()
 	} else if t.as == TextParameter {
-		n := len(t.held) - begun(t.held, ends)
+		n := len(t.held) - partialMarker(t.held, ends)
 		t.show(escaped(t.held[:n]))
 		t.held = append(t.held[:0], t.held[n:]...)
 	}
@@ -162,7 +161,7 @@ func asJSON(value []byte, kind ParameterKind) string {
 	return `"` + escaped(value) + `"`
 }
 
-// escaped returns a part of a text as it is inside a JSON string.
+// escaped returns the text as it is written inside a JSON string. text may be a part of the whole, even of a character.
 func escaped(text []byte) string {
 	var to strings.Builder
 	for _, b := range text {
@@ -182,7 +181,7 @@ func escaped(text []byte) string {
 
 func (t *taggedCall) show(text string) { t.out.text(Arguments, []byte(text)) }
 
-// finish ends the arguments and the call.
+// finish ends the arguments.
 func (t *taggedCall) finish() {
 	if t.state >= valueBegin {
 		t.endValue()
@@ -191,11 +190,6 @@ func (t *taggedCall) finish() {
 		t.show("{")
 	}
 	t.show("}")
-	t.out.callEnd()
 }
 
-func (t *taggedCall) close(cut bool) {
-	if t.shown && !cut {
-		t.finish()
-	}
-}
+func (t *taggedCall) close() { t.stop(ended) }

@@ -16,19 +16,19 @@ type ReasoningParser struct {
 	harmony  bool
 }
 
-// Opens reports whether the answer to a prompt begins inside the reasoning.
+// Opens reports whether a model that continues the prompt begins inside its reasoning.
 func (r *ReasoningParser) Opens(prompt string) bool {
 	prompt = strings.TrimRight(prompt, " \t\r\n")
 	return strings.HasSuffix(prompt, r.Begin) || r.Implied && !strings.HasSuffix(prompt, r.End)
 }
 
-// Ends reports whether a prompt ends with reasoning, so that the answer has none.
+// Ends reports whether the prompt already ends with a complete reasoning. The answer then has none.
 func (r *ReasoningParser) Ends(prompt string) bool {
 	return strings.HasSuffix(strings.TrimRight(prompt, " \t\r\n"), r.End)
 }
 
-// thinking splits the reasoning off and passes the rest to content. Line breaks around the reasoning are not part of it
-// or of the content.
+// thinking reports the reasoning at the beginning of an answer, and passes the rest to the stage content. Line breaks
+// around the reasoning are dropped.
 type thinking struct {
 	parser  *ReasoningParser
 	content stage
@@ -101,7 +101,7 @@ func (t *thinking) read(b byte) {
 		t.state, t.held = behind, t.held[:0]
 		return
 	}
-	keep := begun(t.held, []string{t.parser.End})
+	keep := partialMarker(t.held, []string{t.parser.End})
 	keep = len(t.held) - len(bytes.TrimRight(t.held[:len(t.held)-keep], "\r\n"))
 	t.out.text(Reasoning, t.held[:len(t.held)-keep])
 	t.held = append(t.held[:0], t.held[len(t.held)-keep:]...)

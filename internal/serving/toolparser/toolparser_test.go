@@ -25,7 +25,7 @@ func format(t testing.TB, tools, reasoning string) *toolparser.Format {
 	return f
 }
 
-// weather is a call of the texts below.
+// weather and weather2 are calls as show writes them; object and object2 are their arguments.
 const (
 	weather  = ` get_weather({"city": "Köln", "unit": "c"})`
 	weather2 = ` get_weather({"city": "Rom {\"}\\"})`
@@ -35,7 +35,7 @@ const (
 
 func isTool(name string) bool { return strings.HasPrefix(name, "get_") }
 
-// show writes events as text: reasoning in angle brackets, and calls as their name and arguments.
+// show returns events as text: reasoning in angle brackets, and each call as name(arguments).
 func show(events []toolparser.Event) string {
 	var text strings.Builder
 	kind := toolparser.Content
@@ -64,7 +64,7 @@ func show(events []toolparser.Event) string {
 	return text.String()
 }
 
-// texts are answers in the formats of the families, and what they say.
+// texts are answers in the formats of the families. want is what show writes for their events.
 var texts = []struct {
 	name, tools, reasoning, prompt, text, want string
 }{
@@ -97,6 +97,7 @@ var texts = []struct {
 	{"Llama: the type first", "llama3_json", "", "", `{"type": "function", "name": "get_a", "parameters": {}}`, " get_a({})"},
 	{"Llama: the type and the function", "llama3_json", "", "", `{"type": "function", "function": {"name": "get_a", "parameters": {}}}`, " get_a({})"},
 	{"Llama: two objects", "llama3_json", "", "", `<|python_tag|>{"name": "get_weather", "parameters": ` + object + `}; {"name": "get_weather", "parameters": ` + object2 + "}", weather + weather2},
+	{"Llama: an unknown member after the arguments", "llama3_json", "", "", `{"name": "get_a", "parameters": {}, "x": 1}`, ` get_a({})x": 1}`},
 	{"Llama: text before", "llama3_json", "", "", "Sure:\n{\"name\": \"get_a\", \"parameters\": {}}", "Sure: get_a({})"},
 	{"Llama: JSON that is no call", "llama3_json", "", "", `{"name": "Bob", "age": 3}`, `{"name": "Bob", "age": 3}`},
 	{"Llama: an object of data", "llama3_json", "", "", "{\"city\": \"Rom\"}\n[1, 2]", "{\"city\": \"Rom\"}\n[1, 2]"},
@@ -176,8 +177,8 @@ func TestCutsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestNothingShownIsTakenBack requires that each prefix of a text shows a prefix of what the text shows, so no part of a
-// marker is shown as text.
+// TestNothingShownIsTakenBack requires that the events of each beginning of an answer are a beginning of the events of
+// the whole answer. In particular, no part of a marker is reported as text.
 func TestNothingShownIsTakenBack(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
@@ -195,8 +196,8 @@ func cut(f *toolparser.Format, prompt, text string) string {
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 
-// Ensure that an answer that is cut shows a beginning of the whole answer: no part of a marker and no call as text, and of
-// the arguments only what the model wrote.
+// Ensure that an answer that is cut has a beginning of the events of the whole answer: no part of a marker and no part
+// of a call as content, and only those arguments that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
@@ -226,7 +227,7 @@ func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	}
 }
 
-// Ensure that a parser knows whether an answer ended inside a call.
+// Ensure that CallIsCut reports whether an answer ended inside a call.
 func TestWhetherACallIsCut(t *testing.T) {
 	for _, test := range []struct {
 		name, tools, text string
@@ -285,7 +286,7 @@ func TestWithoutToolsCallsAreContent(t *testing.T) {
 	require.Equal(t, text, show(append(p.Feed(text), p.Close()...)))
 }
 
-// Ensure that a template of each family chooses its parsers. The templates have what those of the models have.
+// Ensure that Choose finds the parsers of each family. The templates are excerpts of the models' chat templates.
 func TestATemplateChoosesTheParsersOfItsFamily(t *testing.T) {
 	const qwen = "<tools>{{ tool | tojson }}</tools> return a json object <tool_call>{{ tool_call.arguments | tojson }}</tool_call>"
 	for _, test := range []struct{ family, template, tools, reasoning string }{
