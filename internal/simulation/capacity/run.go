@@ -183,7 +183,7 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	defer cancel()
 	config := sim.Config{
 		Server: w.plan.Scenario.Server, Decoding: w.plan.Scenario.Decoding, Cost: w.plan.Model, Seed: w.set.seed,
-		Ample: ample, Left: w.leave, First: w.token,
+		Ample: ample, Departed: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
 			w.queue = append(w.queue, sample{now, w.waiting})
 			if w.verdict = w.judgeEarly(now); w.verdict != open {

@@ -166,7 +166,7 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	_, err = sim.Run(ctx, sim.Config{
 		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: s.Seed, Until: s.Duration,
 		Ample: ample,
-		Left: func(d sim.Departure) {
+		Departed: func(d sim.Departure) {
 			for i, o := range objective {
 				if v := latencyOf(d, o.Metric); o.Level == 0 {
 					above[i] += v

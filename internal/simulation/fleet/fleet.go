@@ -19,7 +19,7 @@ type Kind struct {
 	Cost   *cost.Model
 }
 
-// A Config describes a fleet. Replicas are numbered from 0, kind after kind.
+// A Config describes a fleet. The replicas are numbered from 0, in the order of Kinds.
 type Config struct {
 	Kinds          []Kind
 	Router         Router
@@ -41,7 +41,8 @@ type fleet struct {
 	live      int // requests that are sent and not answered
 }
 
-// Run serves the requests of a source. If ctx is done, it returns ctx's error.
+// Run simulates the fleet until it has answered all requests of the source. If ctx is canceled, Run returns
+// ctx's error.
 func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
 	f, err := newFleet(config)
 	if err != nil {
@@ -75,8 +76,8 @@ func newFleet(config Config) (*fleet, error) {
 	for _, k := range config.Kinds {
 		total += k.Count
 	}
-	if total < 1 || total > mostReplicas {
-		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, total, mostReplicas)
+	if total < 1 || total > maxReplicas {
+		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, total, maxReplicas)
 	}
 	if !(config.EventDelay >= 0) || math.IsInf(config.EventDelay, 0) {
 		return nil, fmt.Errorf("%w: %v seconds until the router knows what is cached: want a number of at least 0",
@@ -96,8 +97,8 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances to the next event. The event is the arrival of a request or, if requests depend on answers, the end
-// of an iteration.
+// step advances the simulated time to the next event: the arrival of a request or, if arrivals depend on
+// answers, the end of an iteration. It reports whether the run goes on.
 func (f *fleet) step() (more bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {
@@ -119,22 +120,8 @@ func (f *fleet) step() (more bool, err error) {
 	if err := f.advance(at); err != nil {
 		return false, err
 	}
-	// The answers may have started turns that are due before the time at, or may let a client send again.
-	for !f.clients.Done() && !f.clients.Full(f.live) && f.clients.Arrival() <= f.now {
-		var q workload.Request
-		ofSource := f.clients.Take(&q)
-		f.result.Arrived++
-		f.live++
-		if err := f.send(&q); err != nil {
-			return false, err
-		}
-		if ofSource {
-			if err := f.clients.Pull(); err != nil {
-				return false, err
-			}
-		}
-	}
-	return true, nil
+	// An answer may have started a turn that is due, or may let a client send again.
+	return true, f.clients.SendDue(f.now, &f.live, f.send)
 }
 
 func (f *fleet) advance(to float64) error {
@@ -150,6 +137,8 @@ func (f *fleet) advance(to float64) error {
 }
 
 func (f *fleet) send(q *workload.Request) error {
+	f.result.Arrived++
+	f.live++
 	f.router.index.arrive(f.now)
 	p := f.replicas[f.router.choose(f.replicas, q)]
 	n := blocks(q.Prompt, p.kind.Server.BlockSize)
@@ -189,7 +178,7 @@ func (f *fleet) addReplica(k *Kind) (err error) {
 	p := &replica{kind: k, number: len(f.replicas), blocks: map[int]int{}}
 	p.Replica, err = sim.NewReplica(sim.Config{
 		Server: server, Cost: k.Cost, Seed: f.Seed + uint64(p.number),
-		Left: func(d sim.Departure) {
+		Departed: func(d sim.Departure) {
 			p.pending -= p.blocks[d.Index]
 			delete(p.blocks, d.Index)
 			f.left(d)

@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// An index records which replicas have which blocks cached, according to the events that have arrived.
+// An index records which replicas have cached which blocks. It learns this from the replicas' cache events,
+// each of which takes delay seconds to arrive.
 type index struct {
 	delay   float64           // s until an event arrives
 	holders map[uint64]uint64 // sets of replicas as bits, by hash
@@ -15,8 +16,8 @@ type index struct {
 	events  pool.Events       // scratch
 }
 
-// mostReplicas is the number of bits in a set of replicas.
-const mostReplicas = 64
+// maxReplicas is the number of bits in a set of replicas.
+const maxReplicas = 64
 
 type event struct {
 	at   float64
@@ -24,8 +25,8 @@ type event struct {
 	kind pool.EventKind
 }
 
-// short returns the first 64 bits of a hash. Among a billion blocks, two have the same first 64 bits with a
-// probability of 3 %.
+// short returns the first 64 bits of a hash. The probability that any two of a billion blocks agree in these
+// bits is 3 %.
 func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
@@ -79,7 +80,7 @@ func (x *index) drop(hash, bit uint64) {
 	}
 }
 
-// matches returns how many of the hashes a replica has, counted from the first hash to the first that is missing.
+// matches returns the number of leading hashes whose blocks the replica has cached.
 func (x *index) matches(hashes []uint64, replica int) int {
 	bit := uint64(1) << replica
 	for i, h := range hashes {

@@ -27,7 +27,8 @@ func (r *Result) HitRate() float64 {
 	return float64(r.Hits) / float64(r.Hits+r.Prompted)
 }
 
-// Imbalance returns the answers of the busiest replica divided by the mean.
+// Imbalance returns the number of requests that the busiest replica answered, divided by the mean over
+// replicas.
 func (r *Result) Imbalance() float64 {
 	most := 0
 	for _, p := range r.Replicas {
@@ -39,7 +40,7 @@ func (r *Result) Imbalance() float64 {
 	return float64(most*len(r.Replicas)) / float64(r.Answered)
 }
 
-// finish returns a copy of the result, so that the fleet can be freed.
+// finish returns the result of the run. It is a copy, so that the garbage collector can free the fleet.
 func (f *fleet) finish() *Result {
 	r := f.result
 	f.latencies.Fill(&r.Result)

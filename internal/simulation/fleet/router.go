@@ -13,7 +13,7 @@ import (
 // Router names a rule that chooses a replica for a request.
 type Router string
 
-// These are the routers. The load of a replica is its number of unanswered requests.
+// The load of a replica is its number of unanswered requests.
 const (
 	Random      Router = "random"
 	RoundRobin  Router = "round-robin"
@@ -70,8 +70,8 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// least returns the replica with the fewest requests. Replicas with the same number take turns; without turns, the
-// first replica would get all requests of an idle fleet.
+// least returns the replica with the fewest unanswered requests. It takes turns among replicas with equal
+// numbers; otherwise the first replica would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
@@ -100,7 +100,7 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash computes the hashes of the whole blocks of a request that other requests may share.
+// hash sets r.hashes to the hashes of the blocks at the start of the prompt that other requests may have too.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

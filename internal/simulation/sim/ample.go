@@ -9,12 +9,13 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrAmple is wrapped if a run with Config.Ample finds that memory is not ample.
+// ErrAmple is wrapped if a run with Config.Ample gets short of memory, or shares blocks, or has settings that
+// Config.Ample does not support.
 var ErrAmple = ample.ErrAmple
 
-// countOnMemory creates the scheduler that a run with Config.Ample uses. It returns an error if the run's settings
-// rule out this scheduler.
-func (r *run) countOnMemory() (err error) {
+// newAmpleScheduler creates the scheduler of a run with Config.Ample. It returns ErrAmple if the settings of
+// the run exclude this scheduler.
+func (r *run) newAmpleScheduler() (err error) {
 	c := &r.config
 	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
 		return fmt.Errorf("%w: not with %s and these settings", ErrAmple, r.kind.Name)

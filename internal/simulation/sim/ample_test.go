@@ -20,7 +20,7 @@ type account struct {
 
 func runOf(config Config, source workload.Source) (account, error) {
 	var a account
-	config.Left = func(d Departure) { a.Left = append(a.Left, d) }
+	config.Departed = func(d Departure) { a.Left = append(a.Left, d) }
 	config.First = func(index int, now float64) { a.First, a.At = append(a.First, index), append(a.At, now) }
 	var err error
 	a.Result, err = Run(context.Background(), config, source)
@@ -143,7 +143,8 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
 
-// Ensure that a request that would wait for the watermark's blocks ends such a run with ErrAmple, too.
+// Ensure that a run with Ample returns ErrAmple, too, if a request would have to wait because of the
+// watermark.
 func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 	for _, c := range []struct {
 		name      string

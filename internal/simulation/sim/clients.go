@@ -9,30 +9,31 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Clients send the requests of a source and the next turns of its sessions, with a limit on the number of
-// unanswered requests, as the clients of vLLM's "bench serve" do. Latency counts from the time at which a
-// request is sent.
+// Clients send the requests of a source. A later turn of a conversation is sent after the answer to the turn
+// before it. At most limit requests are unanswered, as with vLLM's "bench serve --max-concurrency". The
+// latency of a request begins when it is sent.
 type Clients struct {
 	source   workload.Source
 	sessions workload.Sessions // nil if requests are independent
 	limit    int               // of unanswered requests; 0 means no limit
 
 	next  workload.Request // of the source
+	sent  workload.Request // the argument of send in SendDue
 	ended bool             // the source has no more requests
 	turns byArrival        // turns that are not due yet
 	freed float64          // s; when the number of unanswered requests last fell below limit
 }
 
-// NewClients returns the clients of a source, which have at most limit unanswered requests. If limit is 0, there is no
-// limit.
+// NewClients returns clients that send the requests of a source. At most limit requests are unanswered at a
+// time; 0 means no limit.
 func NewClients(source workload.Source, limit int) (*Clients, error) {
 	c := &Clients{source: source, limit: limit}
 	c.sessions, _ = source.(workload.Sessions)
-	return c, c.Pull()
+	return c, c.pull()
 }
 
-// Pull reads the next request of the source. Call it after Take has returned a request of the source.
-func (c *Clients) Pull() error {
+// pull reads the next request of the source. It must follow each call of take that returned true.
+func (c *Clients) pull() error {
 	switch err := c.source.Next(&c.next); {
 	case errors.Is(err, io.EOF):
 		c.ended = true
@@ -42,14 +43,15 @@ func (c *Clients) Pull() error {
 	return nil
 }
 
-// Done reports whether the clients have nothing to send until another answer starts a turn: the source has ended,
-// and no turn is waiting to be sent.
+// Done reports whether the clients have nothing to send, unless the answer to a live request starts another
+// turn.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.
 func (c *Clients) Waits() bool { return c.sessions != nil || c.limit > 0 }
 
-// Arrival returns the time at which the next request is due. It must not be called if Done returns true.
+// Arrival returns the time at which the next request will be sent. It must not be called if Done returns
+// true.
 func (c *Clients) Arrival() float64 {
 	due := c.next.Arrival
 	switch {
@@ -65,12 +67,29 @@ func (c *Clients) Arrival() float64 {
 	return due
 }
 
-// Full reports whether the clients may send no request while the given number of live requests are unanswered.
+// Full reports whether so many requests are live, that is, sent and not answered, that no other may be sent.
 func (c *Clients) Full(live int) bool { return c.limit > 0 && live >= c.limit }
 
-// Take returns the next request, and reports whether it comes from the source. If it does, the caller must call
-// Pull, after which the request's hashes are invalid.
-func (c *Clients) Take(r *workload.Request) (ofSource bool) {
+// SendDue calls send for each request that is due at the time now, until the limit on live requests is reached. send
+// must add the request to live; the request is valid until it returns.
+func (c *Clients) SendDue(now float64, live *int, send func(*workload.Request) error) error {
+	for !c.Done() && c.Arrival() <= now && !c.Full(*live) {
+		ofSource := c.take(&c.sent)
+		if err := send(&c.sent); err != nil {
+			return err
+		}
+		if ofSource {
+			if err := c.pull(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take sets r to the next request, and reports whether the request comes from the source. If it does, the
+// caller must call pull, which invalidates r.Hashes.
+func (c *Clients) take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
 		*r = *heap.Pop(&c.turns).(*workload.Request)
@@ -83,8 +102,8 @@ func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// Answered records that a request has left the server, and that live requests remain there. A session of 0 means that
-// the request has no next turn.
+// Answered records that a request of a session has left the server at the time now, and that live requests
+// remain there. It schedules the session's next turn. A session of 0 has none.
 func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.limit-1 {
 		c.freed = now

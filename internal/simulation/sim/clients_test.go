@@ -20,14 +20,15 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	return workload.AtOnce(s)
 }
 
-// Ensure that the limit is reached and never exceeded, and that a request's wait at its client is not in its latency.
+// Ensure that the number of unanswered requests reaches the limit and never exceeds it, and that latency does
+// not include the time before a request is sent.
 func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		underWay, highest := 0, 0
 		arrivals := []float64{}
 		config := Config{
 			Server: Server{System: "sosp"}, Cost: paperCost(t), MaxConcurrency: most,
-			Left: func(d Departure) {
+			Departed: func(d Departure) {
 				arrivals = append(arrivals, d.Arrival)
 				underWay--
 			},
@@ -55,7 +56,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
-// Ensure that when a turn is sent, the prefix cache has the conversation so far.
+// Ensure that the prefix cache has the whole conversation so far when its next turn is sent.
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
@@ -111,14 +112,14 @@ func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	require.True(t, c.Full(2))
 	c.Answered(9, 1, 0) // the next turn comes at 2, too; both places are free
 	var r workload.Request
-	require.False(t, c.Take(&r), "the turn")
+	require.False(t, c.take(&r), "the turn")
 	require.Equal(t, workload.Request{Session: -9, Arrival: 2}, r)
 	c.Answered(0, 2.2, 0) // only one place was taken
-	require.True(t, c.Take(&r))
+	require.True(t, c.take(&r))
 	require.Equal(t, 2.0, r.Arrival)
-	require.NoError(t, c.Pull())
+	require.NoError(t, c.pull())
 	c.Answered(0, 3, 1) // both places were taken until now
-	require.True(t, c.Take(&r))
+	require.True(t, c.take(&r))
 	require.Equal(t, 3.0, r.Arrival)
 }
 
@@ -131,7 +132,7 @@ func TestTurnsComeInOrder(t *testing.T) {
 	var got []float64
 	for !c.Done() {
 		var r workload.Request
-		require.False(t, c.Take(&r))
+		require.False(t, c.take(&r))
 		got = append(got, r.Arrival)
 	}
 	require.Equal(t, []float64{1, 2, 3, 3, 5, 7, 9}, got)

@@ -12,15 +12,15 @@ type Decoding struct {
 	// at most 1,024; 0 means 1.
 	Samples int `json:"samples"`
 
-	// Beam makes the samples a beam. After each token, each sample is replaced by a copy of a surviving sample with
-	// the probability Replace. This probability is a setting, because the simulator has no model whose
-	// probabilities decide which samples survive.
+	// Beam makes the samples a beam. After each token, each sample is discarded with the probability Replace,
+	// and replaced by a copy of a sample that was not discarded. The probability is a setting, because the
+	// simulator has no model that scores the samples.
 	Beam    bool    `json:"beam,omitempty"`
 	Replace float64 `json:"replace,omitempty"`
 
-	// Drafts is the number of draft tokens for each decode (speculative decoding), at most 1,024. The first
-	// draft is right with the probability Accept. If a draft is right, the next one is right with the same
-	// probability. See System.Drafts.
+	// Drafts is the number of draft tokens in each decode step of a sequence (speculative decoding), at most
+	// 1,024. Accept is the probability that a draft token is right if all draft tokens before it are right.
+	// See System.Drafts.
 	Drafts    int     `json:"drafts,omitempty"`
 	Accept    float64 `json:"accept,omitempty"`
 	DraftTime float64 `json:"draftTime,omitempty"` // s; time to draft, added to an iteration
@@ -44,11 +44,12 @@ func (d Decoding) String() string {
 	return ""
 }
 
-// DefaultReplace was chosen so that a beam of width 2 saves as much memory as the paper reports for Alpaca (Fig.
-// 15b, 37.56 %). Nothing was fitted to other widths.
+// DefaultReplace is the value of Decoding.Replace with which a beam of width 2 saves as much memory as the
+// paper reports for Alpaca (Fig. 15b, 37.56 %). It was not fitted to other widths.
 const DefaultReplace = 0.075
 
-// maxSamples limits answers and drafts, because run.tokens uses ten bits for the number of an answer.
+// maxSamples is the highest number of answers to a prompt, and of draft tokens: run.tokens has ten bits for
+// the number of an answer.
 const maxSamples = 1 << 10
 
 // Check returns the error that Run would return for this decoding with the given system. The error wraps ErrConfig.

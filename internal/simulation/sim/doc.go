@@ -1,22 +1,22 @@
-// Package sim runs any scheduler of the project through simulated time: requests
-// arrive from a workload, iterations take as long as a cost model says, and latency
-// and the use of memory are measured as in the PagedAttention paper.
+// Package sim runs any scheduler of the project in simulated time. Requests arrive from a workload, a cost
+// model says how long each iteration takes, and the run measures latency and the use of memory as the
+// PagedAttention paper does.
 //
-// Time advances in iterations. In each, requests that have arrived are added, the scheduler chooses the work, and
-// tokens are generated at the end. Only the workload, beams and drafts are random, and they depend only on seeds.
-// So equal configurations give results with the same bytes.
+// Time advances in iterations. In each, requests that have arrived are added, the scheduler chooses the work,
+// and tokens are generated at the end. Only the workload, beams and drafts are random, and their random
+// numbers depend only on seeds. So equal configurations give the same results, byte for byte.
 //
-// Subpackages:
+// Packages next to this one:
 //
 //	workload    where requests come from
-//	cost        how long an iteration takes and how many blocks fit
+//	cost        how long an iteration takes and how many blocks fit in memory
 //	calibrate   cost files from a user's measurements
 //	scenario    one run as a user writes it
-//	sweep       many of these
+//	sweep       one run for each combination of settings
 //	experiment  the runs for the paper's figures
-//	fleet       many replicas
-//	capacity    the highest rate that holds an objective
-//	plans       what limits it, and what to change
+//	fleet       several replicas behind a router
+//	capacity    the highest rate that meets a service level objective
+//	plans       what limits this rate, and which changes raise it
 //
 // The rules of schedulers and block managers are in their own packages.
 package sim

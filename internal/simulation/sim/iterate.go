@@ -52,7 +52,8 @@ func (r *run) end() error {
 	return r.finish()
 }
 
-// work returns the work of the iteration, and updates the counts of what is in memory.
+// work returns the work of the iteration r.it for the cost model. It also updates the lengths of requests and
+// the counts of the result.
 func (r *run) work() cost.Work {
 	it := &r.it
 	var w cost.Work
@@ -98,7 +99,8 @@ func (r *run) work() cost.Work {
 	return w
 }
 
-// pairs returns the sum of the numbers of tokens to which the first n tokens of a sequence attend.
+// pairs returns the number of pairs of a token and a token to which it attends, among the first n tokens of a
+// sequence.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 func (r *run) measure(seconds float64) {
@@ -148,14 +150,14 @@ func (r *run) generate() error {
 		}
 		r.token(d.ID, n)
 	}
-	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
+	return r.checkProgress(r.r.Generated > before || len(r.it.Ignored) > 0)
 }
 
-// advance returns an error if requests preempt each other forever. Requests of V0 with chunked prompts do so if
-// each takes all blocks and needs one more (scheduling/vllm/v0/RULES.md §8). The limit is high enough for a prompt
-// that is computed token by token.
-func (r *run) advance(further bool) error {
-	if r.stepsWithoutToken++; further {
+// checkProgress returns an error if too many iterations in a row generated no token. This happens if requests
+// preempt each other forever: in V0 with chunked prompts, two requests may have all blocks and each need one
+// more (scheduling/vllm/v0/RULES.md §8). The limit allows prompts that are computed one token at a time.
+func (r *run) checkProgress(progress bool) error {
+	if r.stepsWithoutToken++; progress {
 		r.stepsWithoutToken = 0
 	}
 	if r.stepsWithoutToken > 4*(r.config.Server.MaxModelLen+1024) {
@@ -166,7 +168,7 @@ func (r *run) advance(further bool) error {
 	return nil
 }
 
-// accepted returns how many drafts of a decode are right. It counts at most as many as the answer still needs.
+// accepted draws how many draft tokens of a decode are right, at most as many as the answer still needs.
 func (r *run) accepted(d *serve.Decode) int {
 	q := &r.requests.all[d.ID]
 	n := 0
@@ -214,8 +216,8 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer removes the request at index i, which has left the scheduler. If no request of its group remains, answer
-// records the latency.
+// answer removes the request at index i, which the scheduler has finished. If it is the last request of its
+// group, answer counts the group as answered or dropped.
 func (r *run) answer(i int32) {
 	q := r.requests.all[i]
 	dropped := r.requests.all[q.group].dropped
@@ -237,18 +239,19 @@ func (r *run) dropped(q *request) {
 	r.depart(q, false)
 }
 
-// notify reports to the clients that a request has left. It does nothing if there are no clients.
+// notify tells the clients that a request of a session has left. A Replica has no clients.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)
 	}
 }
 
-// delivered returns the time at which clients receive the tokens of the iteration that has just ended. The server
-// needs some time outside iterations; this delays all tokens of an answer by the same amount.
+// delivered returns the time at which clients receive the tokens of the iteration that has just ended.
+// Cost.FirstToken is the time that the server needs outside iterations. It delays all tokens of an answer
+// equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
-// drop removes the request at index i, because the scheduler will never run it.
+// drop removes the request at index i, which is too large for the scheduler to run.
 func (r *run) drop(i int32) {
 	r.requests.all[r.requests.all[i].group].dropped = true
 	q := r.requests.all[i]
@@ -260,8 +263,8 @@ func (r *run) drop(i int32) {
 func (r *run) depart(q *request, answered bool) Departure {
 	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival,
 		First: q.first + r.config.Cost.FirstToken(), Done: r.delivered(), Output: q.output, Answered: answered}
-	if r.config.Left != nil {
-		r.config.Left(d)
+	if r.config.Departed != nil {
+		r.config.Departed(d)
 	}
 	return d
 }

@@ -19,7 +19,7 @@ type Latencies struct {
 	normalized, endToEnd, firstToken, betweenTokens durations
 }
 
-// NewLatencies returns empty statistics. They count the answers that are within the limits of g.
+// NewLatencies returns empty statistics. Latencies counts the answers that meet the limits of g.
 func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
 
 // Add adds an answered request.
@@ -38,7 +38,8 @@ func (l *Latencies) Add(d Departure) {
 	}
 }
 
-// Fill sets the latencies and the goodput of a result. The caller must have set r.Seconds.
+// Fill sets the number of answers, the latencies and the goodput of a result. The caller must have set
+// r.Seconds.
 func (l *Latencies) Fill(r *Result) {
 	r.Answered = l.answered
 	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
@@ -48,7 +49,8 @@ func (l *Latencies) Fill(r *Result) {
 	}
 }
 
-// A durations is a histogram of durations. Its buckets are 2 % wide and begin at a microsecond.
+// A durations is a histogram of durations. Each bucket ends 2 % above its start; the first starts at a
+// microsecond.
 type durations struct {
 	n        int
 	sum, max float64
@@ -79,7 +81,7 @@ func (d *durations) spread() Spread {
 		P95: d.quantile(0.95), P99: d.quantile(0.99), Max: d.max}
 }
 
-// quantile returns a quantile with an error of at most 1 %.
+// quantile returns the quantile p, from 0 to 1, with an error of at most 1 %.
 func (d *durations) quantile(p float64) float64 {
 	rank := int(math.Ceil(p * float64(d.n)))
 	seen := 0

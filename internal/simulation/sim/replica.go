@@ -7,14 +7,14 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Replica is one of several servers. The caller advances its time and adds its requests.
+// A Replica is a server whose time and requests the caller controls, so that several can run on one clock.
 type Replica struct {
 	r       *run
 	running bool
 	end     float64 // s; of the current iteration
 }
 
-// NewReplica returns a replica. It ignores Ample and the fields of config about windows and clients.
+// NewReplica returns a replica. It ignores config.Ample, MaxConcurrency, From, Until and Stop.
 func NewReplica(config Config) (*Replica, error) {
 	config.From, config.Until, config.Stop, config.MaxConcurrency, config.Ample = 0, 0, false, 0, false
 	r, err := newRun(config, nil)
@@ -24,8 +24,8 @@ func NewReplica(config Config) (*Replica, error) {
 	return &Replica{r: r}, nil
 }
 
-// Start begins an iteration if none is running and there are requests. Call it after all requests that arrive at the
-// same time were added.
+// Start begins an iteration if none is running and there are requests. Call it after adding all requests that
+// arrive at one time, so that they share the iteration.
 func (p *Replica) Start() error {
 	if p.running || p.r.requests.live == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance runs all iterations that end at the given time or before. It begins no iteration at the given time.
+// Advance ends all iterations that end by the given time, and begins those that begin before this time.
 func (p *Replica) Advance(until float64) error {
 	for p.running && p.end <= until {
 		p.running, p.r.now = false, p.end
@@ -54,7 +54,7 @@ func (p *Replica) Advance(until float64) error {
 	return nil
 }
 
-// Next returns the time at which the current iteration ends, or +Inf if none is running.
+// Next returns the time at which the running iteration ends, or +Inf if none is running.
 func (p *Replica) Next() float64 {
 	if !p.running {
 		return math.Inf(1)
@@ -65,22 +65,21 @@ func (p *Replica) Next() float64 {
 // Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
-// Add adds a request at the time now, to which the replica must have been advanced. The scheduler sees the request
-// after the current iteration. Latency counts from r.Arrival. A Departure has as its Index the number of the
-// request in the order of the calls of Add.
+// Add adds a request at the time now. The caller must have called Advance(now). The scheduler sees the
+// request after the running iteration. Latency begins at r.Arrival. Departure.Index counts the calls of Add
+// from 0.
 func (p *Replica) Add(r *workload.Request, now float64) error {
 	if !p.running && p.r.requests.live == 0 {
 		p.r.now = now
 	}
-	p.r.incoming = *r
-	return p.r.add()
+	return p.r.add(r)
 }
 
 // Live returns the number of requests that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
 
-// TakeEvents moves the events of the prefix cache since its last call to dst. It reports whether the scheduler can
-// record events. See Server.Events.
+// TakeEvents moves the prefix cache's events since the previous call to dst. It returns false if the
+// scheduler records none. See Server.Events.
 func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	s, ok := p.r.scheduler.(interface{ TakeEvents(*pool.Events) })
 	if ok {

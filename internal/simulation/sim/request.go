@@ -5,8 +5,9 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A request has arrived and is not yet answered. If the scheduler takes one sequence at a time, each answer to a
-// prompt has its own request, and these requests form a group. A requestTable reuses the memory of requests.
+// A request is a prompt, or one answer to it, that has arrived and has not left. Schedulers without groups
+// get one request for each answer; the requests of one prompt then form a group in the requestTable. The
+// table reuses the memory of requests.
 type request struct {
 	prompt, output int
 	seqs           int   // of this request
@@ -17,7 +18,7 @@ type request struct {
 	session        int64   // 0 if no turn follows
 	tokens         []int32
 
-	// group is the index of the group's first request. Only in that request are the next three fields used.
+	// group is the index of the group's first request. The next three fields are used only in that request.
 	group           int32
 	members         int  // requests of the group that have not left
 	membersResident int  // requests of the group that have memory
@@ -43,7 +44,7 @@ type requestTable struct {
 	emptySlots          int // in last blocks
 }
 
-// insert adds a request to a group, or to a new group if group is None.
+// insert adds a request to a group, or to a new group if group is None, and returns its index.
 func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 {
 	var i int32
 	if n := len(l.free); n > 0 {
@@ -63,8 +64,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// remove removes a request, and reports whether no request of its group remains. The group's first request stays in
-// the table until the last request of the group is removed.
+// remove removes the request at index i, and reports whether it was the last of its group. The entry of the
+// group's first request is freed only then, because it has the group's fields.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)
@@ -122,7 +123,7 @@ func (l *requestTable) empty(length int) int {
 	return 0
 }
 
-// count adds a request's memory to the totals if sign is 1, and subtracts the memory if sign is -1.
+// count adds the memory of a request to the totals (sign 1), or subtracts it (sign -1).
 func (l *requestTable) count(q *request, sign int) {
 	n := sign * q.seqs
 	l.sequences += n

@@ -5,7 +5,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Result has the measurements of a whole run. Only Window is limited to the time from Config.From to Config.Until.
+// A Result has the measurements of a run. All but Window cover the whole run; Window covers the time from
+// Config.From to Config.Until.
 type Result struct {
 	Seconds    float64 `json:"seconds"` // simulated
 	Iterations int     `json:"iterations"`
@@ -40,8 +41,8 @@ type Result struct {
 	Window Window `json:"window"`
 }
 
-// Goodput has limits of a request's latencies in seconds, like vLLM's "bench serve --goodput": for the time to the
-// first token, for the time between tokens, and for the time of the whole answer. 0 means no limit.
+// Goodput has limits of a request's latencies, in seconds, as vLLM's "bench serve --goodput" does. 0 means no
+// limit.
 type Goodput struct {
 	TTFT float64 `json:"first,omitempty"`
 	TPOT float64 `json:"between,omitempty"`
@@ -53,7 +54,7 @@ func (g Goodput) keeps(first, between, whole float64) bool {
 	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
 }
 
-// A Departure is a request that has left. Times are in seconds.
+// A Departure describes a request that has left the server. Times are in seconds.
 type Departure struct {
 	Index                int   // in the order of arrival, from 0
 	Session              int64 // 0 if no turn follows
@@ -70,9 +71,9 @@ type Window struct {
 	Waiting    float64 `json:"waiting"`      // requests
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
-	// Fractions of the memory, which add up to 1 (paper Fig. 2): slots with tokens; slots reserved for tokens that
-	// will be generated; slots of sequences that have no token and are not reserved for one, such as the empty slots of
-	// last blocks; and the other slots, which are free or lost to rounding.
+	// The memory's slots by use, as fractions that add up to 1 (paper Fig. 2). Tokens: slots with keys and
+	// values. Reservation: reserved for tokens that will be generated. Internal: in memory of a sequence, but
+	// never used, such as the empty slots of its last block. External: free, or lost to rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`
@@ -110,10 +111,10 @@ func (w *window) average() Window {
 
 // An Observer is called during a run. Errors end the run.
 type Observer interface {
-	// Run calls Observe after each step of the scheduler, before the tokens of the step are generated. Observe may
-	// read the scheduler and must not keep the iteration.
+	// Observe is called after each step of the scheduler, before the tokens of the step are generated. It may
+	// read the scheduler. The iteration is valid until Observe returns.
 	Observe(now float64, it *serve.Iteration) error
-	// Run calls Reforked after a beam was replaced by a copy of another beam.
+	// Reforked is called after one sample of a beam was replaced by a copy of another.
 	Reforked(id, child, parent int, copies ...device.Pair)
 	// Finished is called after requests have left. Their ids are reused.
 	Finished(now float64, ids ...int) error

@@ -21,34 +21,36 @@ type Config struct {
 	Cost     *cost.Model
 	Seed     uint64 // of beams and drafts
 
-	// From and Until limit Result.Window, in seconds. If Until is 0, the window ends with the run. If Stop is true,
-	// the run ends at Until, even if requests are not answered. If Stop is false, the run ends when all requests
-	// are answered.
+	// Result.Window covers the iterations that begin from From until Until, in seconds. If Until is 0, it
+	// covers all from From on. If Stop is true, the run ends at Until, even if requests are not answered;
+	// otherwise it ends when all requests are answered.
 	From, Until float64
 	Stop        bool
 
-	// MaxConcurrency limits the requests that are sent and not answered. Other requests wait at the clients, and their
-	// latency begins when they are sent. 0 means no limit.
+	// MaxConcurrency is the highest number of requests that are sent and not answered. Further requests wait
+	// at the clients, and their latency begins when they are sent. 0 means no limit.
 	MaxConcurrency int
 
 	Goodput Goodput
 
-	// Ample makes the run assume that memory is never short and that requests share no blocks. The run is then many
-	// times as fast and has the same results. If the assumption turns out to be wrong, Run returns ErrAmple. The
-	// results are then invalid, and the caller must run again without Ample.
+	// Ample asks for a faster scheduler, which assumes that memory is never short and that requests share no
+	// blocks. If this is so, the results are the same. If not, Run returns ErrAmple, and the caller must run
+	// again without Ample.
 	Ample bool
 
-	// Each of these functions may be nil. Run calls Observe before the first request.
+	// Functions that are called during the run; each may be nil. Observe is called once, before the first
+	// request.
 	Observe  func(serve.Scheduler) (Observer, error)
-	Left     func(Departure)                          // called for each request that leaves
+	Departed func(Departure)                          // called for each request that leaves
 	First    func(index int, now float64)             // called for the first token of each answer
 	Progress func(now float64, arrived, answered int) // called from time to time
 }
 
-// ErrStuck is wrapped when no waiting request can ever run, or running requests never generate a token.
+// ErrStuck is wrapped when requests can never be answered: none of those that wait can ever run, or those
+// that run never generate a token.
 var ErrStuck = errors.New("nothing can run")
 
-// Run serves the requests of a source. If ctx is done, it returns ctx's error and the result so far.
+// Run serves the requests of a source. If ctx is canceled, Run returns ctx's error and the result so far.
 func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
 	r, err := newRun(config, source)
 	if err != nil {
@@ -152,7 +154,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	r.latencies.goodput = config.Goodput
 	makeScheduler := r.schedule
 	if config.Ample {
-		makeScheduler = r.countOnMemory
+		makeScheduler = r.newAmpleScheduler
 	}
 	if err := makeScheduler(); err != nil || source == nil { // a Replica has no source
 		return r, err
@@ -214,24 +216,11 @@ func (r *run) serve(ctx context.Context) error {
 	}
 }
 
-func (r *run) arrive() error {
-	c := r.clients
-	for !c.Done() && c.Arrival() <= r.now && !c.Full(r.requests.live) {
-		ofSource := c.Take(&r.incoming)
-		if err := r.add(); err != nil {
-			return err
-		}
-		if ofSource {
-			if err := c.Pull(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+func (r *run) arrive() error { return r.clients.SendDue(r.now, &r.requests.live, r.add) }
 
-// add passes the incoming request to the scheduler: once, or once for each of its answers.
-func (r *run) add() error {
+// add passes a request to the scheduler: once, or once for each answer if the scheduler has no groups.
+func (r *run) add(incoming *workload.Request) error {
+	r.incoming = *incoming
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
 		each, requests = 1, each
@@ -271,8 +260,8 @@ func (r *run) add() error {
 	return nil
 }
 
-// tokens returns the tokens of a prompt and of one of its answers. Different answers to a prompt differ from their
-// first token on.
+// tokens appends the tokens of the incoming prompt and of its answer number sample to dst. Answers to one
+// prompt differ from the first token on. index is the number of the prompt.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	dst = workload.Tokens(dst, &r.incoming, index)
 	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {
@@ -281,7 +270,7 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	return dst
 }
 
-// result returns a copy of the result, so that the run can be freed.
+// result returns the result so far. It is a copy, so that the garbage collector can free the run.
 func (r *run) result() *Result {
 	result := r.r
 	result.Seconds = r.now

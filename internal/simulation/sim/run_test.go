@@ -84,7 +84,8 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
 }
 
-// Ensure that a client sends its next request when it has received the answer, after the time outside iterations.
+// Ensure that Cost.FirstToken, the time outside iterations, delays the first token once, and also the next
+// request of a client that waits for the answer.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5
 	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way), MaxConcurrency: 1},
@@ -95,7 +96,8 @@ func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	require.InDelta(t, whole+way+whole, r.Seconds, 1e-12)
 }
 
-// Ensure that Orca's memory is divided as in the paper: 100 + 3 tokens are in a chunk of 2,048.
+// Ensure that the memory of Orca is divided as in the paper. With orca-max, each sequence reserves 2,048
+// slots; this one uses 100 + 3 of them.
 func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
 		for _, n := range []float64{1, 2} {
@@ -167,7 +169,8 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	require.Equal(t, 110, r.Prompted)
 }
 
-// Ensure that drafts that are always right are always used: here a prompt, and then 2 decodes of 4 tokens.
+// Ensure that draft tokens that are always right are always accepted: an answer of 9 tokens then takes the
+// prompt's iteration and 2 decodes of 4 tokens.
 func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	run := func(accept float64) *Result {
 		return served(t, Config{Decoding: Decoding{Drafts: 3, Accept: accept, DraftTime: 0.001}},
@@ -175,8 +178,8 @@ func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	}
 	require.Equal(t, 3, run(1).Iterations)
 	require.Equal(t, 9, run(0).Iterations)
-	// The run takes the time of a prompt of 10 tokens, of a decode and 3 drafts that attend to 11 tokens, and of a
-	// decode and 3 drafts that attend to 15. Drafting takes a millisecond for each decode.
+	// The run takes the time of a prompt of 10 tokens, and of two decodes with 3 draft tokens each, which
+	// attend to 11 and to 15 tokens. Drafting takes a millisecond for each decode.
 	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
 }
 
@@ -188,7 +191,7 @@ func TestARunCanBeStopped(t *testing.T) {
 	require.InDelta(t, 7, r.Window.Requests, 1e-9, "the paper's Orca (Max) has 7 requests (Fig. 13)")
 	require.InDelta(t, 1-7*128/983.0, r.Window.External, 1e-9)
 
-	// A run can also be stopped if all requests are refused. Here each prompt is too long for an iteration.
+	// Stop also ends a run in which all requests are refused. Here each prompt is too long for an iteration.
 	for system, tokens := range map[string]int{"orca-max": 0, "sosp": 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := 0
@@ -248,7 +251,8 @@ type failing struct{ err error }
 
 func (f failing) Next(*workload.Request) error { return f.err }
 
-// Ensure that requests that are too long are counted, and that the result has the reason of the first of them.
+// Ensure that requests that are too long are counted, and that Result.Refusal says why the first of them was
+// refused.
 func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
 		workload.Request{Prompt: 10, Output: 10})
@@ -257,7 +261,8 @@ func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
 }
 
-// Ensure that the run ends with an error, and that a single prompt that takes long does not end a run.
+// Ensure that a run ends with an error if its requests only preempt each other, but not if a single prompt
+// takes many iterations.
 func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640,
 		NumGPUBlocks: 40}, Cost: paperCost(t)}
@@ -321,7 +326,7 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
 	require.NoError(t, err)
-	r.clients.Take(&r.incoming)
+	r.clients.take(&r.incoming)
 	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
 	require.Equal(t, a[:5], b[:5])
 	for i := 5; i < 9; i++ {

@@ -8,8 +8,9 @@ import (
 // ErrConfig is wrapped by errors about a configuration.
 var ErrConfig = errors.New("bad configuration")
 
-// Server has a system's memory and limits. The defaults are the paper's for OPT-13B on one A100 with 40 GB (PAPER.md
-// §1). System says which fields a system uses.
+// Server has the size of a system's memory and the limits of its scheduler. The defaults are the paper's for
+// OPT-13B on one A100 with 40 GB (PAPER.md §1). The fields of System say which fields of Server a system
+// uses.
 type Server struct {
 	System string `json:"system"` // one of Systems; default DefaultSystem
 
@@ -17,11 +18,12 @@ type Server struct {
 	NumGPUBlocks        int `json:"numGPUBlocks"`        // default 983
 	NumCPUBlocks        int `json:"numCPUBlocks"`        // swap space; default 1,638 (20 GiB for OPT-13B)
 	MaxNumBatchedTokens int `json:"maxNumBatchedTokens"` // of an iteration; default 2,560, or MaxModelLen if that is more
-	// default 256; for sosp and Orca, a running request counts once, see paper.Limits
+	// highest number of running sequences; default 256. For sosp and Orca see paper.Limits
 	MaxNumSeqs int `json:"maxNumSeqs"`
-	// tokens of a sequence; default 2,048; for Orca a power of two of blocks
+	// highest number of tokens of a sequence; default 2,048; for Orca it must be a power of two of blocks
 	MaxModelLen int `json:"maxModelLen"`
-	// fraction of the blocks that admission leaves free, less than 1; -1 means none; 0 means the system's default
+	// fraction of the blocks that stays free when a request is admitted, less than 1; -1 means none; 0 means
+	// the system's default
 	Watermark float64 `json:"watermark"`
 
 	Prefix    int  `json:"prefix,omitempty"`    // tokens that all prompts begin with
@@ -55,7 +57,7 @@ func (s Server) Complete() Server {
 	return s
 }
 
-// watermark returns the watermark as the block managers expect it, where 0 means no watermark.
+// watermark returns the watermark for block managers, to which 0 means none.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
 func (s Server) readsTokens(kind *System) bool {

@@ -90,7 +90,8 @@ func checkSums(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
-// Ensure that after every iteration the totals are right, and the fractions of the memory are from 0 to 1.
+// Ensure that after every iteration the totals of the request table equal the sums over its requests, and
+// that the fractions of the memory are from 0 to 1.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -157,7 +158,7 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 func TestLittlesLawHolds(t *testing.T) {
 	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.Equal(t, r.Arrived, r.Answered)
-	// The window weights all iterations equally, whatever their duration. Therefore the tolerance is 5 %.
+	// The window's mean counts a long iteration as much as a short one. Therefore the tolerance is 5 %.
 	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
 	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
 }

@@ -24,8 +24,8 @@ const (
 	Static                 // one slot of a batch for each sequence
 )
 
-// A System is a scheduler with its memory manager, and says what it can do. Settings of a Server that it cannot use
-// have no effect.
+// A System describes a scheduler with its memory manager, and says which features it has. Settings of a
+// Server for other features have no effect.
 type System struct {
 	Name   string
 	Label  string // in figures
@@ -151,7 +151,8 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	return v0.NewScheduler(config)
 }
 
-// BlockHash is the block hash of all prefix caches in this process, so that a router can compare their contents.
+// BlockHash computes the block hashes of all prefix caches in this process. A router compares hashes of
+// different replicas, so all replicas must use the same function.
 var BlockHash = blockhash.NewFast()
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the server's defaults may be set twice, by a scenario and by Run.
+// Ensure that Complete leaves a complete Server as it is: a scenario calls it before Run does.
 func TestWithoutAWatermarkAPromptMayHaveAllBlocks(t *testing.T) {
 	for _, name := range []string{"sosp", "vllm-v0"} {
 		for watermark, served := range map[float64]int{-1: 1, 0.01: 0} {
