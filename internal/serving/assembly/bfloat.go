@@ -37,8 +37,8 @@ type encoded struct {
 	text  string
 }
 
-// Asm returns a BYTE directive for each byte but the first, and the first byte. The text of the instruction follows
-// as a comment.
+// Asm returns the operand of a BYTE directive that emits all bytes of the instruction: the first byte, then a BYTE
+// directive for each other byte, then the instruction's text as a comment.
 func (e encoded) Asm() string {
 	var all []string
 	for _, b := range e.bytes {
@@ -50,7 +50,8 @@ func (e encoded) Asm() string {
 // encodeDot encodes EVEX.512.F3.0F38.W0 52 /r, with x in the field r/m, w in vvvv and sum in reg.
 func encodeDot(operands []operand.Op) encoded {
 	w, sum := number(operands[1]), number(operands[2])
-	// In the prefix, bits of register numbers are inverted. The broadcast bit is not inverted.
+	// The EVEX prefix stores the bits of register numbers inverted, so clearing a bit of the prefix sets a bit of a
+	// register number. Its broadcast bit is not inverted.
 	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
 	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
 	clear(1, 7, sum>>3&1)

@@ -34,8 +34,8 @@ var optionSets = []struct {
 	}},
 }
 
-// contents lists distributions of keys, values and queries. Most of them cause large rounding errors
-// or special values.
+// contents lists distributions of the numbers in keys, values and queries. Most of them cause large rounding
+// errors or special values.
 var contents = []struct {
 	name string
 	make func(r *rand.Rand) float32
@@ -88,8 +88,8 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change lets a function change the options of a batch. An option that is set for each head has one value for each
-// head.
+// change applies a function that sets options of the batch, and repeats the values of options that have one for each
+// head until there are enough.
 func (p *problem) change(change func(b *Batch)) {
 	change(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {

@@ -14,14 +14,14 @@ const (
 	V1           // one piece of work for each sequence and KV head (paged_attention_v1)
 
 	// V2 computes partitions separately and merges their results in a reduction (paged_attention_v2). It does not
-	// divide work whose results would need more than maxKept bytes.
+	// divide work whose results would need more than maxSavedBytes bytes.
 	V2
 )
 
-// A Batch describes one step's attention in one layer: query tokens of some sequences, each over its own context.
-// Sequence s has SeqLens[s] tokens. The last of them are its query tokens, which are tokens QueryStart[s] to
-// QueryStart[s+1]-1 of the batch; their keys and values must have been written. A query token attends to itself and to
-// the tokens before it.
+// A Batch describes the attention of one step in one layer. Each sequence attends to its own context: sequence s has
+// SeqLens[s] tokens, and the last QueryStart[s+1]-QueryStart[s] of them are its query tokens. In Query and Out, they
+// are rows QueryStart[s] to QueryStart[s+1]-1. Their keys and values must have been written. A query token attends
+// to itself and to the tokens before it.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
 	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory
@@ -41,9 +41,9 @@ type Batch struct {
 	SoftCap       float32   // if not 0, logits become cap · tanh(logit / cap)
 	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
-	// CommonPrefix is how many tokens at the start of their contexts all sequences with query tokens share, in the
-	// same blocks (vLLM's num_common_prefix_blocks × block size). These tokens are read once for all sequences. The
-	// output has the same bits for every CommonPrefix.
+	// CommonPrefix is the number of tokens at the start of the context that are the same, in the same blocks, for all
+	// sequences with query tokens (vLLM's num_common_prefix_blocks × block size). The keys and values of these tokens
+	// are read once for all sequences. The output has the same bits for every valid CommonPrefix.
 	CommonPrefix int
 
 	Version Version
@@ -70,7 +70,7 @@ func (b *Batch) queries(seq int) (first, n, position int) {
 	return first, n, int(b.SeqLens[seq]) - n
 }
 
-func (b *Batch) reach(position int) (from, to int) {
+func (b *Batch) attended(position int) (from, to int) {
 	if b.SlidingWindow > 0 {
 		from = max(0, position+1-b.SlidingWindow)
 	}
@@ -143,7 +143,7 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	case n == 0:
 		return nil
 	}
-	from, _ := b.reach(position)
+	from, _ := b.attended(position)
 	table := b.table(seq)
 	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
 	if end > len(table) {
@@ -185,11 +185,11 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if sequence seq has other blocks in the common prefix than sequence first. Forward
-// reads the prefix through the table of first.
+// checkCommon returns an error if the common prefix of sequence seq is in other blocks than that of sequence first,
+// whose table Forward uses to read the prefix.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
-	from, _ := b.reach(position)
+	from, _ := b.attended(position)
 	start, end := from/c.BlockSize, (b.CommonPrefix+c.BlockSize-1)/c.BlockSize
 	if start >= end {
 		return nil

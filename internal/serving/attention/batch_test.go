@@ -120,12 +120,12 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that no table entry after the last token of a sequence is read. All sequences read the prefix
-// through the table of the first sequence, whose later entries can have any value. A piece of work
-// with a single query token prefetches the blocks after the prefix.
+// Ensure that Forward reads no table entry after the last token of a sequence. It reads the common prefix through
+// the table of the first sequence, whose entries after its last token can have any value, and an item with a single
+// query token also prefetches the blocks after the prefix.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
-	const last = rowsOfItem / group // with the token of the first sequence, these are too many rows for one item
+	const last = maxItemRows / group // with the token of the first sequence, these are too many rows for one item
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 		p := newProblem(rand.New(rand.NewPCG(41, 1)), problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F16}, heads: group,

@@ -15,7 +15,8 @@ func badArgument(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrArgument, fmt.Errorf(format, args...))
 }
 
-// ErrOverlap is wrapped, together with ErrArgument, if memory to write overlaps with other memory of the call.
+// ErrOverlap is wrapped, together with ErrArgument, if the memory that a call writes overlaps with other memory that
+// it uses.
 var ErrOverlap = errors.New("memory overlaps")
 
 // Limits of a shape. They keep every product of sizes far from overflow.
@@ -44,8 +45,8 @@ type Cache struct {
 	Key, Value              []byte
 	BlockStride, HeadStride int
 
-	// KeyScales and ValueScales have the scales of tokens, only with Int8. The float32 scale of a token is at byte
-	// b·ScaleBlockStride + h·ScaleHeadStride + 4·token.
+	// KeyScales and ValueScales have a float32 scale for each token and head. They are used only with Int8. The scale
+	// of a token of block b and head h is at byte b·ScaleBlockStride + h·ScaleHeadStride + 4·token.
 	KeyScales, ValueScales            []byte
 	ScaleBlockStride, ScaleHeadStride int
 
@@ -156,9 +157,9 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether the pieces of span bytes at i·a + j·b do not overlap, for all i < n and j < m. If pitch
-// is not 0, a piece consists of rows: each row has row bytes, and rows are pitch bytes apart. The gaps between the
-// rows of a piece may then contain rows of pieces with another j.
+// disjoint reports whether pieces of memory do not overlap. There is a piece of span bytes at each i·a + j·b, where
+// i < n and j < m. If pitch is not 0, a piece consists of rows of row bytes that begin pitch bytes apart, and the
+// gaps between the rows of a piece may contain rows of pieces with another j.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -176,21 +177,21 @@ func (c *Cache) CheckApart() error {
 	if c.Layout == LayoutFlash { // treat the heads of a block as one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
-	if c.meet(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
+	if c.overlapping(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
 		return badArgument("%w: keys and values share memory", ErrOverlap)
 	}
-	if c.DType == Int8 && c.meet(c.KeyScales, c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, c.NumKVHeads,
+	if c.DType == Int8 && c.overlapping(c.KeyScales, c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, c.NumKVHeads,
 		4*c.BlockSize) {
 		return badArgument("%w: scales of keys and of values share memory", ErrOverlap)
 	}
 	return nil
 }
 
-// meet reports whether a piece of a shares memory with a piece of b. There is a piece of span bytes for each block
-// and head, at the same strides in a and b. The distance from a piece of a to a piece of b depends only on how many
-// heads and how many blocks lie between them. For each number of heads, meet checks only the one or two numbers of
-// blocks for which the two pieces are closest.
-func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
+// overlapping reports whether keys and values, or their scales, share memory. In each of a and b, the numbers of
+// block i and head j are span bytes at i·block + j·head. The distance from such a piece of a to one of b depends
+// only on how many heads and how many blocks lie between them. For each number of heads, overlapping checks only the
+// one or two numbers of blocks for which the two pieces are closest.
+func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {
 		return false // alternating in each head, as in LayoutTile
@@ -225,7 +226,7 @@ func (c *Cache) Factors() (key, value float32) {
 
 func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScales, c.ValueScales} }
 
-// Overlaps reports whether a tensor's memory overlaps with that of the blocks.
+// Overlaps reports whether t shares memory with the blocks.
 func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
 
 // OverlapsBlocks reports whether the blocks share memory with the blocks of another cache.

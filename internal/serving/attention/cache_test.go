@@ -18,7 +18,8 @@ func requireError(t *testing.T, err, target error, want string) {
 	require.ErrorContains(t, err, want)
 }
 
-// The cache has 3 blocks with 2 heads, and the scales of a head have 64 bytes.
+// In these caches of 3 blocks and 2 heads, the scales of a head take 64 bytes. The strides, and where the scales of
+// values begin, are in bytes.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -45,7 +46,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// The cache has 3 blocks with 2 heads. The keys of a head have 2,048 bytes, and so have its values.
+// In these caches of 3 blocks and 2 heads, the keys of a head in a block take 2,048 bytes, and so do its values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {

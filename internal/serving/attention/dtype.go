@@ -41,7 +41,7 @@ func (d DType) Size() int {
 	return 1
 }
 
-// e4m3ToF32 is exact. The smallest E4M3 number is 2^-9, the largest 448; 0x7f is NaN.
+// e4m3ToF32 converts an E4M3 number without rounding. The smallest is 2^-9, the largest 448; 0x7f is NaN.
 func e4m3ToF32(b uint8) float32 {
 	if b&0x7f == 0x7f {
 		return math.Float32frombits(0x7fc00000 | uint32(b&0x80)<<24)
@@ -49,16 +49,9 @@ func e4m3ToF32(b uint8) float32 {
 	return half.FromF16(uint16(b&0x80)<<8|uint16(b&0x7f)<<7) * 256
 }
 
-// f32ToE4M3 rounds to nearest, ties to even, and saturates at 448, as vLLM does.
-func f32ToE4M3(f float32) uint8 { return toFP8(f, 3, 7, 0x7e) }
-
-func e5m2ToF32(b uint8) float32 { return half.FromF16(uint16(b) << 8) }
-
-// f32ToE5M2 rounds to nearest, ties to even, and saturates at 57344, as vLLM does.
-func f32ToE5M2(f float32) uint8 { return toFP8(f, 2, 15, 0x7b) }
-
-// toFP8 rounds f to an 8-bit format with the given number of fraction bits and exponent bias. largest is the encoding
-// of the format's largest number. A NaN becomes 0x7f.
+// toFP8 converts f to an 8-bit format with the given number of fraction bits and exponent bias. It rounds to nearest,
+// ties to even. Larger numbers than the format's largest number, whose encoding is largest, become that number, as in
+// vLLM. A NaN becomes 0x7f.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
@@ -88,7 +81,7 @@ func (d DType) Load(p unsafe.Pointer) float32 {
 	case E4M3:
 		return e4m3ToF32(*(*uint8)(p))
 	case E5M2:
-		return e5m2ToF32(*(*uint8)(p))
+		return half.FromF16(uint16(*(*uint8)(p)) << 8)
 	}
 	return float32(*(*int8)(p))
 }
@@ -103,9 +96,9 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	case BF16:
 		*(*uint16)(p) = half.ToBF16(v)
 	case E4M3:
-		*(*uint8)(p) = f32ToE4M3(v)
+		*(*uint8)(p) = toFP8(v, 3, 7, 0x7e) // at most 448
 	case E5M2:
-		*(*uint8)(p) = f32ToE5M2(v)
+		*(*uint8)(p) = toFP8(v, 2, 15, 0x7b) // at most 57344
 	case Int8:
 		if v != v {
 			v = 0
@@ -154,8 +147,8 @@ func Float32s(x []float32, stride int) Tensor {
 	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check returns an error if that many rows of width elements do not fit into Data. The parameter name names the
-// tensor in the error.
+// Check returns an error if Data does not have the given number of rows with width elements each. The error calls
+// the tensor name.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {
@@ -179,7 +172,7 @@ func (t *Tensor) At(row, element int) unsafe.Pointer {
 	return unsafe.Pointer(&t.Data[(row*t.Stride+element)*t.DType.Size()])
 }
 
-// Load reads len(dst) elements of a row, the first of which has the given index.
+// Load reads len(dst) elements of a row, beginning with the given element.
 func (t *Tensor) Load(dst []float32, row, element int) {
 	if len(dst) > 0 {
 		t.DType.loadAll(dst, t.At(row, element))

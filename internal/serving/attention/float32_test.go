@@ -99,10 +99,10 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales the logits so that their largest magnitude equals the parameter most. If products is true, it
-// scales the largest sum of the magnitudes of products to most instead. Afterwards the problem has the results of
-// the reference for the scaled logits.
-func (p *problem) scaleTo(most float64, products bool) {
+// scaleTo changes the batch's scale so that the largest magnitude of a logit becomes limit. If products is true, the
+// largest sum of the magnitudes of a logit's products becomes limit instead. It makes reference compute its rows
+// again.
+func (p *problem) scaleTo(limit float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
 	p.eachRow(func(seq, query, head int, _ []float32) {
@@ -113,7 +113,7 @@ func (p *problem) scaleTo(most float64, products bool) {
 			largest = p.largestLogit
 		}
 	})
-	p.batch.Scale *= float32(most / largest)
+	p.batch.Scale *= float32(limit / largest)
 	p.keep = map[[3]int]referenceRow{}
 }
 
@@ -225,7 +225,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Ensure that the error is at most 1.5e-7 of the largest sum of the products' magnitudes.
+// Ensure that the error is at limit 1.5e-7·sum, where sum is the largest sum of the magnitudes of a logit's products.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

@@ -26,37 +26,37 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly contains the functions that differ between instruction sets. Its methods use AVX2's
-// functions for everything else.
+// An assembly implements kernels with the assembly functions of an instruction set. It has those of its functions
+// that are not AVX2's; its methods call AVX2's functions directly.
 type assembly struct {
 	name                                    string
-	scoresPanel, integersPanel, valuesPanel []sized // the most rows first
+	scoresPanel, integersPanel, valuesPanel []rowKernel // the most rows first
 	refined, soften, softenPairs            func(*call)
-	scoresTile, valuesTile                  [dtypes][]sized // the most rows first; nil if the type is read as F16
+	scoresTile, valuesTile                  [dtypes][]rowKernel // the most rows first; nil if the type is read as F16
 }
 
-// A sized is a function for a fixed number of rows. If fewer rows remain, it computes that many nevertheless, and
-// writes results behind the last row.
-type sized struct {
+// A rowKernel is an assembly function for a fixed number of rows. If it is called for fewer rows, it writes results
+// behind the last row.
+type rowKernel struct {
 	rows int
 	run  func(*call)
 }
 
 var avx2 = assembly{
 	name:          "avx2",
-	scoresPanel:   []sized{{4, scoresPanel4AVX2}},
-	integersPanel: []sized{{4, integersPanel4AVX2}},
-	valuesPanel:   []sized{{4, valuesPanel4AVX2}},
+	scoresPanel:   []rowKernel{{4, scoresPanel4AVX2}},
+	integersPanel: []rowKernel{{4, integersPanel4AVX2}},
+	valuesPanel:   []rowKernel{{4, valuesPanel4AVX2}},
 	refined:       refineAVX2,
 	soften:        softmaxAVX2,
 	softenPairs:   softmaxPairsAVX2,
-	scoresTile: [dtypes][]sized{
+	scoresTile: [dtypes][]rowKernel{
 		F32:  {{4, scoresF32x4AVX2}, {2, scoresF32x2AVX2}, {1, scoresF32x1AVX2}},
 		F16:  {{4, scoresF16x4AVX2}, {2, scoresF16x2AVX2}, {1, scoresF16x1AVX2}},
 		BF16: {{4, scoresBF16x4AVX2}, {2, scoresBF16x2AVX2}, {1, scoresBF16x1AVX2}},
 		Int8: {{4, scoresInt8x4AVX2}, {2, scoresInt8x2AVX2}, {1, scoresInt8x1AVX2}},
 	},
-	valuesTile: [dtypes][]sized{
+	valuesTile: [dtypes][]rowKernel{
 		F32:  {{4, valuesF32x4AVX2}, {2, valuesF32x2AVX2}, {1, valuesF32x1AVX2}},
 		F16:  {{4, valuesF16x4AVX2}, {2, valuesF16x2AVX2}, {1, valuesF16x1AVX2}},
 		BF16: {{4, valuesBF16x4AVX2}, {2, valuesBF16x2AVX2}, {1, valuesBF16x1AVX2}},
@@ -66,13 +66,13 @@ var avx2 = assembly{
 
 var avx512 = assembly{
 	name:          "avx512",
-	scoresPanel:   []sized{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX2}},
+	scoresPanel:   []rowKernel{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX2}},
 	integersPanel: avx2.integersPanel,
-	valuesPanel:   []sized{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX2}},
+	valuesPanel:   []rowKernel{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX2}},
 	refined:       refineAVX512,
 	soften:        softmaxAVX512,
 	softenPairs:   softmaxPairsAVX512,
-	scoresTile: [dtypes][]sized{
+	scoresTile: [dtypes][]rowKernel{
 		F32:  {{8, scoresF32x8AVX512}, {4, scoresF32x4AVX512}, {2, scoresF32x2AVX512}, {1, scoresF32x1AVX512}},
 		F16:  {{8, scoresF16x8AVX512}, {4, scoresF16x4AVX512}, {2, scoresF16x2AVX512}, {1, scoresF16x1AVX512}},
 		BF16: {{8, scoresBF16x8AVX512}, {4, scoresBF16x4AVX512}, {2, scoresBF16x2AVX512}, {1, scoresBF16x1AVX512}},
@@ -80,7 +80,7 @@ var avx512 = assembly{
 		E5M2: {{8, scoresE5M2x8AVX512}, {4, scoresE5M2x4AVX512}, {2, scoresE5M2x2AVX512}, {1, scoresE5M2x1AVX512}},
 		Int8: avx2.scoresTile[Int8],
 	},
-	valuesTile: [dtypes][]sized{
+	valuesTile: [dtypes][]rowKernel{
 		F32:  {{8, valuesF32x8AVX512}, {4, valuesF32x4AVX512}, {2, valuesF32x2AVX512}, {1, valuesF32x1AVX512}},
 		F16:  {{8, valuesF16x8AVX512}, {4, valuesF16x4AVX512}, {2, valuesF16x2AVX512}, {1, valuesF16x1AVX512}},
 		BF16: {{8, valuesBF16x8AVX512}, {4, valuesBF16x4AVX512}, {2, valuesBF16x2AVX512}, {1, valuesBF16x1AVX512}},
@@ -93,8 +93,8 @@ var avx512 = assembly{
 var avx512vnni = func() assembly {
 	a := avx512
 	a.name = "avx512vnni"
-	a.integersPanel = []sized{{12, integersPanel12AVX512VNNI}, {4, integersPanel4AVX2}}
-	a.scoresTile[Int8] = []sized{{8, scoresInt8x8AVX512VNNI}, {4, scoresInt8x4AVX512VNNI},
+	a.integersPanel = []rowKernel{{12, integersPanel12AVX512VNNI}, {4, integersPanel4AVX2}}
+	a.scoresTile[Int8] = []rowKernel{{8, scoresInt8x8AVX512VNNI}, {4, scoresInt8x4AVX512VNNI},
 		{2, scoresInt8x2AVX512VNNI}, {1, scoresInt8x1AVX512VNNI}}
 	return a
 }()
@@ -103,37 +103,37 @@ func (a *assembly) String() string { return a.name }
 
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
-func (a *assembly) scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	k.multiply(a.scoresPanel, q, rows, size, sum, keys, n, out)
+func (a *assembly) scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
+	k.multiply(a.scoresPanel, q, rows, size, sumSize, keys, n, out)
 }
 
 func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
 	k.multiply(a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
-func (k *call) multiply(list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
-	eachGroups(list, rows, func(f *sized, at, groups int) {
+func (k *call) multiply(list []rowKernel, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
+	eachGroup(list, rows, func(f *rowKernel, at, groups int) {
 		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)
 		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
-		k.n, k.size, k.groups, k.first = n, size, groups, sum
+		k.n, k.size, k.groups, k.first = n, size, groups, sumSize
 		f.run(k)
 	})
 }
 
 func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
-	apart int) {
-	eachGroups(a.valuesPanel, rows, func(f *sized, at, groups int) {
+	firstSum int) {
+	eachGroup(a.valuesPanel, rows, func(f *rowKernel, at, groups int) {
 		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, floats(values)
 		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.size, k.groups, k.first = n, chunks, groups, apart
+		k.n, k.size, k.groups, k.first = n, chunks, groups, firstSum
 		f.run(k)
 	})
 }
 
-// eachGroups divides rows into groups of the size of list's first function, and calls do once for all whole groups.
-// If the last function takes the remaining rows, eachGroups calls do for that function as well. Otherwise the first
-// function gets one more group.
-func eachGroups(list []sized, rows int, do func(f *sized, at, groups int)) {
+// eachGroup divides rows into groups of the size of list's first function, and calls do once for all whole groups.
+// For the remaining rows it calls do with the last function if that takes so many rows; otherwise the first function
+// gets one more group. at is the first row of a call.
+func eachGroup(list []rowKernel, rows int, do func(f *rowKernel, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows
 	if rest > last.rows {
@@ -254,9 +254,9 @@ func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
 	return len(x) / chunk * chunk
 }
 
-func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool) {
+func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, bypass bool) {
 	k := call{in: in, inStride: stride, out: out, size: size}
-	if past {
+	if bypass {
 		k.first = 1
 	}
 	if bytes == 2 {
@@ -266,8 +266,8 @@ func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, pa
 	}
 }
 
-func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bool) {
-	if !past || size%32 != 0 {
+func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, bypass bool) {
+	if !bypass || size%32 != 0 {
 		portable{}.copyRows(out, in, stride, n, size, false)
 		return
 	}
@@ -292,16 +292,16 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 	for i := 0; i < n; i += halfTiles {
 		half := k.halved(size, list[i:])
 		for j, tile := range list[i:min(i+halfTiles, n)] {
-			if !a.halve(k, d, tile, tileTokens*size, half[j]) {
+			if !a.halve(k, d, tile, TileTokens*size, half[j]) {
 				return false
 			}
 		}
-		a.scoreTiles(k, F16, q, rows, size, &half[0], halfTiles, out[i*tileTokens:])
+		a.scoreTiles(k, F16, q, rows, size, &half[0], halfTiles, out[i*TileTokens:])
 	}
 	return true
 }
 
-// scoreTiles does what tileScores does, for the types that its functions read and for an even number of tiles.
+// scoreTiles does what tileScores does, for a type with functions in scoresTile and an even number of tiles.
 func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size
@@ -318,46 +318,46 @@ func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, til
 	}
 }
 
-func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
+func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
 	out []float32, stride int) bool {
 	k.flag = 0
 	if a.valuesTile[d] != nil {
-		a.valueTiles(k, d, p, rows, n, place, tiles, size, out, stride)
+		a.valueTiles(k, d, p, rows, n, offset, tiles, size, out, stride)
 		return k.flag == 0
 	}
-	list := unsafe.Slice(tiles, (place+n+tileTokens-1)/tileTokens+tilesAhead)
+	list := unsafe.Slice(tiles, (offset+n+TileTokens-1)/TileTokens+tilesAhead)
 	for done := 0; done < n; list = list[halfTiles:] {
-		end := min(place+n-done, halfTiles*tileTokens)
+		end := min(offset+n-done, halfTiles*TileTokens)
 		half := k.halved(size, list)
-		for from := place; from < end; from = from&^15 + tileTokens {
-			to := min(from&^15+tileTokens, end)
-			in := unsafe.Add(list[from/tileTokens], from%tileTokens*size)
+		for from := offset; from < end; from = from&^15 + TileTokens {
+			to := min(from&^15+TileTokens, end)
+			in := unsafe.Add(list[from/TileTokens], from%TileTokens*size)
 			if !a.halve(k, d, in, (to-from)*size, unsafe.Add(half[0], 2*from*size)) {
 				return false
 			}
 		}
-		a.valueTiles(k, F16, p[done:], rows, end-place, place, &half[0], size, out, stride)
-		done, place = done+end-place, 0
+		a.valueTiles(k, F16, p[done:], rows, end-offset, offset, &half[0], size, out, stride)
+		done, offset = done+end-offset, 0
 	}
 	return true
 }
 
 // valueTiles is tileValues for the types that its functions read.
-func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int,
+func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
 	out []float32, stride int) {
 	for at := 0; at < rows; {
 		f := fitting(a.valuesTile[d], rows-at)
 		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
 		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.first, k.size = n, place, size
+		k.n, k.first, k.size = n, offset, size
 		f.run(k)
 		at += f.rows
 	}
 }
 
-// fitting returns the function for the fewest rows that are enough. If there is none, it returns the function for the
-// most rows, which is the first one of a list.
-func fitting(list []sized, rows int) sized {
+// fitting returns the function of list that takes the fewest rows, but at least the given number. If there is none,
+// it returns the first function, which takes the most rows.
+func fitting(list []rowKernel, rows int) rowKernel {
 	best := list[0]
 	for _, f := range list {
 		if f.rows >= rows {

@@ -9,9 +9,11 @@ const (
 	// LayoutTile is the layout that this package reads fastest. A block is
 	//
 	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
-	// where w is 16, or the largest power of 2 that divides the block size if 16 does not. A vector holds the same
-	// element of w keys, so the logits of w tokens are summed side by side, without sums across a vector. With Int8,
-	// the values of each head are followed by the float32 scales of its keys, then of its values.
+	//
+	// where w is 16, or the largest power of 2 that divides the block size if 16 does not. A vector has the same
+	// element of w keys, so the kernels compute the logits of w tokens in the lanes of one register, and never add the
+	// lanes of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of
+	// its values.
 	LayoutTile Layout = iota
 
 	// LayoutVLLM is vLLM's layout: keys [blocks, kv heads, head size / x, block size, x] with vectors of 16 bytes,
@@ -34,14 +36,16 @@ func (l Layout) String() string {
 	return layoutNames[l]
 }
 
-const tileTokens = 16
+// TileTokens is the number of tokens of a tile.
+const TileTokens = 16
 
 // tile returns w of LayoutTile.
 func (s *Shape) tile() int {
-	return min(tileTokens, s.BlockSize&-s.BlockSize)
+	return min(TileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex returns the number of elements between the start of a block and head and the given element of a key.
+// keyIndex returns where the given element of a token's key is, counted in elements from the beginning of the block
+// and head.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -65,7 +69,8 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan returns the bytes from the first to the last element of a block and head, in Key or in Value.
+// headSpan returns the number of bytes from the beginning of the first element to the end of the last element of a
+// block and head, in Key or in Value.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -145,33 +150,31 @@ func (c *Cache) Scales(data []byte, block, head int) []float32 {
 
 func (c *Cache) start(block, head int) int { return block*c.BlockStride + head*c.HeadStride }
 
-// TileTokens is the number of tokens of a tile.
-const TileTokens = tileTokens
-
 // Tiled reports whether blocks consist of whole tiles, as StoreTile, CopyKeys and CopyValues require.
-func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tileTokens == 0 }
+func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%TileTokens == 0 }
 
-// StoreTile writes the keys of a tile, whose first place in the block is a multiple of 16. keys has 16 rows of head
-// size numbers, which are already divided by their scales. scratch is memory of the same size.
-func (c *Cache) StoreTile(block, head, place int, keys, scratch []float32) {
+// StoreTile writes the keys of 16 tokens to a tile. offset is the index of the tile's first token in the block, a
+// multiple of 16. keys has 16 rows of head size numbers, which are already divided by their scales. scratch is
+// memory of the same size.
+func (c *Cache) StoreTile(block, head, offset int, keys, scratch []float32) {
 	fastest.transpose(unsafe.Pointer(&scratch[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
-	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), scratch[:tileTokens*c.HeadSize])
+	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)]), scratch[:TileTokens*c.HeadSize])
 }
 
-// CopyKeys writes the keys of a tile unchanged: 16 rows of t, beginning with the given row. Their type is that of the
-// cache, with 4 or 2 bytes. If past is true, CopyKeys bypasses the processor's caches: use it for keys that are not
-// read again soon.
-func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) {
+// CopyKeys copies the keys of 16 tokens to a tile: rows row to row+15 of t, whose type is that of the cache and has
+// 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys bypasses the
+// processor's caches, which is faster for keys that are not read again soon.
+func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
-	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)])
-	fastest.transpose(out, t.At(row, head*c.HeadSize), t.Stride*bytes, c.HeadSize, bytes, past && wholeVectors(out))
+	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)])
+	fastest.transpose(out, t.At(row, head*c.HeadSize), t.Stride*bytes, c.HeadSize, bytes, bypass && wholeVectors(out))
 }
 
 // CopyValues does the same for values.
-func (c *Cache) CopyValues(block, head, place int, t *Tensor, row int, past bool) {
+func (c *Cache) CopyValues(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
-	out := unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, 0)])
-	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past &&
+	out := unsafe.Pointer(&c.Value[c.ValueOffset(block, head, offset, 0)])
+	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, TileTokens, c.HeadSize*bytes, bypass &&
 		wholeVectors(out))
 }
 

@@ -4,9 +4,10 @@ import "math"
 
 var negInf = float32(math.Inf(-1))
 
-// initial sets state, a record (see recordSize), to what a row has before its first partition. That is the result of
-// the common prefix if there is one. Otherwise it is the sink, a token with a logit but without a value, or nothing.
-func (r *Runner) initial(state []float32, row *row, it *item) {
+// initState sets state, a record (see recordSize), to the result of a row before its first partition. That is the
+// result of the common prefix if there is one. Otherwise it is the result of the sink, a token with a logit but
+// without a value, or that of no token.
+func (r *Runner) initState(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {
 		copy(state, r.prefixRecord(row, len(state)))
 		return
@@ -29,7 +30,7 @@ func (r *Runner) merge(w *scratch) {
 	}
 }
 
-// mergeRecord adds part, the result of the next partition, to state. A partition whose weights are all 0 changes
+// mergeRecord merges part, the result of the next partition, into state. A partition whose weights are all 0 changes
 // nothing.
 func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	m, l := part[0], part[1]
@@ -83,13 +84,11 @@ func (r *Runner) finish(w *scratch) {
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
 		o := state[recordHead:][:size]
-		if state[1] == 0 {
+		if state[1] == 0 { // no weights
 			clear(o)
+			state[1] = 1
 		}
 		scale := factor / state[1]
-		if state[1] == 0 {
-			scale = 0
-		}
 		for j := range o {
 			o[j] *= scale
 		}

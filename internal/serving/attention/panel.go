@@ -3,7 +3,8 @@ package attention
 import "unsafe"
 
 // attendPanel computes the results of rows r0 to r1-1 in one partition. It works for any layout, type and number of
-// rows: it unpacks the partition to float32 once, and then reads the unpacked numbers for 48 rows at a time.
+// rows: it converts the keys and values of the partition to float32 once, and then multiplies them with 48 rows at a
+// time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
 	for at := r0; at < r1; at += rowBlock {
@@ -11,16 +12,17 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// expect lists addresses in the blocks of an item's next partition. The kernels prefetch one address of the list with
-// each pass over the queries of some rows. If they prefetched everything at once, they would delay other reads.
-func (r *Runner) expect(w *scratch, it *item, head, part int) {
+// listPrefetches lists addresses in the blocks of an item's next partition in w.ahead. The kernels prefetch 16·size
+// bytes at one address of the list while they multiply a tile or two by some rows. Prefetching everything at once
+// would delay other reads.
+func (r *Runner) listPrefetches(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
-	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
+	piece, bytes := TileTokens*r.queryWidth(), TileTokens*c.HeadSize*c.DType.Size()
 	to := min((part+2)*partitionSize, w.rows[len(w.rows)-1].to)
 	if part+1 == it.part1 || !tiled(c) {
 		to = 0
 	}
-	for token := (part + 1) * partitionSize; token < to; token += tileTokens {
+	for token := (part + 1) * partitionSize; token < to; token += TileTokens {
 		key, value := r.tileAt(max(0, it.seq), it.kvHead+head, token)
 		for at := 0; at < bytes; at += piece {
 			w.ahead[n], w.ahead[n+bytes/piece] = unsafe.Add(key, at), unsafe.Add(value, at)
@@ -34,13 +36,7 @@ func (r *Runner) expect(w *scratch, it *item, head, part int) {
 
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	record := recordSize(r.cache)
-	from, to := partitionSize, 0
-	for i := r0; i < r1; i++ {
-		f, t := w.rows[i].within(part)
-		if f < t {
-			from, to = min(from, f), max(to, t)
-		}
-	}
+	from, to := attendedByAny(w.rows[r0:r1], part)
 	clear(w.part[r0*record : r1*record])
 	if from >= to {
 		return
@@ -48,7 +44,7 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	tile0, tile1 := from/16, (to-1)/16+1
 	if r.cache.DType == F32 {
 		for i := range tile1 - tile0 {
-			w.tiles[i] = unsafe.Pointer(&w.keys[(tile0+i)*tileTokens*r.cache.HeadSize])
+			w.tiles[i] = unsafe.Pointer(&w.keys[(tile0+i)*TileTokens*r.cache.HeadSize])
 		}
 	}
 	r.panelScores(w, r0, r1, tile0, tile1)
@@ -74,35 +70,28 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {
 		for i := r0; i < r1; i++ {
-			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record+recordHead:][:padded(size)])
+			r.addAttended(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record+recordHead:][:padded(size)])
 		}
 		return
 	}
-	apart := 0
+	firstSum := 0
 	if r.cache.DType == F32 {
-		apart = tileTokens - from%tileTokens
+		firstSum = TileTokens - from%TileTokens
 	}
 	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk,
-		w.part[r0*record+recordHead:r1*record], record, apart)
+		w.part[r0*record+recordHead:r1*record], record, firstSum)
 }
 
-// sumEnd returns the end of the tokens that are summed together with the given token. With float32 it is the end of the
-// token's tile, or to if that comes first; otherwise it is to. If equal float32 numbers of a whole partition are added
-// to one sum, its relative error can be 1e-5.
-func (r *Runner) sumEnd(token, to int) int {
-	if r.cache.DType == F32 {
-		return min(to, token/tileTokens*tileTokens+tileTokens)
-	}
-	return to
-}
-
-// addReached adds to sums the p·v of the tokens that a row reaches. It is used for partitions that have NaN or
-// infinite values.
-func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
-	from, to := row.within(part)
+// addAttended adds to sums the p·v of the tokens to which a row attends. It is used for partitions with NaN or
+// infinite values, because the kernels multiply the values of other tokens by 0, which gives NaN.
+func (r *Runner) addAttended(w *scratch, row *row, p []float32, part int, sums []float32) {
+	from, to := row.attendedIn(part)
 	together := w.row[:len(sums)]
 	for from < to {
-		last := r.sumEnd(from, to)
+		last := to
+		if r.cache.DType == F32 { // if all values are equal, the error of a single sum can be 1e-5
+			last = min(to, from/TileTokens*TileTokens+TileTokens)
+		}
 		clear(together)
 		r.kernels.values(&w.call, p[from:], 1, last-from, w.values[from*chunk:], len(sums)/chunk, together, len(sums), 0)
 		from = last

@@ -17,9 +17,10 @@ type plan struct {
 	running    []item
 }
 
-// An item is a piece of work: some partitions of the context for some query tokens and the query heads of some KV
-// heads. An item of many query tokens has one KV head. An item of one query token has several, which it computes
-// partition after partition, so that one core reads a whole block at about the same time.
+// An item is a piece of work: the attention of some query tokens, in the query heads of some KV heads, over some
+// partitions of the context. An item of many query tokens has one KV head. An item of one query token has several.
+// Within a partition it computes one KV head after the other, so that a core reads a whole block at about the same
+// time.
 type item struct {
 	kind         itemKind
 	seq          int // or -1 if the query tokens belong to several sequences
@@ -41,7 +42,7 @@ const (
 	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges saved results of items of kind itemRun in the order of their partitions.
+// A reduction merges the saved results of items of kind itemRun, in the order of their partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int
@@ -50,17 +51,17 @@ type reduction struct {
 	first          int
 }
 
-// rowsOfItem is the largest number of rows of an item with several tokens. It is large enough that unpacking keys and
-// values takes little time compared with computing with them.
-const rowsOfItem = 512
+// maxItemRows is the largest number of rows of an item with several query tokens. With so many rows, converting keys
+// and values to float32 takes little time compared with the multiplications.
+const maxItemRows = 512
 
-// maxKept limits the bytes of saved results. An item whose results do not fit is not cut into runs.
-const maxKept = 1 << 28
+// maxSavedBytes limits the bytes of saved results. An item whose results would exceed it is not cut into runs.
+const maxSavedBytes = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
-	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
+	tokens := max(1, maxItemRows/(b.NumHeads/c.NumKVHeads))
 	// The prefix is read through the table of sequence 0. This table is valid only if sequence 0 has queries.
 	if b.CommonPrefix >= partitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / partitionSize
@@ -70,7 +71,7 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	for seq := range b.seqs() {
 		total += p.addSequence(c, b, seq, tokens)
 	}
-	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, maxKept/(4*recordSize(c)))
+	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, maxSavedBytes/(4*recordSize(c)))
 	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(b.cost, a.cost) })
 }
 
@@ -86,14 +87,15 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	}
 }
 
-// addSequence adds the items of a sequence, not yet cut into runs, and returns their cost.
+// addSequence adds the items of a sequence, not yet cut into runs, and returns the sum of their costs. An item has
+// at most the given number of query tokens.
 func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	first, n, position := b.queries(seq)
 	total := 0
 	for at := 0; at < n; at += tokens {
 		end := min(n, at+tokens)
-		from, _ := b.reach(position + at)
-		_, to := b.reach(position + end - 1)
+		from, _ := b.attended(position + at)
+		_, to := b.attended(position + end - 1)
 		it := item{
 			seq: seq, token0: first + at, token1: first + end,
 			part0: max(p.prefixParts, from/partitionSize), part1: (to-1)/partitionSize + 1,
@@ -113,15 +115,16 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes to read. If there are so many rows that multiplying takes longer than
-// reading, it counts the bytes that could be read in that time: about one byte for eight multiplications.
+// cost estimates the work of an item in bytes to read. For many rows, multiplying takes longer than reading; cost
+// then counts one byte for eight multiplications, which take about the same time.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items if cores would otherwise be idle, or if the version requires it. It cuts an item into runs of
-// partitions. It also cuts an item into items with fewer heads if V1 keeps the partitions together or if there are
-// few partitions: a context of 513 tokens has two, and the second is short. The runs save at most maxRecords results.
+// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. It cuts an
+// item into runs of partitions. It also cuts it by heads where the partitions must stay together (V1), or where
+// there are so few that runs would be unequal: a context of 513 tokens has two, and the second has one token. group
+// is the number of query heads per KV head, total the sum of all costs. The runs save at most maxRecords results.
 func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -163,8 +166,8 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut cuts an item into runs of step partitions each. It leaves the item whole if the plan would then have more
-// than maxRecords records.
+// cut cuts item i into runs of step partitions each. It does not cut it if the plan would then have more than
+// maxRecords records.
 func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
@@ -188,9 +191,9 @@ func (p *plan) cut(i, group, step, maxRecords int) {
 	}
 }
 
-// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode). It chooses V1 if there is
-// only one partition, which needs no reduction, or if so many sequences and heads give all cores work. vLLM's V1
-// kernel takes at most 8,192 tokens of context.
+// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode). It does if there is only
+// one partition, which needs no reduction, or if there are enough sequences and heads to keep all cores busy. vLLM's
+// V1 kernel accepts contexts of at most 8,192 tokens.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a single query token has a short context, its heads are divided evenly enough among the workers.
-// The context has few partitions, and the last partition can be short.
+// Ensure that the heads of a single query token are divided evenly enough among the workers if its context has few
+// partitions, the last of which can be short.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {
@@ -31,9 +31,9 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// Ensure that the plan keeps at most maxKept bytes of intermediate results. V2 would keep a result for each row and
-// partition: 4.4 GB for 4,096 tokens of a prompt after 32,768 tokens. Rows whose results do not fit are not divided
-// into partitions.
+// Ensure that the plan keeps at longest maxSavedBytes of intermediate results. For 4,096 tokens of a prompt after
+// 32,768 tokens, V2 would keep 4.4 GB: a result for each row and partition. Items whose results do not fit are not
+// cut into runs.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -48,7 +48,7 @@ func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 			b := &Batch{NumHeads: 32, QueryStart: []int32{0, tc.queries}, SeqLens: []int32{tc.tokens}, Version: V2}
 			var p plan
 			p.make(c, b, 2)
-			require.LessOrEqual(t, 4*p.records*recordSize(c), maxKept)
+			require.LessOrEqual(t, 4*p.records*recordSize(c), maxSavedBytes)
 			require.Equal(t, tc.cut, p.records > 0)
 			require.Equal(t, int(tc.queries)*8, rowsOf(p.items, p.reductions), "each token and KV head has one output")
 		})
@@ -58,9 +58,9 @@ func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 // vLLM's rule for its two kernels.
 func TestTheRuleOfVLLMForV1(t *testing.T) {
 	for _, c := range []struct {
-		name              string
-		seqs, heads, most int
-		v1                bool
+		name                 string
+		seqs, heads, longest int
+		v1                   bool
 	}{
 		{"one partition", 1, 8, 512, true},
 		{"two partitions, 512 rows", 16, 32, 513, false},
@@ -70,7 +70,7 @@ func TestTheRuleOfVLLMForV1(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := Batch{NumHeads: c.heads, SeqLens: make([]int32, c.seqs)}
-			b.SeqLens[0] = int32(c.most)
+			b.SeqLens[0] = int32(c.longest)
 			require.Equal(t, c.v1, ruleV1(&b))
 		})
 	}

@@ -114,7 +114,8 @@ func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l fl
 	return m, sumOfLanes(&lanes)
 }
 
-// largestLogit returns the largest of the logits factor·x, and the number to subtract from each logit before exp.
+// largestLogit returns the largest logit m, where a logit is factor·x, and the number base to subtract from each
+// logit before exp: m, or 0 if m is -inf.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {
@@ -190,15 +191,15 @@ func (portable) multiply(_ *call, x, y []float32) {
 }
 
 func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
-	apart int) {
+	firstSum int) {
 	for i := range rows {
 		for c := range chunks {
 			o, p, v := (*[chunk]float32)(out[i*stride+c*chunk:]), p[i*scoreStride:][:n], values[c*panelValues:]
-			if apart == 0 {
+			if firstSum == 0 {
 				addValues(o, p, v)
 				continue
 			}
-			for at, end := 0, min(n, apart); at < n; at, end = end, min(n, end+tileTokens) {
+			for at, end := 0, min(n, firstSum); at < n; at, end = end, min(n, end+TileTokens) {
 				var sums [chunk]float32
 				addValues(&sums, p[at:end], v[at*chunk:])
 				for j, s := range sums {
@@ -233,10 +234,10 @@ func (portable) narrow(DType, unsafe.Pointer, []float32) int { return 0 }
 func (portable) widen(DType, []float32, unsafe.Pointer) int { return 0 }
 
 func (portable) transpose(out, in unsafe.Pointer, stride, size, bytes int, _ bool) {
-	for t := range tileTokens {
+	for t := range TileTokens {
 		row := unsafe.Add(in, t*stride)
 		for i := range size {
-			from, to := unsafe.Add(row, i*bytes), unsafe.Add(out, (i*tileTokens+t)*bytes)
+			from, to := unsafe.Add(row, i*bytes), unsafe.Add(out, (i*TileTokens+t)*bytes)
 			if bytes == 2 {
 				*(*uint16)(to) = *(*uint16)(from)
 			} else {

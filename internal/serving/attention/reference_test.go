@@ -42,9 +42,9 @@ func aligned(n int) []byte {
 func newProblem(r *rand.Rand, spec problemSpec) *problem {
 	p := &problem{}
 	bs := spec.shape.BlockSize
-	most, blocks := 1, spec.spare+1
+	maxBlocks, blocks := 1, spec.spare+1
 	for _, n := range spec.lens {
-		most = max(most, (n+bs-1)/bs)
+		maxBlocks = max(maxBlocks, (n+bs-1)/bs)
 		blocks += (n + bs - 1) / bs
 	}
 	cache, err := NewCache(spec.shape, aligned(spec.shape.BlockBytes()*blocks))
@@ -54,7 +54,7 @@ func newProblem(r *rand.Rand, spec problemSpec) *problem {
 	spread(&cache, spec.gap)
 	p.cache = cache
 	ids := r.Perm(blocks - 1)
-	tables := make([]int32, most*len(spec.lens))
+	tables := make([]int32, maxBlocks*len(spec.lens))
 	lens := make([]int32, len(spec.lens))
 	starts := make([]int32, len(spec.lens)+1)
 	for s, n := range spec.lens {
@@ -64,14 +64,14 @@ func newProblem(r *rand.Rand, spec problemSpec) *problem {
 			q = spec.queries[s]
 		}
 		starts[s+1] = starts[s] + int32(q)
-		for i := range most {
-			tables[s*most+i] = -1
+		for i := range maxBlocks {
+			tables[s*maxBlocks+i] = -1
 			if i*bs < n {
-				tables[s*most+i] = int32(ids[0] + 1)
+				tables[s*maxBlocks+i] = int32(ids[0] + 1)
 				ids = ids[1:]
 			}
 			if s > 0 && (i+1)*bs <= spec.common {
-				tables[s*most+i] = tables[i]
+				tables[s*maxBlocks+i] = tables[i]
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func newProblem(r *rand.Rand, spec problemSpec) *problem {
 	p.fill(r, contents)
 	p.batch = Batch{
 		NumHeads: spec.heads, Query: Float32s(p.query, spec.heads*size), Out: Float32s(p.out, spec.heads*size),
-		QueryStart: starts, SeqLens: lens, BlockTables: tables, TableStride: most,
+		QueryStart: starts, SeqLens: lens, BlockTables: tables, TableStride: maxBlocks,
 		Scale: float32(1 / math.Sqrt(float64(size))), CommonPrefix: spec.common,
 	}
 	return p
@@ -118,8 +118,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gaps between the rows of the outputs, and copies the outputs to p.out. It returns an
-// error if something was written to a gap.
+// stride runs the batch with gap elements between the rows of the queries and of the outputs, and copies the outputs
+// to p.out. It returns an error if Forward wrote to a gap.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -146,7 +146,7 @@ func (p *problem) stride(r *Runner, gap int) error {
 	return nil
 }
 
-// fill writes every element of every block to the offset that the formula of the layout gives.
+// fill writes drawn numbers to all keys and values, at the offsets that the formula of the layout gives.
 func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	c, units := &p.cache, float32(1)
 	if c.DType == Int8 {
@@ -168,7 +168,8 @@ func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	}
 }
 
-// attended reads the logits and values of a row's tokens by the formulas of the layouts.
+// attended returns the logits and values of the tokens to which a row attends. It finds keys and values by the
+// formulas of the layouts.
 func (p *problem) attended(seq, query, head int) (logits []float64, values [][]float64) {
 	c, b := &p.cache, &p.batch
 	first, _, position := b.queries(seq)
@@ -208,8 +209,8 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	return logits, values
 }
 
-// reference computes one row in float64. It returns the outputs, and the sum of |p·v| for each
-// element.
+// reference computes one row in float64. It returns the outputs, and the sum of |p·v| for each element of the
+// output.
 func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	row := [3]int{seq, query, head}
 	if found, ok := p.keep[row]; ok {
@@ -226,22 +227,22 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	}
 	c, b := &p.cache, &p.batch
 	logits, values := p.attended(seq, query, head)
-	most, sum := math.Inf(-1), 0.0
+	largest, sum := math.Inf(-1), 0.0
 	for _, s := range logits {
-		if s > most || s != s {
-			most = s
+		if s > largest || s != s {
+			largest = s
 		}
 	}
 	if b.Sinks != nil {
-		most = math.Max(most, float64(b.Sinks[head]))
-		sum = math.Exp(float64(b.Sinks[head]) - most)
+		largest = math.Max(largest, float64(b.Sinks[head]))
+		sum = math.Exp(float64(b.Sinks[head]) - largest)
 	}
 	out, size = make([]float64, c.HeadSize), make([]float64, c.HeadSize)
 	for i, s := range logits {
 		if math.IsInf(s, -1) {
 			continue
 		}
-		w := math.Exp(s - most)
+		w := math.Exp(s - largest)
 		sum += w
 		for j, v := range values[i] {
 			out[j] += w * v

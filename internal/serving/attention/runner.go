@@ -77,8 +77,8 @@ func (r *Runner) Do(worker, i int) {
 func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
 	for part := it.part0; part < it.part1; part++ {
-		if !w.reaches(part) {
-			continue // no row's window reaches this partition of the common prefix
+		if w.from, w.to = attendedByAny(w.rows, part); w.from >= w.to {
+			continue // this partition of the common prefix is before the windows of all rows
 		}
 		r.attend(w, it, part)
 		if it.kind == itemRun {
@@ -95,27 +95,28 @@ func (r *Runner) run(w *scratch, it *item) {
 	}
 }
 
-// attend computes the results of a partition for the rows of w, one KV head after the other.
+// attend computes the results of the rows of w in one partition, one KV head after the other.
 func (r *Runner) attend(w *scratch, it *item, part int) {
 	each := len(w.rows) / it.heads
 	for h := range it.heads {
 		r0, r1 := h*each, (h+1)*each
-		if r.fused(it, each) && r.attendTiles(w, it, h, part) {
+		if r.readsInPlace(it, each) && r.attendTiles(w, it, h, part) {
 			continue
 		}
-		r.expect(w, it, h, part)
+		r.listPrefetches(w, it, h, part)
 		r.attendPanel(w, max(0, it.seq), it.kvHead+h, r0, r1, part)
 	}
 }
 
-// recordSize returns the number of floats of a record. A record is a row's result over some tokens: m, l, and o, which
-// begins at recordHead. o shares no cache line with another record, and has a multiple of 64 floats, because the
-// kernels write that many.
+// recordSize returns the number of floats of a record. A record is the result of a row over some tokens: m, l, and
+// o, which begins at recordHead, so that the o of two records share no cache line. o has a multiple of 64 floats,
+// because the kernels write so many.
 func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16
 
-// padded returns the number of floats that a value takes in scratch memory, a multiple of chunk.
+// padded returns the number of floats that a value takes in scratch memory: headSize, rounded up to a multiple of
+// chunk.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
 // grow returns a slice of n elements. It uses the memory of s if that is large enough. The contents are undefined.

@@ -15,7 +15,7 @@ const (
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
-// A scratch is a worker's memory: the rows that it computes, the partition that it reads, and the results.
+// A scratch is the memory of a worker: the rows that it computes, the partition that it reads, and the results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers
@@ -32,20 +32,20 @@ type scratch struct {
 	valueScales []float32
 
 	finite   bool                              // no value is NaN or infinite
-	from, to int                               // tokens of the partition that some row reaches
-	row      [tileTokens * MaxHeadSize]float32 // a temporary copy
+	from, to int                               // tokens of the partition to which some row attends
+	row      [TileTokens * MaxHeadSize]float32 // a temporary copy
 
-	// tiles has the addresses of the partition's tiles in the order in which they are read: keys, rounded up to an
-	// even number, values from firstValue on, and then the tiles that are read next.
+	// tiles has the addresses of the partition's tiles in the order in which they are read: keys, the last one twice if
+	// their number is odd, then values from firstValue on, then the tiles that are read next.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// ahead lists addresses in the next partition. The kernels prefetch them while they multiply by the keys of the
-	// present partition. The list ends with nil.
+	// ahead lists addresses in the next partition, and ends with nil. The kernels prefetch them while they multiply by
+	// the keys of the current partition.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
 	scales [2 * tiles]unsafe.Pointer // Int8 only: for each tile, the scales of its keys and those of its values
 	call   call
-	buffer [halfTiles*tileTokens*MaxHeadSize*2 + 64]byte // call.buffer is its aligned part
+	buffer [halfTiles*TileTokens*MaxHeadSize*2 + 64]byte // call.buffer is its aligned part
 }
 
 // A row is one query head of one query token.
@@ -67,7 +67,7 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		}
 		first, _, position := b.queries(seq)
 		position += token - first
-		from, to := b.reach(position)
+		from, to := b.attended(position)
 		for g := range it.heads * r.group {
 			query := len(w.rows) * r.queryWidth()
 			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position, from: from,
@@ -84,7 +84,7 @@ func (r *Runner) setRows(w *scratch, it *item) {
 	}
 	for i := range w.rows {
 		r.loadQuery(w, i)
-		r.initial(w.state[i*record:][:record], &w.rows[i], it)
+		r.initState(w.state[i*record:][:record], &w.rows[i], it)
 	}
 }
 
@@ -127,19 +127,19 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// reaches sets w.from and w.to to the tokens of the partition that any row reaches.
-func (w *scratch) reaches(part int) bool {
-	w.from, w.to = partitionSize, 0
-	for i := range w.rows {
-		from, to := w.rows[i].within(part)
-		if from < to {
-			w.from, w.to = min(w.from, from), max(w.to, to)
+// attendedByAny returns the range of tokens of the partition to which some row attends. from is not less than to if
+// there are none.
+func attendedByAny(rows []row, part int) (from, to int) {
+	from, to = partitionSize, 0
+	for i := range rows {
+		if f, t := rows[i].attendedIn(part); f < t {
+			from, to = min(from, f), max(to, t)
 		}
 	}
-	return w.from < w.to
+	return from, to
 }
 
-func (r *row) within(part int) (from, to int) {
+func (r *row) attendedIn(part int) (from, to int) {
 	start := part * partitionSize
 	return max(0, r.from-start), min(partitionSize, r.to-start)
 }

@@ -2,18 +2,18 @@ package attention
 
 import "unsafe"
 
-// fused reports whether the rows of one KV head can read blocks in place. They can if they are heads of one query
-// token and the blocks consist of whole tiles.
-func (r *Runner) fused(it *item, rows int) bool {
+// readsInPlace reports whether the kernels can read blocks directly for an item that has the given number of rows
+// per KV head. They can if the rows belong to one query token and the blocks consist of whole tiles.
+func (r *Runner) readsInPlace(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
 
 func tiled(c *Cache) bool {
-	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
+	return c.Tiled() && c.HeadSize%16 == 0
 }
 
-// attendTiles computes the results of a partition for the rows that read one of an item's KV heads. It reads each key
-// and value once. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
+// attendTiles computes the results in a partition of the rows that belong to KV head head of an item. It reads each
+// key and value once. It returns false if a number of E4M3 is NaN, which the kernels would read as a finite number.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
@@ -52,8 +52,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	return true
 }
 
-// findTiles sets the addresses of n tiles of a partition, and of the first keys that are read after them. Those are
-// keys of the next head or of the item's next partition.
+// findTiles sets w.tiles to the addresses of n tiles of a partition, and of the tiles of keys that are read after
+// them, which the kernels prefetch: those of the item's next head or next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
@@ -66,14 +66,14 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	if r.cache.DType == Int8 {
 		r.kernels.prefetch(&w.call, w.scales[:2*n]) // fetched while the keys are read
 	}
-	kvHead, next := kvHead+1, part*partitionSize+tile0*tileTokens
+	kvHead, next := kvHead+1, part*partitionSize+tile0*TileTokens
 	if head == it.heads-1 {
 		kvHead, next = it.kvHead, (part+1)*partitionSize
 	}
 	last, end := w.firstValue+n, min(w.rows[0].to, it.part1*partitionSize)
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
-		if token := next + i*tileTokens; token < end {
+		if token := next + i*TileTokens; token < end {
 			w.tiles[last+i], _ = r.tileAt(seq, kvHead, token)
 		}
 	}
@@ -88,17 +88,17 @@ func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	if c.DType == Int8 {
-		block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
-		w.scales[2*i] = unsafe.Pointer(&c.Scales(c.KeyScales, block, kvHead)[place])
-		w.scales[2*i+1] = unsafe.Pointer(&c.Scales(c.ValueScales, block, kvHead)[place])
+		block, offset := r.batch.blockOf(c, seq, token), token%c.BlockSize
+		w.scales[2*i] = unsafe.Pointer(&c.Scales(c.KeyScales, block, kvHead)[offset])
+		w.scales[2*i+1] = unsafe.Pointer(&c.Scales(c.ValueScales, block, kvHead)[offset])
 	}
 	return r.tileAt(seq, kvHead, token)
 }
 
 func (w *scratch) copyScales(tile0, n int) {
 	for i := range n {
-		at := (tile0 + i) * tileTokens
-		*(*[tileTokens]float32)(w.keyScales[at:]) = *(*[tileTokens]float32)(w.scales[2*i])
-		*(*[tileTokens]float32)(w.valueScales[at:]) = *(*[tileTokens]float32)(w.scales[2*i+1])
+		at := (tile0 + i) * TileTokens
+		*(*[TileTokens]float32)(w.keyScales[at:]) = *(*[TileTokens]float32)(w.scales[2*i])
+		*(*[TileTokens]float32)(w.valueScales[at:]) = *(*[TileTokens]float32)(w.scales[2*i+1])
 	}
 }

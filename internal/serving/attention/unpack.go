@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// unpack reads tokens w.from to w.to-1 of a partition as float32. Their tiles may contain other tokens, whose keys
-// are then undefined.
+// unpack converts the keys and values of tokens w.from to w.to-1 of a partition to float32. The keys of other tokens
+// in their tiles are then undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -26,15 +26,16 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	}
 }
 
-// unpackTile unpacks the keys of a tile, and the values of tokens from to to-1 of the partition. token is the first
-// token of the tile. It returns false if E4M3 has a NaN, because the kernels read a NaN of E4M3 as a number.
+// unpackTile converts the keys of a tile, and the values of tokens from to to-1 of the partition. token is the first
+// token of the tile, and t its index in the partition. It returns false if a number of E4M3 is NaN, which the
+// kernels would read as a finite number.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()
 	key, value := r.tile(w, 0, seq, kvHead, token)
 	value = unsafe.Add(value, (from-t)*size*bytes)
 	if d == Int8 {
-		w.copyScales(t/tileTokens, 1)
+		w.copyScales(t/TileTokens, 1)
 		for _, s := range w.valueScales[from:to] {
 			w.finite = w.finite && isFinite(s)
 		}
@@ -42,12 +43,12 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	narrow := d == E4M3 || d == E5M2
 	if narrow {
 		bytes = F16.Size()
-		if !r.kernels.halve(&w.call, d, key, size*tileTokens, w.call.buffer) {
+		if !r.kernels.halve(&w.call, d, key, size*TileTokens, w.call.buffer) {
 			return false
 		}
 		key = w.call.buffer
 	}
-	keys := w.keys[t*size:][:size*tileTokens]
+	keys := w.keys[t*size:][:size*TileTokens]
 	r.kernels.convert(&w.call, d, key, chunk*bytes, len(keys)/chunk, keys)
 	readable := value // by convert
 	if narrow {
@@ -67,9 +68,10 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackTails unpacks the last half chunk of the values of tokens from to to-1. It leaves the other half of that
-// chunk unchanged, because its sums are not part of the output. The kernels convert whole chunks, so they read the
-// values in pairs. readable has numbers of the given number of bytes that the kernels can read.
+// unpackTails converts the half chunk at the end of each value, for tokens from to to-1. It leaves the other half of
+// that chunk in w.values unchanged, because its sums are not part of the output. The kernels convert whole chunks,
+// so it converts the values of two tokens at a time. readable has the values in the type that the kernels read,
+// whose numbers have the given number of bytes.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
 	c := r.cache
 	size, n := c.HeadSize, to-from
@@ -91,54 +93,55 @@ func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, 
 	}
 }
 
-// unpackTokens unpacks the given token to place t. If it begins a tile of LayoutTile that ends within the next n
-// tokens, unpackTokens unpacks the whole tile. It returns the number of tokens.
+// unpackTokens converts the key and the value of the given token, whose index in the partition is t. If the token
+// begins a tile of LayoutTile that ends within the next n tokens, it converts the whole tile. It returns the number
+// of tokens that it converted.
 func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
-	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
+	block, offset := r.batch.blockOf(c, seq, token), token%c.BlockSize
 	width := 1
-	if wide := c.Shape.tile(); c.Layout == LayoutTile && place%wide == 0 && wide <= n {
+	if wide := c.Shape.tile(); c.Layout == LayoutTile && offset%wide == 0 && wide <= n {
 		width = wide
 	}
-	r.unpackKeys(w, block, kvHead, place, t, width)
+	r.unpackKeys(w, block, kvHead, offset, t, width)
 	for i := range width {
-		r.unpackValue(w, block, kvHead, place+i, t+i)
+		r.unpackValue(w, block, kvHead, offset+i, t+i)
 		if c.DType == Int8 {
-			w.keyScales[t+i] = c.Scales(c.KeyScales, block, kvHead)[place+i]
-			w.valueScales[t+i] = c.Scales(c.ValueScales, block, kvHead)[place+i]
+			w.keyScales[t+i] = c.Scales(c.KeyScales, block, kvHead)[offset+i]
+			w.valueScales[t+i] = c.Scales(c.ValueScales, block, kvHead)[offset+i]
 			w.finite = w.finite && isFinite(w.valueScales[t+i])
 		}
 	}
 	return width
 }
 
-func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
+func (r *Runner) unpackKeys(w *scratch, block, kvHead, offset, t, width int) {
 	c := r.cache
 	size, to := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]
 	switch {
 	case c.Layout == LayoutTile && width > 1, c.Layout == LayoutFlash:
 		row := w.row[:size*width]
-		c.DType.loadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, 0)]))
+		c.DType.loadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, 0)]))
 		for i := range size {
 			copy(to[i*16:], row[i*width:][:width])
 		}
 	default:
 		for i := range size {
-			to[i*16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))
+			to[i*16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, i)]))
 		}
 	}
 }
 
-func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
+func (r *Runner) unpackValue(w *scratch, block, kvHead, offset, t int) {
 	c := r.cache
 	row := w.row[:padded(c.HeadSize)]
 	clear(row[c.HeadSize:])
 	if c.Layout == LayoutVLLM {
 		for i := range c.HeadSize {
-			row[i] = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
+			row[i] = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, offset, i)]))
 		}
 	} else {
-		c.DType.loadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, 0)]))
+		c.DType.loadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, offset, 0)]))
 	}
 	finite := true
 	for _, v := range row[:c.HeadSize] {

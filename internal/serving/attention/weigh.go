@@ -6,9 +6,9 @@ import (
 )
 
 // sumElements returns how many products of q·k are summed before their sum is added to the sum of the earlier
-// elements. With a single sum over a head of 256, float32 logits up to refineAbove have errors of 3e-6; with sums of
-// 32, of 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types have rounding errors that are larger
-// than these.
+// elements. With a single sum over a head of 256 elements, float32 logits up to refineAbove have errors of 3e-6;
+// with sums of 32, of 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types need only a single
+// sum, because their rounding errors are larger.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32
@@ -16,10 +16,10 @@ func sumElements(c *Cache) int {
 	return c.HeadSize
 }
 
-// weigh replaces products q·k by weights p, and returns m and l. A logit is factor times a product. Tokens between
-// lo and hi that the row does not reach get the weight 0; lo and hi are multiples of 16.
+// weigh replaces the products q·k of a row by weights p, and returns m and l. A logit is factor times a product.
+// Tokens from lo to hi-1 to which the row does not attend get the weight 0; lo and hi are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
-	from, to := row.within(part)
+	from, to := row.attendedIn(part)
 	if from >= to {
 		clear(scores[lo:hi])
 		return 0, 0
@@ -41,7 +41,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		r.modify(w, row, x, factor, part*partitionSize+first)
 		factor = 1
 	}
-	r.leaveOut(row, scores, part, negInf)
+	r.maskTokens(row, scores, part, negInf)
 	m, l = r.kernels.softmax(&w.call, x, factor)
 	if r.cache.DType == Int8 {
 		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
@@ -54,14 +54,14 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 // computing them again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles that the row reaches. Only
-// the tokens that the row reaches decide how the row is computed.
+// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles with tokens to which the
+// row attends. Other tokens in these tiles do not influence whether logits are computed again in float64.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
 	factor float32) (m, l float32) {
-	from, to := row.within(part)
+	from, to := row.attendedIn(part)
 	first, last := from&^15, (to+15)&^15
 	x, low, q := scores[first:last], w.low[first:last], w.q[row.query:][:r.cache.HeadSize]
-	r.leaveOut(row, scores, part, 0)
+	r.maskTokens(row, scores, part, 0)
 	pairs := r.kernels.refine(&w.call, q, tiles, x, low, refineAbove/abs(factor))
 	if r.modified(factor) {
 		if !pairs {
@@ -71,16 +71,17 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 		r.modifyPairs(w, row, x, low, factor, part*partitionSize+first)
 		factor = 1
 	}
-	r.leaveOut(row, scores, part, negInf)
+	r.maskTokens(row, scores, part, negInf)
 	if pairs {
 		return r.kernels.softmaxPairs(&w.call, x, low, factor)
 	}
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut sets the scores of tokens to which the row does not attend, in the row's first and last tile.
-func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
-	from, to := row.within(part)
+// maskTokens sets to score the scores of the tokens to which the row does not attend, in the first and last tile to
+// which it attends.
+func (r *Runner) maskTokens(row *row, scores []float32, part int, score float32) {
+	from, to := row.attendedIn(part)
 	fill(scores[from&^15:from], score)
 	fill(scores[to:(to+15)&^15], score)
 }
@@ -105,7 +106,8 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias returns a row's ALiBi slope and a token's offset, by which the slope is multiplied.
+// bias returns the row's ALiBi slope, and the distance from the row's query token to the given token, by which the
+// slope is multiplied.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0
@@ -118,7 +120,9 @@ func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token
 	slope, offset := r.bias(row, token)
 	if b.SoftCap != 0 {
 		r.kernels.scale(&w.call, x, factor, 0, 0)
-		capLogits(x, b.SoftCap)
+		for i, s := range x {
+			x[i] = b.SoftCap * float32(math.Tanh(float64(s)/float64(b.SoftCap)))
+		}
 		factor = 1
 	}
 	if b.SoftCap == 0 || slope != 0 {
@@ -129,11 +133,5 @@ func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token
 func fill(x []float32, v float32) {
 	for i := range x {
 		x[i] = v
-	}
-}
-
-func capLogits(x []float32, softCap float32) {
-	for i, s := range x {
-		x[i] = softCap * float32(math.Tanh(float64(s)/float64(softCap)))
 	}
 }

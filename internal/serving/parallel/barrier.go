@@ -42,7 +42,7 @@ func NewBarrier(size int) *Barrier {
 	return b
 }
 
-// Wait returns when all goroutines have called it, each with its number, from 0.
+// Wait blocks until all goroutines have called it. number is the caller's number, from 0 to size-1.
 func (b *Barrier) Wait(number int) {
 	b.noteProcessor(number)
 	n := b.arrived.Add(1)
@@ -75,7 +75,8 @@ func (b *Barrier) noteProcessor(number int) {
 	b.members[number].processor.Store(int64(here))
 }
 
-// separate moves the goroutine to another processor if another goroutine was last seen on its processor.
+// separate moves the thread of goroutine number to another processor if another goroutine of the barrier last called
+// Wait on the same processor.
 func (b *Barrier) separate(number int) {
 	own := &b.members[number]
 	here := own.processor.Load()

@@ -27,14 +27,16 @@ const (
 	maxMoves     = 3 // another program may occupy all processors; a move then gains nothing and takes up to 100 µs
 )
 
-// woke records that a worker is being woken that has slept since the given time.
+// woke must be called when a worker is woken. since is when the worker fell asleep. After a long sleep, it allows
+// new moves.
 func (p *placement) woke(since time.Time) {
 	if time.Since(since) >= longSleep {
 		p.moves, p.missing = maxMoves, time.Time{}
 	}
 }
 
-// check moves the calling thread if Runs have lacked workers that they had called for at least missingFor.
+// check is called at the end of each Run. missing reports that a worker that was called had not begun when the Run
+// ended. If that has been so for at least missingFor, check moves the calling thread.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

@@ -42,10 +42,10 @@ type failure struct{ value any }
 
 // patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end
 // of a Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with
-// little work between them. The time is lessPatience if polling would take a processor from other work. That is so
-// if the pool has more workers than there are processors, or as many workers as processors in a program that also
-// computes with other threads. In a pool that uses all of Go's processors, workers that poll longer than
-// lessPatience let other goroutines run.
+// little work between them. The time is lessPatience where polling would take a processor from other work: if the
+// pool has more workers than there are processors, and in a pool of NewBesideThreads also if it has as many. In a
+// pool with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other goroutines
+// run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -54,8 +54,8 @@ const (
 // pollsPerCheck is the number of times a worker polls between two looks at the clock.
 const pollsPerCheck = 500
 
-// New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
-// processor cpus[i], except worker 0, which is the goroutine that calls Run.
+// New makes a pool of size workers, at least 1. If cpus is not empty, worker i is pinned to processor cpus[i],
+// except worker 0, which is the goroutine that calls Run.
 func New(size int, cpus ...int) (*Pool, error) {
 	return newPool(size, size > processors(), cpus)
 }
@@ -148,10 +148,10 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw cancels the calls of workers that have not begun, and returns the number of these workers. No task is
-// left for them, and a worker whose processor does other work may begin milliseconds later. If workers are bound to
-// processors, Run waits for them instead. Without that wait, they would miss many short Runs after a sleep, or
-// while the caller is on their processor (a step of one sequence took 1.3 ms instead of 0.8).
+// withdraw cancels the calls of the first helpers workers that have not begun, and returns how many it cancelled.
+// There are no tasks left for these workers, and one whose processor does other work may begin only milliseconds
+// later. Run does not withdraw calls if workers are pinned to processors: after a sleep, or while the caller runs on
+// their processor, pinned workers would miss many short Runs (a step of one sequence took 1.3 ms instead of 0.8).
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {
@@ -263,7 +263,7 @@ func (w *worker) loop(started chan<- error) {
 	}
 }
 
-// await returns when start has called the worker and the call was not withdrawn.
+// await waits until start calls the worker. A call that Run has withdrawn in the meantime does not count.
 func (w *worker) await() {
 	for {
 		for begin := time.Now(); w.pool.polls(begin); {

@@ -13,11 +13,11 @@ type dtype struct {
 }
 
 var (
-	// wholes lists the types that are converted to float32 in one step. eights lists the types that
-	// are converted to float16 first.
-	wholes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
-	eights = []dtype{{"E4M3", 1}, {"E5M2", 1}}
-	int8s  = dtype{"Int8", 1}
+	// directTypes are the types that one instruction or two convert to float32. eightBitTypes are converted to float16
+	// first.
+	directTypes   = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, int8s}
+	eightBitTypes = []dtype{{"E4M3", 1}, {"E5M2", 1}}
+	int8s         = dtype{"Int8", 1}
 )
 
 func (g *gen) and(mask, r reg.VecPhysical) {
@@ -30,16 +30,16 @@ func (g *gen) and(mask, r reg.VecPhysical) {
 
 func converts(g *gen) {
 	g.onStack = true
-	for _, d := range wholes {
+	for _, d := range directTypes {
 		convert(g, d)
 	}
 	halve(g, "E4M3")
 	halve(g, "E5M2")
 }
 
-// convert generates the kernel that unpacks n rows of a chunk of numbers to float32, without gaps. The rows are
-// inStride bytes apart. Numbers of float16 are multiplied by x. The kernel sets flag to the bits of a NaN if a number
-// is NaN or infinite, else to 0.
+// convert generates the kernel that converts n rows of chunk numbers to float32. The rows of the input are inStride
+// bytes apart; those of the output follow each other without gaps. Numbers of float16 are multiplied by x. The
+// kernel sets flag to a number other than 0 if a number is NaN or infinite, else to 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
@@ -85,8 +85,8 @@ type halveKernel struct {
 }
 
 // halve generates the kernel that converts n numbers of 8 bits, a multiple of 16, to float16. Arguments: in, the
-// numbers; out, the float16, which for E4M3 are multiplied by 2^-8. A NaN of E4M3 becomes a number; the kernel then
-// sets flag to a value other than 0.
+// numbers; out, the float16, which for E4M3 are 2^-8 of the numbers. For E4M3, whose NaN would become a finite
+// float16, the kernel sets flag to a value other than 0 if there is a NaN, else to 0.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
@@ -125,8 +125,8 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve converts as many numbers as a register has 16-bit words. Register i of half is the lower half of register i
-// of whole.
+// halve converts the numbers at in that fit into one of the registers in whole as float16, and stores them at out.
+// Register i of half is the lower half of register i of whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {
@@ -150,7 +150,8 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow generates the kernel that rounds 16·n numbers at in to nearest, ties to even, and writes them to out.
+// narrow generates the kernel that converts 16·n float32 at in to the type name, and writes them to out. round emits
+// the conversion of register i, to nearest, ties to even, into the register's lower half.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
@@ -163,7 +164,7 @@ func narrow(g *gen, name string, round func(i int)) {
 		g.asm.VMOVUPS(mem(in, at), g.regs[0])
 		round(0)
 		g.asm.VMOVDQU(quarters[0], mem(out, at/2))
-	}, next{in, tileBytes}, next{out, tileBytes / 2})
+	}, advance{in, tileBytes}, advance{out, tileBytes / 2})
 	g.end()
 }
 
@@ -171,8 +172,8 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
-// roundBF16 rounds the numbers of a register to BF16, and leaves them in the register's lower half. A NaN becomes
-// quiet.
+// roundBF16 converts the float32 in register i to BF16, in the register's lower half. A signalling NaN becomes a
+// quiet NaN.
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)

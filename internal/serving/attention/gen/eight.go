@@ -7,17 +7,19 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An eightBits reads numbers of type E4M3 and E5M2 with AVX-512: it converts them to float16 first. Its register nan
-// has the largest magnitudes of E4M3 so far, which show whether there was a NaN.
+// An eightBits emits AVX-512 instructions that read numbers of type E4M3 and E5M2. It converts them to float16
+// first. Each byte of register nan has the largest magnitude of an E4M3 number that check has read there. It is 0x7f
+// if a number was NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool
 	mask, nan, magnitude int
 }
 
-// eightBits loads the constants for E4M3 or E5M2. For other types it returns nil.
+// eightBits returns a reader for type d, and loads its constants into registers. It returns nil if d is neither E4M3
+// nor E5M2.
 func (g *gen) eightBits(d dtype) *eightBits {
-	if !slices.Contains(eights, d) {
+	if !slices.Contains(eightBitTypes, d) {
 		return nil
 	}
 	last := len(g.regs) - 1
@@ -30,8 +32,8 @@ func (g *gen) eightBits(d dtype) *eightBits {
 	return k
 }
 
-// load reads 32 numbers into registers i and j. Numbers whose bit in mask is 0 become zero. Numbers of E4M3 are
-// multiplied by 2^-8.
+// load reads 32 numbers into registers i and j as float32. If mask is not nil, numbers whose bit in mask is 0 become
+// 0. Numbers of E4M3 are multiplied by 2^-8.
 func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm, words := k.asm, k.regs[j]
 	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z
@@ -54,7 +56,8 @@ func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm.VCVTPH2PS(k.half[j], words)
 }
 
-// check looks for a NaN among the next 64 numbers of E4M3 or, with a mask, among up to 32.
+// check adds the next 64 numbers of E4M3 to register nan. With a mask, it adds the numbers among the next 32 whose
+// bit in mask is set.
 func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	switch {
 	case !k.e4m3:

@@ -70,7 +70,8 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 }
 
-// loadPairs reads a pair of elements of the keys of tile v or, with AVX2, of half v of a tile.
+// loadPairs loads one pair of elements of each key into register keys+v as 16-bit numbers. Register v is for tile v
+// or, with AVX2, for half v of the tile.
 func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	r := g.regs[k.keys+v]
 	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
@@ -89,8 +90,8 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude generates the kernel that finds the largest magnitude of the 8·n numbers at in. The kernel sets flag to
-// the bits of this magnitude. As integers, the bits of a NaN are larger than those of any number.
+// magnitude generates the kernel that finds the largest magnitude of the 8·n float32 at in, and sets flag to its
+// bits. If a number is NaN, the bits are those of a NaN, which are larger than those of infinity.
 func magnitude(g *gen) {
 	g.begin("magnitude")
 	in, n := g.arg(atIn), g.arg(atN)
@@ -146,6 +147,6 @@ func pack(g *gen) {
 		g.asm.VPSLLD(operand.U8(16), high, high)
 		g.asm.VPOR(high, low, low)
 		g.asm.VMOVUPS(low, mem(out, at))
-	}, next{in, 2 * tileBytes}, next{out, tileBytes})
+	}, advance{in, 2 * tileBytes}, advance{out, tileBytes})
 	g.end()
 }

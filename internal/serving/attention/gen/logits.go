@@ -14,8 +14,8 @@ func logits(g *gen) {
 	}
 }
 
-// A refineKernel has the numbers of its registers. In float64, the products of a tile take two registers; with
-// AVX2, two registers hold those of half a tile.
+// A refineKernel has the numbers of the registers that refine uses. The float64 products of one float32 register
+// take two registers: a tile with AVX-512, half a tile with AVX2.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
@@ -41,13 +41,13 @@ func refine(g *gen) {
 	g.asm.MOVQ(operand.I32(1), g.argMem(atFlag))
 	k.widen()
 	out, low, list, n := g.arg(atOut), g.arg(atLow), g.arg(atData), g.arg(atN)
-	g.tiles(n, func(_, at int) { k.refine(out, low, list, at) }, next{out, tileBytes}, next{low, tileBytes}, next{list, 8})
+	g.tiles(n, func(_, at int) { k.refine(out, low, list, at) }, advance{out, tileBytes}, advance{low, tileBytes}, advance{list, 8})
 	g.asm.Label(none)
 	g.end()
 }
 
-// anyLarge jumps to the label none if no product is larger than the limit. As integers, infinity and NaN are
-// larger.
+// anyLarge jumps to the label none if no product is larger than the limit. It compares magnitudes as integers, so
+// infinity and NaN count as larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}
@@ -59,12 +59,13 @@ func (k *refineKernel) anyLarge(none string) {
 		g.asm.VMOVUPS(mem(out, at), g.regs[2+v])
 		g.and(g.regs[k.abs], g.regs[2+v])
 		g.asm.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
-	}, next{out, tileBytes})
+	}, advance{out, tileBytes})
 	g.asm.VPMAXSD(g.regs[1], g.regs[0], g.regs[0])
 	k.jumpIfNone(g.asm.VPCMPGTD, none)
 }
 
-// jumpIfNone jumps if no number of register 0 is greater than the limit.
+// jumpIfNone emits a jump to the label none that is taken if no number in register 0 is greater than the limit.
+// greater emits the comparison.
 func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
 	g := k.gen
 	if g.wide() {
@@ -91,7 +92,8 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine replaces the large products of one register. The register starts at the given byte of a tile.
+// refine emits the code that replaces the large products in one register, whose numbers begin at byte at of a tile
+// of products. Register list points to the address of the tile of keys.
 func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]
@@ -128,8 +130,8 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply computes the products of the query with the keys of one register. The register starts at byte at of each
-// row of the tile.
+// multiply emits the code that computes the float64 products of the query with the keys whose numbers begin at byte
+// at of each row of the tile, as many as a register has float32.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {
@@ -209,6 +211,6 @@ func scalePairs(g *gen) {
 		g.asm.VADDPS(b, rest, rest)
 		g.asm.VMOVUPS(rest, mem(low, at))
 		g.asm.VADDPS(step, index, index)
-	}, next{in, tileBytes}, next{low, tileBytes})
+	}, advance{in, tileBytes}, advance{low, tileBytes})
 	g.end()
 }

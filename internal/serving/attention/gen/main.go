@@ -79,8 +79,8 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files of an instruction set. For everything else, the instruction set uses the functions of
-// AVX2 or, with VNNI, of AVX-512.
+// partsOf lists the files that contain the functions of an instruction set. Where it has no function of its own, the
+// package uses that of AVX2 or, with VNNI, of AVX-512.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}
@@ -159,15 +159,15 @@ func (g *gen) loop(n reg.GPVirtual, body func()) {
 	g.asm.JNZ(operand.LabelRef(label))
 }
 
-// A next is a pointer that moves forward by some bytes in each iteration of a loop.
-type next struct {
+// An advance is a pointer and the number of bytes by which each iteration of a loop advances it.
+type advance struct {
 	pointer reg.Register
 	bytes   int
 }
 
-// tiles loops over n tiles. For each register of a tile it calls body with the register's number and the byte of the
-// tile where the register begins. It advances pointers after each tile.
-func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...next) {
+// tiles emits a loop over n tiles. For each register of a tile it calls body with the number v of the register and
+// the byte at of the tile where the register's numbers begin. It advances pointers after each tile.
+func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...advance) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {
 			body(v, v*g.bytes())
@@ -191,7 +191,8 @@ func (g *gen) copyOf(r reg.Register) reg.GPVirtual {
 
 func mem(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
-// loops generates the reference loops of package testkit/benchtest: one only reads, the other only multiplies.
+// loops generates the functions with which package testkit/benchtest measures the limits of a processor: read only
+// reads memory, and multiply only multiplies.
 func loops(g *gen) {
 	// n is a multiple of 512 bytes.
 	g.function("read", "func(p *byte, n int)")

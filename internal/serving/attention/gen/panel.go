@@ -9,12 +9,13 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// newRows addresses n rows, the first at base. The distance between rows is in the call's field at offset stride.
+// newRows prepares the addresses of n rows, the first of which is at base. The field of the call at offset stride
+// has the distance between rows.
 func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
 	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
 
-// panels generates the kernels that read a partition that was unpacked to float32.
+// panels generates the kernels for a partition whose keys and values were converted to float32.
 func panels(g *gen) {
 	panelScores(g, g.rows, false)
 	panelValues(g, g.rows)
@@ -52,7 +53,8 @@ func (g *gen) nextTile(keys reg.Register) {
 	g.asm.ADDQ(step, keys)
 }
 
-// panelTiles takes two registers of keys: two tiles, or with AVX2 the two halves of a tile.
+// panelTiles emits the code that multiplies the queries by two registers of keys: two tiles or, with AVX2, the two
+// halves of a tile.
 func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
@@ -80,8 +82,8 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// nextAhead returns the next address of the list ahead. After the end of the list it returns other, an address that
-// is in the cache.
+// nextAhead returns a register with the next address of the list ahead. After the end of the list, the register has
+// the address in other, which should be in the processor's cache already.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
@@ -93,8 +95,8 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum adds the products of the next elements to new sums. It prefetches one cache line for every four
-// elements.
+// panelSum emits the code that sets 2·n registers to sums of products of the next first elements, or of all that are
+// left. It prefetches one cache line for every four elements.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	g.zeros(2 * n)
 	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
@@ -114,8 +116,8 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums adds the sums of n rows to those in memory at to. If done is at most first, it overwrites the memory
-// instead.
+// addSums emits the code that adds the sums of n rows to those in memory at to. If done is at most first, it
+// overwrites the sums in memory instead.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))
@@ -135,12 +137,12 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// products multiplies a number of each of n rows by two registers, and adds the products to the row's sums. The
-// numbers are at byte at of the rows. They are loaded, in turn, to the registers from bcast on, whose number is
-// turns.
-func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, turns int) {
+// products emits the code that multiplies the number at byte at of each of n rows by registers registers and
+// registers+1, and adds the products to the row's sums. It loads the numbers of the rows into count registers from
+// bcast on, in rotation.
+func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, count int) {
 	for row := range n {
-		b := g.regs[bcast+row%turns]
+		b := g.regs[bcast+row%count]
 		g.asm.VBROADCASTSS(rows.At(row, at), b)
 		for v := range 2 {
 			g.asm.VFMADD231PS(b, g.regs[registers+v], g.regs[2*row+v])
@@ -184,8 +186,8 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 
 // panelValues generates the kernel that adds p·v over n tokens to the sums of groups × n rows, two registers of a
 // chunk at a time. Arguments: in, the weights; data, the values; out, the sums; n, the number of tokens; size, the
-// number of chunks. If first is 0, each token is added to the sums directly. Otherwise some tokens are summed
-// separately before the sum is added: at first as many tokens as first says, then those of a tile at a time.
+// number of chunks. If first is 0, each token is added to the sums in out directly. Otherwise the kernel sums the
+// first first tokens, then 16 tokens at a time, and adds each of these sums to out.
 func panelValues(g *gen, n int) {
 	g.begin(fmt.Sprintf("valuesPanel%d", n))
 	parts := g.arg(atSize)
@@ -235,8 +237,8 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// panelTokens adds p·v of the next tokens to registers, and advances the pointers. The number of tokens is next or
-// what remains; next is changed to it.
+// panelTokens emits the code that adds p·v of the next tokens to registers, and advances the pointers values and at.
+// It takes next tokens, or the remaining ones if they are fewer, and sets next to the number that it took.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), next)

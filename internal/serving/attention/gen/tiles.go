@@ -10,22 +10,23 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// ahead returns the distance in tiles at which the kernels prefetch, about 8 KB.
-func (d dtype) ahead() int { return max(2, 4/d.bytes) }
+// prefetchDistance returns how many tiles ahead the kernels prefetch, about 8 KB.
+func (d dtype) prefetchDistance() int { return max(2, 4/d.bytes) }
 
-// far returns the distance in tiles at which the kernels prefetch into an outer cache.
-func (d dtype) far() int { return 2 * d.ahead() }
+// farPrefetchDistance returns how many tiles ahead the kernels prefetch into an outer cache.
+func (d dtype) farPrefetchDistance() int { return 2 * d.prefetchDistance() }
 
-// tileTypes returns the types that an instruction set's tile kernels can read. AVX2 reads E4M3 and E5M2 after a
-// conversion to float16.
+// tileTypes returns the types whose blocks the kernels of an instruction set can read directly. With AVX2, E4M3 and
+// E5M2 are converted to float16 before.
 func tileTypes(w width) []dtype {
 	if w.wide() {
-		return append(slices.Clone(wholes), eights...)
+		return append(slices.Clone(directTypes), eightBitTypes...)
 	}
-	return wholes
+	return directTypes
 }
 
-// tileScores generates the kernels that read keys where they lie in blocks, except those for Int8.
+// tileScores generates the kernels that read keys directly from blocks, except those for Int8, which integers
+// generates.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -41,7 +42,7 @@ func tileScores(g *gen) {
 // narrower types, all products are added to one sum, whose error is small compared with the rounding of the keys.
 const sumElements = 32
 
-// unroll is the number of elements of 16 or 32 bits that tileScore multiplies in one iteration.
+// unroll is the number of elements that one iteration of tileScore multiplies, for types of 16 or 32 bits.
 const unroll = 2
 
 type scoreKernel struct {
@@ -90,8 +91,8 @@ func (g *gen) tileStep(k *scoreKernel) {
 	for v := range k.perStep {
 		k.key[v], k.next[v], k.far[v] = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
 		g.asm.MOVQ(mem(k.list, 8*v), k.key[v])
-		g.asm.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
-		g.asm.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.prefetchDistance())), k.next[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.farPrefetchDistance())), k.far[v])
 	}
 	end := g.arg(atSize)
 	g.asm.IMUL3Q(operand.U8(k.line), end, end)

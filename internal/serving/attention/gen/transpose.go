@@ -17,8 +17,8 @@ func transposes(g *gen) {
 	copyRows(g)
 }
 
-// store writes registers to memory; each register's place is step bytes after that of the register before. If
-// stream is not 0, it bypasses the caches.
+// store emits the code that writes register i to memory at out + i·step + disp. If register stream is not 0, the
+// stores bypass the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -148,7 +148,8 @@ func copyRows(g *gen) {
 	g.end()
 }
 
-// endStream ends the function. If the function bypassed the caches, a fence makes its stores visible in order.
+// endStream emits the end of a function. If register stream is not 0, the function has bypassed the caches, and a
+// fence orders its stores before later ones.
 func (g *gen) endStream(stream reg.Register) {
 	plain := g.label("plain")
 	g.asm.TESTQ(stream, stream)

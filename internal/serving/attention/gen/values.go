@@ -27,9 +27,9 @@ type valueKernel struct {
 }
 
 // tileValue generates the kernel that adds p·v to the sums of n rows, and prefetches the tiles that are read next.
-// Arguments: in, the weights, from the first token on; data, addresses of the tiles and of those after them; out, the
-// sums, of which the kernel writes a multiple of 64 bytes; n, the number of tokens; first, the place of the first token
-// in its tile; size, the elements of a head, a multiple of 16. The kernel changes in, data, n and first.
+// Arguments: in, the weights, from the first token on; data, addresses of the tiles and of those after them; out,
+// the sums, of which the kernel writes a multiple of 64 bytes; n, the number of tokens; first, the index of the
+// first token in its tile; size, the elements of a head, a multiple of 16. The kernel changes in, data, n and first.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
 	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
@@ -53,7 +53,7 @@ func tileValue(g *gen, d dtype, n int) {
 		g.asm.ADDQ(place, p)
 		return p
 	}
-	k.values, k.next, k.far = address(0), address(d.ahead()), address(d.far())
+	k.values, k.next, k.far = address(0), address(d.prefetchDistance()), address(d.farPrefetchDistance())
 	k.passes()
 	g.nextValueTile(tile)
 	g.asm.Label(done)
@@ -70,8 +70,8 @@ func (g *gen) nextValueTile(tile string) {
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount sets count to the number of tokens in the next tile, and subtracts it from n. It jumps to the label
-// done if no tokens remain.
+// tileCount emits the code that sets count to the number of tokens to read in the next tile, and subtracts it from
+// n. It jumps to the label done if n is 0.
 func (g *gen) tileCount(done string) {
 	rest, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(rest, rest)
@@ -85,8 +85,8 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// passes adds p·v for all elements of the values of a tile. A pass computes as many elements as fit into k.vecs
-// registers.
+// passes emits a loop that adds p·v for all elements of a tile's values. Each pass computes the elements that fit
+// into k.vecs registers.
 func (k *valueKernel) passes() {
 	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
@@ -123,8 +123,8 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. It skips registers without
-// elements.
+// pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. elements
+// is the number of elements left; registers beyond it are skipped.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added
@@ -158,7 +158,7 @@ func (k *valueKernel) pass(to, elements reg.Register) {
 	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
 }
 
-// multiply adds p·v of the next token for the elements in registers first and first+1.
+// multiply emits the code that adds p·v of the token at byte at, for the elements in registers first and first+1.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	values := k.vecs * k.n
 	bcast := values + k.vecs // one register, or the first of one for each row
@@ -197,7 +197,8 @@ func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
 	}
 }
 
-// loadFloats reads register v of the elements, with zeros where its mask is 0.
+// loadFloats emits the code that loads the numbers of register v as float32 into r. Numbers whose bit in the
+// register's mask is 0 become 0.
 func (k *valueKernel) loadFloats(d dtype, m operand.Mem, v int, r reg.Register) {
 	if v == 0 || !k.wide() {
 		assembly.LoadFloats(k.asm, d.name, m, r)

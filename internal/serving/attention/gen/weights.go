@@ -17,12 +17,12 @@ func weights(g *gen) {
 		scale(g)
 		multiply(g)
 		combine(g)
-		ask(g)
+		prefetch(g)
 	}
 }
 
-// ask generates the kernel that prefetches the cache lines at n addresses, listed at data.
-func ask(g *gen) {
+// prefetch generates the kernel that prefetches the cache lines at the n addresses in the list data.
+func prefetch(g *gen) {
 	g.begin("ask")
 	data, n, line := g.arg(atData), g.arg(atN), g.asm.GP64()
 	g.loop(n, func() {
@@ -55,7 +55,7 @@ func scale(g *gen) {
 		g.asm.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
 		g.asm.VMOVUPS(g.regs[bias+1], mem(in, at))
 		g.asm.VADDPS(g.regs[step], g.regs[index], g.regs[index])
-	}, next{in, tileBytes})
+	}, advance{in, tileBytes})
 	g.end()
 }
 
@@ -71,8 +71,8 @@ func (g *gen) counting(name string, n int) operand.Mem {
 
 // Coefficients of a polynomial for e^x, where |x| is at most ln 2 / 2, from the coefficient of x^6 to that of x^2;
 // the first terms are 1 + x. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding
-// the sum. Adding 1.5·2^23 to a number rounds it to an integer, and the integer is then in the lowest bits of the
-// sum.
+// the sum. Adding roundMagic, which is 1.5·2^23, to a number rounds it to an integer, and leaves the integer in the
+// lowest bits of the sum.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest
@@ -103,10 +103,10 @@ func softmax(g *gen, pairs bool) {
 	}
 	k.load()
 	in, n := g.arg(atIn), g.arg(atN)
-	pointers := []next{{in, tileBytes}}
+	pointers := []advance{{in, tileBytes}}
 	if pairs {
 		k.low = g.arg(atLow)
-		pointers = append(pointers, next{k.low, tileBytes})
+		pointers = append(pointers, advance{k.low, tileBytes})
 	}
 	g.tiles(n, func(v, _ int) { k.exp(in, v) }, pointers...)
 	if k.vecs == 2 {
@@ -132,7 +132,8 @@ type softmaxKernel struct {
 	constants         []operand.Mem
 }
 
-// largest finds the largest logit. It uses several registers, so that an instruction need not wait for the one before.
+// largest emits the code that finds the largest logit. It compares in several registers, so that an instruction need
+// not wait for the result of the one before.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))
@@ -153,7 +154,7 @@ func (k *softmaxKernel) largest() {
 	g.asm.Label(rest)
 	g.asm.ADDQ(operand.U8(tiles), n)
 	g.asm.JZ(operand.LabelRef(found))
-	g.tiles(n, func(v, at int) { g.asm.VMAXPS(mem(in, at), g.regs[tops[v]], g.regs[tops[v]]) }, next{in, tileBytes})
+	g.tiles(n, func(v, at int) { g.asm.VMAXPS(mem(in, at), g.regs[tops[v]], g.regs[tops[v]]) }, advance{in, tileBytes})
 	g.asm.Label(found)
 	for half := len(tops) / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -199,8 +200,8 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// exp replaces products by weights and adds the weights to their sum. A weight is 0 if its exponent is below the
-// minimum, and NaN if the product is NaN.
+// exp emits the code that replaces the products of register v by weights and adds the weights to their sum. A weight
+// is 0 if its exponent is below minimum, and NaN if the product is NaN.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum
@@ -241,8 +242,8 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
-// difference sets x to a logit minus the largest one, and rest to the rounding error. The error exceeds 1 only if
-// logits are too large for float32.
+// difference emits the code that sets x to a logit minus the largest logit, and rest to the rounding error of x. The
+// error exceeds 1 only if logits are too large for float32.
 func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
@@ -259,8 +260,8 @@ func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g.asm.VADDPS(b, rest, rest)
 }
 
-// horizontal combines the lanes of a register with op, and leaves the result in lane 0. It combines lane i with
-// i+8, then with i+4, i+2 and i+1.
+// horizontal emits the code that combines all lanes of register r with op, and leaves the result in lane 0. It
+// combines lane i with i+8, then with i+4, i+2 and i+1.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
 		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])
@@ -282,7 +283,7 @@ func multiply(g *gen) {
 		g.asm.VMOVUPS(mem(in, at), g.regs[0])
 		g.asm.VMULPS(mem(data, at), g.regs[0], g.regs[0])
 		g.asm.VMOVUPS(g.regs[0], mem(in, at))
-	}, next{in, tileBytes}, next{data, tileBytes})
+	}, advance{in, tileBytes}, advance{data, tileBytes})
 	g.end()
 }
 
@@ -296,6 +297,6 @@ func combine(g *gen) {
 		g.asm.VMULPS(mem(in, at), g.regs[0], g.regs[2])
 		g.asm.VFMADD231PS(mem(data, at), g.regs[1], g.regs[2])
 		g.asm.VMOVUPS(g.regs[2], mem(in, at))
-	}, next{in, tileBytes}, next{data, tileBytes})
+	}, advance{in, tileBytes}, advance{data, tileBytes})
 	g.end()
 }
