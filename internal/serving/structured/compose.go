@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// builder makes the grammar of a form that has parts. Its methods add paths from one node of the grammar
-// to another, so that the texts along these paths are those of a form.
+// builder makes the grammar of a form that has parts. Its methods add paths between two nodes of the grammar.
+// The texts along these paths are those that the form allows.
 type builder struct {
 	g      *grammar.Grammar
 	v      *Vocabulary
@@ -25,8 +25,9 @@ const (
 	maxNodes = 400_000 // nodes and edges of a grammar
 )
 
-// add adds the texts of a form. If ends is not empty, one of its texts follows each of them, and free text
-// at the end of the form stops at the first occurrence of a text in ends.
+// add adds paths for the texts that a form allows. If ends is not empty, each path also reads one of the
+// texts in ends after the form. Free text at the end of the form then stops at the first occurrence of such a
+// text.
 func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 	if b.depth++; b.depth > maxDepth {
 		return fmt.Errorf("the forms nest deeper than %d", maxDepth)
@@ -69,7 +70,7 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
 	return b.addBounded(from, end, f)
 }
 
-// tag adds the begin of a tag, its content and one of the texts in ends, if there are any.
+// tag adds paths for the begin of a tag, its content and, if ends is not empty, one of the texts in ends.
 func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) error {
 	content := b.g.Node()
 	if err := b.text(from, content, t.Begin); err != nil {
@@ -78,7 +79,8 @@ func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) error {
 	return b.add(content, to, &t.Content, ends)
 }
 
-// addBounded adds a form that does not end with free text, so that it does not depend on what follows.
+// addBounded adds paths for a form that cannot end with free text. Such a form needs no ends: where it stops
+// does not depend on the text after it.
 func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	switch {
 	case f.Sequence != nil:
@@ -108,7 +110,8 @@ func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 	return nil
 }
 
-// text adds a fixed text. The names of special tokens in it become the tokens.
+// text adds a path that reads a fixed text. Where the text contains the name of a special token, the path
+// reads the token.
 func (b *builder) text(from, to grammar.Node, text string) error {
 	if err := b.budget.Spend(len(text)); err != nil {
 		return err
@@ -137,7 +140,7 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 	}
 }
 
-// oneOf adds one of some texts, or the empty text if there are none.
+// oneOf adds a path for each text, or one that reads nothing if there are no texts.
 func (b *builder) oneOf(from, to grammar.Node, texts []string) error {
 	if len(texts) == 0 {
 		b.g.Jump(from, to)
@@ -150,15 +153,15 @@ func (b *builder) oneOf(from, to grammar.Node, texts []string) error {
 	return nil
 }
 
-// stop is a text that ends free text. The free text ends at the first occurrence of mark, with which text
-// begins: after mark, the rest of text must follow. If text is empty, the free text may end anywhere. The
-// node to is the one after text.
+// stop says where free text ends: before the first occurrence of mark. The path from there reads text, which
+// begins with mark, and leads to the node to. If text is empty, free text may end anywhere.
 type stop struct {
 	mark, text string
 	to         grammar.Node
 }
 
-// stopsAt returns the stops of free text that ends with one of the texts in ends, or anywhere if there are none.
+// stopsAt returns a stop for each text in ends. If ends is empty, it returns the stop of free text that may
+// end anywhere.
 func stopsAt(ends []string, to grammar.Node) []stop {
 	if len(ends) == 0 {
 		return []stop{{"", "", to}}
@@ -170,7 +173,7 @@ func stopsAt(ends []string, to grammar.Node) []stop {
 	return stops
 }
 
-// freeText adds free text that contains none of the texts in without and ends with one of the stops.
+// freeText adds paths for free text that contains none of the texts in without, up to one of the stops.
 func (b *builder) freeText(from grammar.Node, stops []stop, without []string) error {
 	var marks []string
 	var nodes []grammar.Node // the node after each mark
@@ -220,8 +223,8 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) er
 	return nil
 }
 
-// contents adds the contents of tags, each with one of the tag's ends after it. It returns the node at which
-// each content begins.
+// contents adds paths for the content and the end of each tag, all to the node to. It returns the node at
+// which the content of each tag begins.
 func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) {
 	if len(tags) == 0 {
 		return nil, errors.New("tags: there are none")
@@ -236,7 +239,8 @@ func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) 
 	return starts, nil
 }
 
-// tags adds free text with tags in it. If ends is not empty, it ends with one of its texts.
+// tags adds paths for free text with tags in it. If ends is not empty, each path then reads one of the texts
+// in ends.
 func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
 	if err := b.budget.Spend(len(t.Tags) * len(t.Triggers)); err != nil {
 		return err
@@ -277,7 +281,8 @@ func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
 	return b.freeText(free, append(stops, stopsAt(ends, to)...), t.Without)
 }
 
-// trigger returns the one trigger with which begin, the begin of a tag, starts.
+// trigger returns the trigger with which the begin of a tag starts. It is an error if there is none or more
+// than one.
 func (t *Tags) trigger(begin string) (string, error) {
 	found := ""
 	for _, trigger := range t.Triggers {
@@ -320,7 +325,8 @@ func (b *builder) separated(from, to grammar.Node, s *Separated) error {
 	return b.text(after, item, s.Separator)
 }
 
-// repeat adds texts of a form one after another. If ends is not empty, one of its texts follows the last one.
+// repeat adds paths for several texts of a form one after another. If ends is not empty, one of the texts in
+// ends follows the last text.
 func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) error {
 	if r.Min < 0 || r.Max >= 0 && r.Max < r.Min {
 		return fmt.Errorf("repeat: min is %d and max is %d", r.Min, r.Max)
@@ -361,7 +367,8 @@ func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) error 
 	}
 }
 
-// rule adds a rule of the texts of a form, which one of the texts in ends follows.
+// rule adds a rule that reads a text of a form and, if ends is not empty, one of the texts in ends. It
+// returns the first node of the rule.
 func (b *builder) rule(f *Form, ends []string) (grammar.Node, error) {
 	start, end := b.g.Node(), b.g.Node()
 	b.g.Final(end)

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// A naiveReader reads a text by the definition of a form. S is a special token.
+// A naiveReader compares a text with a form by trying every way to divide the text into the form's parts. The
+// letter S is a special token.
 type naiveReader struct {
 	text           string
 	begins, answer bool // whether text is the beginning of an answer, and an answer
@@ -26,7 +27,8 @@ func readAll(f *Form, text string) (begins, answer bool) {
 	return r.begins, r.answer
 }
 
-// read calls next with each place where what the form describes may end, with one of ends.
+// read calls next with each position at which a text of the form, which begins at the position at and is
+// followed by one of ends, can stop.
 func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:
@@ -125,7 +127,8 @@ func (r *naiveReader) free(from int, without, ends []string, next func(end strin
 	}
 }
 
-// firstOf returns the mark that ends a text and before which no other one ends, or "".
+// firstOf returns the longest mark with which text ends, or "" if there is none or if a mark ends earlier in
+// text.
 func firstOf(text string, marks []string) string {
 	for to := range len(text) + 1 {
 		found := ""
@@ -274,8 +277,8 @@ func must(form Form) []byte {
 	return text
 }
 
-// tagged returns a vocabulary of single bytes, with a special token S, and a function that reports whether a text is an
-// answer of a form.
+// tagged returns a function that reports whether a text is an answer of a form. Each ASCII character is a
+// token, and S is a special token.
 func tagged(t *testing.T, form Form) func(text string) bool {
 	all := make([][]byte, 129)
 	for b := range 128 {
@@ -412,7 +415,7 @@ func TestRefusedStructuralTags(t *testing.T) {
 	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
 }
 
-// Ensure that the end of free text after which no text follows costs nothing: a token has no rest after it.
+// Ensure that free text causes no work for tokens that go on after its end if no text can follow it.
 func TestFreeTextAtTheEndHasNoRest(t *testing.T) {
 	all := [][]byte{[]byte("a"), []byte("b"), []byte("abab"), nil, nil}
 	v, err := NewVocabulary(all, map[int]string{3: "<|call|>"}, []int{4})

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Constraint is a form that is compiled for a vocabulary. It is safe for concurrent use.
+// Constraint is a form compiled for a vocabulary. It is safe for concurrent use.
 type Constraint struct {
 	vocabulary *Vocabulary
 
@@ -33,7 +33,8 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 	return CompileWithin(context.Background(), v, form, CompileWork)
 }
 
-// CompileWithin makes a form ready for use, with at most the given work. It returns an error after ctx has ended.
+// CompileWithin compiles a form for a vocabulary, with at most the given work in units of automaton.Budget.
+// It returns an error if ctx ends before it has finished.
 func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Constraint, error) {
 	budget := automaton.NewBudgetUntil(ctx, work)
 	g, err := form.grammar(v, budget)
@@ -46,8 +47,8 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
 }
 
-// maxMaskBytes limits the memory of the masks that a constraint keeps, separately for configs and for states of lexemes.
-// A mask takes 16 KB for a vocabulary of 128,000 tokens.
+// maxMaskBytes limits the memory of the masks that a constraint keeps. The limit applies to the masks of
+// configs and to the fits separately. A mask takes 16 KB for a vocabulary of 128,000 tokens.
 const maxMaskBytes = 8 << 20
 
 // maxMasks is the largest number of masks of each kind that a constraint keeps.
@@ -55,15 +56,16 @@ func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.
 
 // mask returns the tokens that may follow in a config: those that fit the state of one of its items, and
 // the tokens that end an answer if the text may end. The caller must hold the mutex.
-func (c *Constraint) mask(config *grammar.Config) tokenSet {
-	if s, ok := config.Memo.(tokenSet); ok {
-		return s
+func (c *Constraint) mask(config *grammar.Config) []uint64 {
+	if mask, ok := config.Memo.([]uint64); ok {
+		return mask
 	}
 	mask := make([]uint64, c.vocabulary.Words())
 	for i, item := range config.Items {
 		f := c.fit(item)
 		into := mask
-		// The exceptions of an item must not remove tokens that another item allows.
+		// An item's except must not remove tokens that an earlier item has added, so the item's tokens are
+		// computed in a mask of their own.
 		apart := i > 0 && (f.except.mask != nil || f.except.list != nil)
 		if apart {
 			into = c.scratch
@@ -88,18 +90,17 @@ func (c *Constraint) mask(config *grammar.Config) tokenSet {
 			mask[t>>6] |= 1 << (t & 63)
 		}
 	}
-	s := tokenSet{mask: mask}
 	if c.masks++; c.masks > c.vocabulary.maxMasks() {
 		c.masks = 1
 		c.runner.Forget()
 	}
-	config.Memo = s
-	return s
+	config.Memo = mask
+	return mask
 }
 
-// cross adds tokens that complete a lexeme and go on after it. At the node of the trie rest, the lexeme is
-// complete and the config is after. Of the tokens below the node, cross adds those whose bytes below the
-// node are allowed there.
+// cross adds tokens to mask that complete a lexeme and have more bytes after it. They are below a node of the
+// trie rest, at which the lexeme is complete and the config is after. cross adds those whose bytes below the
+// node are allowed after that config.
 func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
 	if len(rest.nodes) == 0 {
 		return
@@ -145,8 +146,9 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	return f
 }
 
-// newFit computes a fit. In a lexeme of other names, it is that of all names, except the tokens that complete
-// an excluded name: constraints that exclude different names then share the rest.
+// newFit computes the fit of an item. If its lexeme excludes names, newFit uses the fit of the lexeme of all
+// names and stores the tokens of the excluded names in except, so that constraints with different excluded
+// names share that fit.
 func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {
@@ -162,8 +164,8 @@ func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	return c.shared(item.Lexeme, item.State, ignored)
 }
 
-// shared returns the fit of a state. It takes the fit from the vocabulary if another constraint has
-// already computed it.
+// shared returns the fit of a state of a lexeme. If another constraint has computed it, it is in the
+// vocabulary's cache.
 func (c *Constraint) shared(l *lexeme.Lexeme, state, ignored int32) *fit {
 	v := c.vocabulary
 	identity := l.Identity(state)

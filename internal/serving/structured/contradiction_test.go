@@ -50,8 +50,8 @@ func TestContradictionsAreNamed(t *testing.T) {
 	}
 }
 
-// Ensure that a limit beyond what is supported is named with the largest one, and that an upper limit that no answer
-// reaches is none.
+// Ensure that the error for an unsupported limit states the largest supported value, and that an upper limit
+// that no answer can reach is ignored.
 func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 	v := vocabularyOf(t, `"`, "a", "[", "]", "{", "}")
 	for schema, want := range map[string]string{

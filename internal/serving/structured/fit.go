@@ -61,8 +61,9 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing holds the tokens that complete a lexeme with the given tag and go on after it. What matters are their
-// bytes after the lexeme's end: they are merged in the trie rest, or they are those below some nodes of the vocabulary's trie.
+// crossing holds the tokens that complete a lexeme with the given tag and have more bytes after it. The trie
+// rest has the bytes of these tokens after the end of the lexeme. If it would have too many nodes, it is
+// empty, and the tokens are below the given nodes of the vocabulary's trie.
 type crossing struct {
 	tag   int32
 	rest  trie
@@ -72,8 +73,9 @@ type crossing struct {
 // maxMerged is the largest number of nodes of the vocabulary's trie that a crossing merges.
 const maxMerged = 10_000
 
-// fit computes the fit of a state of a lexeme. There is no crossing for the tag ignored: the caller knows
-// that no text can follow a lexeme that ends with it. Free text can end with this tag in most states.
+// fit computes which tokens fit a state of a lexeme. It leaves out tokens that go on after the lexeme has
+// ended with the tag ignored, after which no text can follow. Free text can end with that tag in most states,
+// so this saves much work.
 func (v *Vocabulary) fit(l *lexeme.Lexeme, state, ignored int32) *fit {
 	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ignored: ignored, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
@@ -144,10 +146,11 @@ func (w *walk) loops(state int32, n *trieNode) bool {
 	return uses[0]&^loop[0]|uses[1]&^loop[1]|uses[2]&^loop[2]|uses[3]&^loop[3] == 0
 }
 
-// exceptions returns the tokens that complete one of the names that l excludes. l matches all other names.
+// exceptions returns the tokens that complete a name that l excludes. The lexeme l matches all names except
+// the excluded ones.
 func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	var out tokenSet
-	if l.Left(state) {
+	if !l.CanExclude(state) {
 		return out
 	}
 	words := v.Words()
@@ -162,7 +165,7 @@ func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 			out.add(v.trie.here(n), words)
 			out.add(v.trie.below(n), words)
 			i = n.end
-		case to == lexeme.None || l.Left(to):
+		case to == lexeme.None || !l.CanExclude(to):
 			i = n.end
 		default:
 			states[n.depth] = to
@@ -172,7 +175,8 @@ func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	return out
 }
 
-// merge adds a node that combines the given nodes of another trie, with all nodes below them.
+// merge adds a node to t that has the children of the given nodes of another trie, with all their
+// descendants.
 func (t *trie) merge(from *trie, at []int32, depth uint16) {
 	id := len(t.nodes)
 	t.nodes = append(t.nodes, trieNode{depth: depth, first: int32(len(t.tokens))})

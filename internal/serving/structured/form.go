@@ -106,8 +106,8 @@ type Repeat struct {
 	Min, Max int
 }
 
-// After returns the form of free text up to the first occurrence of marker, then of what form
-// describes, such as an answer after reasoning that ends with </think>.
+// After returns the form of free text up to the first occurrence of marker, followed by form. An example is
+// an answer after reasoning that ends with </think>.
 func After(marker string, form Form) Form {
 	return Form{Sequence: []Form{{Tag: &Tag{Content: Form{Free: &Free{}}, End: []string{marker}}}, form}}
 }
@@ -115,7 +115,7 @@ func After(marker string, form Form) Form {
 // CompileWork is the limit of the work of one compilation, in units of automaton.Budget.
 const CompileWork = 1_000_000
 
-// ErrTooLarge is the error for a form that needs more work than is allowed.
+// ErrTooLarge is the error for a form whose compilation needs more work than is allowed.
 var ErrTooLarge = automaton.ErrTooLarge
 
 var errNoAnswer = errors.New("no answer has this form")

@@ -97,7 +97,8 @@ func TestRefusedGrammars(t *testing.T) {
 	}
 }
 
-// rules is a random grammar over a and b. Its rules are named by letters from A.
+// rules is a random grammar over the characters a and b: the alternatives of each rule, and the symbols of
+// each alternative. The name of rule i is the letter A + i.
 type rules [][][]string // alternatives of symbols
 
 func (r rules) String() string {

@@ -90,7 +90,8 @@ var largeVocabulary = sync.OnceValue(func() *Vocabulary {
 	return v
 })
 
-// words returns a generator of words. The first ones are frequent in JSON and English.
+// words returns a generator of words. It first returns words that are frequent in JSON and English, then
+// random ones.
 func words(random *rand.Rand) func() string {
 	common := strings.Fields(`the of and to in is that for name type value id description string number object array true false
 		null item list address city state country email phone date time user first last title status code message data version
@@ -110,7 +111,7 @@ func words(random *rand.Rand) func() string {
 	}
 }
 
-// tokenize cuts a text into tokens, each time the longest token that the rest begins with.
+// tokenize divides a text into tokens. It takes the longest token that fits each time.
 func (v *Vocabulary) tokenize(text []byte) []int {
 	var out []int
 	nodes := v.trie.nodes

@@ -2,12 +2,13 @@ package structured
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/serving/structured/grammar"
 )
 
-// Matcher follows one sequence. A Matcher is not safe for concurrent use, but several matchers of one
-// constraint may run at once.
+// Matcher follows the answer of one sequence. A Matcher is not safe for concurrent use, but several matchers
+// of one constraint may run at once.
 type Matcher struct {
 	constraint *Constraint
 	configs    []*grammar.Config // after each token; the first is the start
@@ -23,8 +24,8 @@ func (c *Constraint) NewMatcher() *Matcher {
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// Mask sets the bits of the tokens that may come next: token t is bit t%64 of word t/64. If the answer
-// may end, they include the tokens that end an answer.
+// Mask sets bit t%64 of word t/64 for each token t that may come next, and clears all other bits. If the
+// answer may end, the tokens that end an answer are among those that may come next.
 func (m *Matcher) Mask(into []uint64) {
 	if m.stopped {
 		clear(into)
@@ -32,17 +33,13 @@ func (m *Matcher) Mask(into []uint64) {
 	}
 	c := m.constraint
 	c.mutex.Lock()
-	s := c.mask(m.current())
+	mask := c.mask(m.current())
 	c.mutex.Unlock()
-	if s.mask == nil {
-		clear(into)
-		s.addTo(into)
-		return
-	}
-	clear(into[copy(into, s.mask):])
+	clear(into[copy(into, mask):])
 }
 
-// current replaces the last config by what Runner.Current returns for it. The caller must hold the mutex.
+// current returns the last config. If the runner has removed it from its cache, current replaces it by the
+// copy that Runner.Current returns. The caller must hold the mutex.
 func (m *Matcher) current() *grammar.Config {
 	at := m.constraint.runner.Current(m.last())
 	m.configs[len(m.configs)-1] = at
@@ -98,11 +95,12 @@ func (m *Matcher) Rollback(n int) error {
 // Clone returns a matcher that is where m is.
 func (m *Matcher) Clone() *Matcher {
 	clone := *m
-	clone.configs = append([]*grammar.Config(nil), m.configs...)
+	clone.configs = slices.Clone(m.configs)
 	return &clone
 }
 
-// Fork returns a matcher that is where m is, and that has accepted no tokens yet: they cannot be taken back.
+// Fork returns a matcher in the same state as m. Rollback of the new matcher cannot take back the tokens that
+// m has accepted.
 func (m *Matcher) Fork() *Matcher {
 	return &Matcher{m.constraint, []*grammar.Config{m.last()}, m.stopped}
 }
@@ -113,5 +111,5 @@ func (m *Matcher) Len() int { return len(m.configs) - 1 }
 // CanStop reports whether the answer so far is complete.
 func (m *Matcher) CanStop() bool { return m.last().Accept }
 
-// Done reports whether the answer is complete and only its end can follow.
+// Done reports whether the answer is complete and cannot be continued.
 func (m *Matcher) Done() bool { return m.stopped || m.last().Accept && len(m.last().Items) == 0 }

@@ -72,7 +72,7 @@ func (t *tree) append(out []byte) []byte {
 	}
 }
 
-// inOrder sorts the members of an instance into the order in which the schema lists them.
+// inOrder returns an instance with its members in the order in which the schema lists them.
 func inOrder(schema, data []byte) []byte {
 	root, instance := parseTree(schema), parseTree(data)
 	if root == nil || instance == nil {
@@ -82,7 +82,8 @@ func inOrder(schema, data []byte) []byte {
 	return instance.append(nil)
 }
 
-// reorder sorts the members of an instance by those schemas that may apply to it.
+// reorder sorts the members of an instance into the order in which the given schemas list them, and those of
+// its descendants likewise.
 func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return
@@ -107,8 +108,8 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	}
 }
 
-// ordering is the order of members that the schemas of one place require, and the schemas that apply
-// to the members.
+// ordering collects, from the schemas of one instance, the order of its members and the schemas that apply to
+// its members and elements.
 type ordering struct {
 	root, instance   *tree
 	names, required  []string

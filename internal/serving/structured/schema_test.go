@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallVocabulary returns a vocabulary of the bytes and of pieces of the texts. Many pieces cross the
-// end of a lexeme.
+// smallVocabulary returns a vocabulary of all bytes and of pieces of the texts. Many pieces end inside
+// another lexeme than they begin in.
 func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	random := rand.New(rand.NewPCG(1, 2))
 	known := map[string]bool{}
@@ -131,8 +131,8 @@ func randomAnswer(t *testing.T, c *Constraint, random *rand.Rand) ([]byte, bool)
 	return text, false
 }
 
-// Ensure that members with equal names never count as several: a schema that could need that is refused, and others have
-// no such answer.
+// Ensure that several members with the same name count as one for minProperties: a schema that could need two
+// of them is refused.
 func TestMembersWithEqualNamesCountOnce(t *testing.T) {
 	for schema, refusal := range map[string]string{
 		`{"minProperties": 2}`:                          "minProperties",

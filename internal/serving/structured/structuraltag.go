@@ -64,7 +64,8 @@ func olderTag(data []byte) (Form, error) {
 
 func isSet(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
-// fields reads an object. Fields that into does not have must be null.
+// fields decodes a JSON object into the struct to which into points. Fields of the object that the struct
+// does not have must be null.
 func fields(data []byte, into any) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(data, &given) != nil {
@@ -91,7 +92,8 @@ func fields(data []byte, into any) error {
 	return nil
 }
 
-// schemaForm returns the form of a schema, which may be JSON in a string. Without a schema, it is any value.
+// schemaForm returns the form of a schema. The schema may be a string that contains JSON. If it is missing,
+// any JSON value is allowed.
 func schemaForm(schema json.RawMessage) (Form, error) {
 	if !isSet(schema) {
 		schema = json.RawMessage("true")
@@ -106,7 +108,7 @@ func schemaForm(schema json.RawMessage) (Form, error) {
 	return Form{JSONSchema: schema}, nil
 }
 
-// endsOf returns the ends of a tag. An empty end is none.
+// endsOf returns ends, or nil if one of them is empty: such a tag has no end.
 func endsOf(ends ...string) []string {
 	for _, end := range ends {
 		if end == "" {
@@ -287,7 +289,7 @@ func (n *name) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// texts returns the names as texts: in free text, such a text does not occur.
+// texts returns the names as strings, for Free.Without and Tags.Without.
 func (n names) texts() (all []string) {
 	for _, one := range n {
 		all = append(all, string(one))

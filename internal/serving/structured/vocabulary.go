@@ -30,9 +30,9 @@ type Vocabulary struct {
 	fits  map[lexeme.Identity]*fit
 }
 
-// NewVocabulary returns the vocabulary of a model: the bytes of each token, the names of special tokens,
-// and the tokens that end an answer. A special token is allowed where a form names it. A token without
-// bytes and without a name is allowed only as the end.
+// NewVocabulary returns the vocabulary of a model: the bytes of each token, the names of special tokens, and
+// the tokens that end an answer. A special token is allowed only where a form names it. A token without bytes
+// and without a name is allowed only at the end of an answer.
 func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabulary, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("a vocabulary without tokens")
@@ -81,8 +81,8 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 	return v, nil
 }
 
-// special finds the first name of a special token in a text, the longest one that begins there. If there
-// is none, it returns the length of the text.
+// special returns the first position in a text at which the name of a special token begins, and the longest
+// such name there. If there is none, it returns the length of the text and "".
 func (v *Vocabulary) special(text string) (at int, name string) {
 	for at := range len(text) {
 		if n := v.specialAt(text[at:]); n > 0 {
@@ -122,7 +122,7 @@ func (v *Vocabulary) specialAt(text string) (longest int) {
 // Words returns the length of a mask.
 func (v *Vocabulary) Words() int { return (len(v.tokens) + 63) / 64 }
 
-// trie is a tree of the bytes of texts. A node comes before its children in the list of nodes.
+// trie is a tree of the bytes of texts. The list nodes has the nodes in preorder.
 type trie struct {
 	nodes  []trieNode
 	tokens []int32     // of the nodes, one after another
@@ -144,12 +144,11 @@ type trieNode struct {
 	parent bool // has children
 }
 
-// build makes the trie of the tokens with the given ids, which are sorted by the bytes of the tokens.
+// build fills the trie with the tokens of the given ids. The ids must be sorted by the bytes of their tokens.
 func (t *trie) build(tokens [][]byte, ids []int32) {
 	t.tokens = ids
 	t.nodes = append(t.nodes, trieNode{})
-	var path []int32 // nodes on the way to the last token
-	path = append(path, 0)
+	path := []int32{0} // nodes on the way to the last token
 	var last []byte
 	for i, id := range ids {
 		token := tokens[id]
@@ -202,7 +201,8 @@ func (t *trie) below(n *trieNode) []int32 {
 	return t.tokens[n.first+n.count : end]
 }
 
-// leave sets the end of each node of a path that is deeper than depth.
+// leave removes the nodes that are deeper than depth from path, and sets their ends: all their descendants
+// have been added.
 func (t *trie) leave(path *[]int32, depth int) {
 	for len(*path) > depth+1 {
 		t.nodes[(*path)[len(*path)-1]].end = int32(len(t.nodes))

@@ -17,7 +17,7 @@ func search(t require.TestingT, pattern string) *automaton.DFA {
 	return d
 }
 
-// texts returns all texts of a and b of up to some length.
+// texts returns all texts that have at most length characters, each of them a or b.
 func texts(length int) []string {
 	all := []string{""}
 	for from := 0; length > 0; length-- {
@@ -36,13 +36,13 @@ func TestLimitedTexts(t *testing.T) {
 	all := texts(8)
 	rapid.Check(t, func(t *rapid.T) {
 		pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
-		least, most := rapid.IntRange(0, 4).Draw(t, "least"), rapid.IntRange(-1, 4).Draw(t, "most")
+		minimum, maximum := rapid.IntRange(0, 4).Draw(t, "minimum"), rapid.IntRange(-1, 4).Draw(t, "maximum")
 		d := search(t, pattern)
-		l, err := automaton.Limit(d, least, most, automaton.NewBudget(1000))
+		l, err := automaton.Limit(d, minimum, maximum, automaton.NewBudget(1000))
 		require.NoError(t, err)
 		wanted, begins := map[string]bool{}, map[string]bool{}
 		for _, text := range all {
-			if d.Match(text) != automaton.None && len(text) >= least && (most < 0 || len(text) <= most) {
+			if d.Match(text) != automaton.None && len(text) >= minimum && (maximum < 0 || len(text) <= maximum) {
 				wanted[text] = true
 				for i := range len(text) + 1 {
 					begins[text[:i]] = true
@@ -60,9 +60,9 @@ func TestLimitedTexts(t *testing.T) {
 					state = l.Next(state, l.Class(r))
 				}
 			}
-			require.Equal(t, begins[text], state != automaton.None, "%q of %s, %d to %d", text, pattern, least, most)
+			require.Equal(t, begins[text], state != automaton.None, "%q of %s, %d to %d", text, pattern, minimum, maximum)
 			if state != automaton.None {
-				require.Equal(t, wanted[text], l.Tag(state) != automaton.None, "%q of %s, %d to %d", text, pattern, least, most)
+				require.Equal(t, wanted[text], l.Tag(state) != automaton.None, "%q of %s, %d to %d", text, pattern, minimum, maximum)
 			}
 		}
 	})

@@ -8,7 +8,8 @@ import (
 // ErrTooLarge is the error of an operation that needs more work than its Budget allows.
 var ErrTooLarge = errors.New("the constraint needs too much work to compile")
 
-// Budget limits the work of building automata. Its unit is about one transition of a state.
+// Budget limits the work of building automata. A unit is about the work of adding one transition to an
+// automaton.
 type Budget struct {
 	left, spent int
 	ctx         context.Context // or nil
@@ -17,15 +18,16 @@ type Budget struct {
 // NewBudget returns a budget of n units.
 func NewBudget(n int) *Budget { return &Budget{left: n} }
 
-// NewBudgetUntil returns a budget of n units with which the work stops after ctx has ended.
+// NewBudgetUntil returns a budget of n units. After ctx has ended, Spend returns an error.
 func NewBudgetUntil(ctx context.Context, n int) *Budget { return &Budget{left: n, ctx: ctx} }
 
-// unitsBetweenLooks is how many units are spent between two looks at the context.
-const unitsBetweenLooks = 1000
+// checkInterval is the number of units that are spent between two checks of the context.
+const checkInterval = 1000
 
-// Spend takes n units. It returns ErrTooLarge if fewer are left, and the error of the context after that has ended.
+// Spend takes n units from the budget. It returns ErrTooLarge if the budget has fewer than n units, and the
+// context's error if the context has ended.
 func (b *Budget) Spend(n int) error {
-	if b.spent += n; b.ctx != nil && b.spent >= unitsBetweenLooks {
+	if b.spent += n; b.ctx != nil && b.spent >= checkInterval {
 		b.spent = 0
 		if err := b.ctx.Err(); err != nil {
 			b.left = 0

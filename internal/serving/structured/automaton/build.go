@@ -68,20 +68,31 @@ func (d *DFA) keep(alive []bool) {
 	d.next, d.tags = next, tags
 }
 
-// Explore returns the automaton whose states are values of S. The parameter step returns the next
-// state after a character of the alphabet, and whether there is one. The parameter accept returns the
-// tag of a state, or None. Each character of the alphabet is a class.
+// Explore returns the automaton whose states are the values of S that step reaches from start. The function
+// step returns the state after a character of the alphabet, and false if that character is not allowed. The
+// function accept returns the tag of a state, or None. Characters outside the alphabet are not allowed.
 func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *Budget) (*DFA, error) {
 	d := asciiClasses(alphabet)
+	return d, explore(d, start, func(state S, class int) (S, bool) {
+		if class == len(alphabet) {
+			return start, false
+		}
+		return step(state, alphabet[class])
+	}, accept, budget)
+}
+
+// explore adds the states to d that step reaches from start. The function step returns the state after a
+// character of a class, and false if that class is not allowed. The function accept returns the tag of a state.
+func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept func(S) int32, budget *Budget) error {
 	ids := map[S]int32{start: 0}
 	states := []S{start}
 	for i := 0; i < len(states); i++ {
 		if err := budget.Spend(d.width); err != nil {
-			return nil, err
+			return err
 		}
 		d.tags = append(d.tags, accept(states[i]))
-		for _, r := range alphabet {
-			to, ok := step(states[i], r)
+		for class := range d.width {
+			to, ok := step(states[i], class)
 			if !ok {
 				d.next = append(d.next, None)
 				continue
@@ -94,14 +105,13 @@ func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool
 			}
 			d.next = append(d.next, id)
 		}
-		d.next = append(d.next, None)
 	}
 	d.trim()
-	return d, nil
+	return nil
 }
 
-// asciiClasses returns an automaton without states. Each character of the alphabet has a class of its
-// own, and all other characters share the last class.
+// asciiClasses returns an automaton that has classes but no states. Each character of the alphabet is a
+// class, and all other characters together are the last class.
 func asciiClasses(alphabet []rune) *DFA {
 	d := &DFA{width: len(alphabet) + 1}
 	other := int32(len(alphabet))
@@ -177,7 +187,8 @@ func Texts(texts []string, budget *Budget) (*DFA, error) {
 	return b.Build(budget)
 }
 
-// Retag returns an automaton with other tags; texts whose tag becomes None are no longer accepted.
+// Retag returns a copy of d in which the function tag has replaced each tag. Texts whose new tag is None are
+// no longer accepted.
 func (d *DFA) Retag(tag func(int32) int32) *DFA {
 	out := &DFA{starts: d.starts, class: d.class, width: d.width, next: slices.Clone(d.next), tags: slices.Clone(d.tags)}
 	for i, old := range out.tags {

@@ -38,7 +38,8 @@ func (d *DFA) Next(state, class int32) int32 { return d.next[int(state)*d.width+
 // Tag returns the tag with which a state accepts, or None.
 func (d *DFA) Tag(state int32) int32 { return d.tags[state] }
 
-// Segments calls visit for each run of characters from lo to hi that have the same class, until it returns false.
+// Segments calls visit for each run of characters of the same class between lo and hi, in ascending order,
+// until visit returns false.
 func (d *DFA) Segments(lo, hi rune, visit func(lo, hi rune, class int32) bool) {
 	for i := d.segment(lo); i < len(d.starts) && d.starts[i] <= hi; i++ {
 		end := rune(MaxRune)

@@ -2,9 +2,9 @@ package automaton
 
 import "slices"
 
-// Free returns the automaton of free text, which contains none of the texts in without. The free text ends
-// with the first occurrence of one of the texts in ends, and its tag is the index of this text. If several
-// of them end at the same character, the longest one counts. Free text in which none of them occurs is
+// Free returns the automaton of free text that contains none of the texts in without. An accepted text ends
+// with the first occurrence of a text in ends, and its tag is the index of that text. If several texts in
+// ends end at the same character, the tag is that of the longest one. A text that contains no text of ends is
 // accepted with the tag len(ends). The texts in ends must not be empty.
 func Free(ends, without []string, budget *Budget) (*DFA, error) {
 	first, err := until(ends, budget)
@@ -64,7 +64,7 @@ func until(ends []string, budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// text adds the states of a text and returns the last one.
+// text adds a path that starts at the state from and reads text. It returns the last state of the path.
 func (b *Builder) text(from int32, text string) int32 {
 	for _, r := range text {
 		to := b.State()

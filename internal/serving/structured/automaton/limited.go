@@ -7,26 +7,26 @@ import "math"
 // not stored. Each of them can reach an accepting state.
 type Limited struct {
 	*DFA
-	least, most int
-	alive       []uint64 // one bit for each state: whether it can reach an accepting state
+	minimum, maximum int
+	alive            []uint64 // one bit for each state: whether it can reach an accepting state
 }
 
-// Limit returns the texts of d with least to most characters. If most is below 0, there is no upper
+// Limit returns the texts of d with minimum to maximum characters. If maximum is below 0, there is no upper
 // limit.
-func Limit(d *DFA, least, most int, budget *Budget) (*Limited, error) {
-	last := most
-	if most < 0 {
-		last = least // from here on, the number makes no difference
+func Limit(d *DFA, minimum, maximum int, budget *Budget) (*Limited, error) {
+	last := maximum
+	if maximum < 0 {
+		last = minimum // from here on, the number makes no difference
 	}
 	n := d.States()
 	if last >= math.MaxInt32/max(1, n) {
 		return nil, ErrTooLarge
 	}
-	if err := budget.Spend(LimitWork(d, least, most)); err != nil {
+	if err := budget.Spend(LimitWork(d, minimum, maximum)); err != nil {
 		return nil, err
 	}
-	l := &Limited{d, least, most, make([]uint64, ((last+1)*n+63)/64)}
-	if most < 0 { // every state of d can reach an accepting one
+	l := &Limited{d, minimum, maximum, make([]uint64, ((last+1)*n+63)/64)}
+	if maximum < 0 { // every state of d can reach an accepting one
 		for state := range n {
 			l.mark(last, state)
 		}
@@ -35,9 +35,9 @@ func Limit(d *DFA, least, most int, budget *Budget) (*Limited, error) {
 	targets := d.targets()
 	for count := last; count >= 0; count-- {
 		for state := range n {
-			ends := count >= least && d.tags[state] != None
+			ends := count >= minimum && d.tags[state] != None
 			for _, to := range targets[state] {
-				ends = ends || (count < most || most < 0) && l.isAlive(count+1, int(to))
+				ends = ends || (count < maximum || maximum < 0) && l.isAlive(count+1, int(to))
 			}
 			if ends {
 				l.mark(count, state)
@@ -48,11 +48,11 @@ func Limit(d *DFA, least, most int, budget *Budget) (*Limited, error) {
 }
 
 // LimitWork returns the work of Limit.
-func LimitWork(d *DFA, least, most int) int {
-	return (max(least, most) + 1) * (d.States()*d.width/limitedWork + 1)
+func LimitWork(d *DFA, minimum, maximum int) int {
+	return (max(minimum, maximum) + 1) * (d.States()*d.width/limitedWork + 1)
 }
 
-// limitedWork is the number of transitions in Limit that take as long as one unit of a Budget.
+// limitedWork is the number of transitions that Limit follows for one unit of a Budget.
 const limitedWork = 8
 
 // targets returns the states that follow each state, each once.
@@ -87,10 +87,10 @@ func (l *Limited) Empty() bool { return l.DFA.Empty() || !l.isAlive(0, 0) }
 func (l *Limited) Next(state, class int32) int32 {
 	n := int32(l.States())
 	count, to := int(state/n), l.DFA.Next(state%n, class)
-	if to == None || count == l.most {
+	if to == None || count == l.maximum {
 		return None
 	}
-	if l.most >= 0 || count < l.least {
+	if l.maximum >= 0 || count < l.minimum {
 		count++
 	}
 	if !l.isAlive(count, int(to)) {
@@ -102,7 +102,7 @@ func (l *Limited) Next(state, class int32) int32 {
 // Tag returns the tag with which a state accepts, or None.
 func (l *Limited) Tag(state int32) int32 {
 	n := int32(l.States())
-	if int(state/n) < l.least {
+	if int(state/n) < l.minimum {
 		return None
 	}
 	return l.DFA.Tag(state % n)

@@ -43,24 +43,24 @@ func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{f
 // End adds a transition that reads no character. It can be taken only at the end of the text.
 func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
 
-// Repeat adds transitions from one state to another for least to most occurrences of a part. If most is
-// below 0, there is no upper limit. The function part adds one occurrence between two states.
-func (b *Builder) Repeat(from, to int32, least, most int, part func(from, to int32) error) error {
-	for range least {
+// Repeat adds transitions from one state to another for minimum to maximum occurrences of a part. If maximum
+// is below 0, there is no upper limit. The function part adds one occurrence between two states.
+func (b *Builder) Repeat(from, to int32, minimum, maximum int, part func(from, to int32) error) error {
+	for range minimum {
 		next := b.State()
 		if err := part(from, next); err != nil {
 			return err
 		}
 		from = next
 	}
-	if most < 0 {
+	if maximum < 0 {
 		loop, back := b.State(), b.State()
 		b.Empty(from, loop)
 		b.Empty(loop, to)
 		b.Empty(back, loop)
 		return part(loop, back)
 	}
-	for range most - least {
+	for range maximum - minimum {
 		b.Empty(from, to)
 		next := b.State()
 		if err := part(from, next); err != nil {
@@ -72,8 +72,8 @@ func (b *Builder) Repeat(from, to int32, least, most int, part func(from, to int
 	return nil
 }
 
-// Embed adds the states of d, an edge from the state "from" to the start of d, and edges from the accepting states of d
-// to the state "to".
+// Embed adds the states of d. The state from leads to the start of d, and the accepting states of d lead to
+// the state to, without reading a character.
 func (b *Builder) Embed(d *DFA, from, to int32) {
 	if d.Empty() {
 		return
@@ -149,7 +149,7 @@ func (b *Builder) Build(budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// alphabet divides the characters into classes, and returns the classes of each set.
+// alphabet sets the character classes of d. It returns the classes that each set of b consists of.
 func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	type event struct {
 		at  rune
@@ -214,8 +214,8 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start makes the first state. It resolves the transitions that are possible only at the beginning or
-// the end of a text.
+// start adds the first state of d. It follows the transitions of Builder.Begin, and computes tags with those
+// of Builder.End.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)
@@ -237,11 +237,11 @@ func (s *subsets) start() error {
 	return s.budget.Spend(len(b.begins) + len(b.edges))
 }
 
-// endTags returns the tag with which each state accepts if the text ends there. This is its own tag,
-// or that of a state that it reaches without a character, also through the transitions in empties.
-func (s *subsets) endTags(empties [][2]int32) []int32 {
+// endTags returns the tag of each state of b when the text ends there: the smallest tag among the states that
+// it can reach through the transitions of b that read nothing and through extra, including itself.
+func (s *subsets) endTags(extra [][2]int32) []int32 {
 	tags := slices.Clone(s.b.tags)
-	if len(empties) == 0 {
+	if len(extra) == 0 {
 		return tags
 	}
 	for changed := true; changed; {
@@ -256,7 +256,7 @@ func (s *subsets) endTags(empties [][2]int32) []int32 {
 				lower(int32(from), to)
 			}
 		}
-		for _, e := range empties {
+		for _, e := range extra {
 			lower(e[0], e[1])
 		}
 	}

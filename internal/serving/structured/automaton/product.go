@@ -1,7 +1,8 @@
 package automaton
 
-// Combine returns the automaton that runs a and b in parallel. The function tag computes its tags from
-// those of a and b. The argument for an automaton is None if it does not accept or has no state left.
+// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a state
+// from the tags of a and b. An argument is None if that automaton does not accept the text, or allows no text
+// that begins with it.
 func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error) {
 	d, pairs := joinClasses(a, b)
 	if err := budget.Spend(len(d.starts)); err != nil {
@@ -15,50 +16,33 @@ func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error
 	if !b.Empty() {
 		start.b = 0
 	}
-	// If a or b has no state left, the function tag shows whether any text can still be accepted.
+	// deadA means that no text is accepted after a has no transition left, and deadB means the same for b.
 	deadA, deadB := tag(None, 0) == None, tag(0, None) == None
-	ids := map[pair]int32{start: 0}
-	states := []pair{start}
-	for i := 0; i < len(states); i++ {
-		if err := budget.Spend(d.width); err != nil {
-			return nil, err
-		}
-		at := states[i]
-		tagA, tagB := int32(None), int32(None)
-		if at.a != None {
-			tagA = a.tags[at.a]
-		}
-		if at.b != None {
-			tagB = b.tags[at.b]
-		}
-		d.tags = append(d.tags, tag(tagA, tagB))
-		for _, c := range pairs {
-			to := pair{None, None}
-			if at.a != None {
-				to.a = a.Next(at.a, c[0])
-			}
-			if at.b != None {
-				to.b = b.Next(at.b, c[1])
-			}
-			if to.a == None && (deadA || to.b == None) || to.b == None && deadB {
-				d.next = append(d.next, None)
-				continue
-			}
-			id, ok := ids[to]
-			if !ok {
-				id = int32(len(states))
-				ids[to] = id
-				states = append(states, to)
-			}
-			d.next = append(d.next, id)
-		}
-	}
-	d.trim()
-	return d, nil
+	accept := func(at pair) int32 { return tag(a.tagAt(at.a), b.tagAt(at.b)) }
+	return d, explore(d, start, func(at pair, class int) (pair, bool) {
+		to := pair{a.after(at.a, pairs[class][0]), b.after(at.b, pairs[class][1])}
+		return to, !(to.a == None && (deadA || to.b == None) || to.b == None && deadB)
+	}, accept, budget)
 }
 
-// joinClasses returns an automaton without states, and the pairs of a class of a and a class of b that
-// are its classes.
+// after returns what Next returns, and None if state is None.
+func (d *DFA) after(state, class int32) int32 {
+	if state == None {
+		return None
+	}
+	return d.Next(state, class)
+}
+
+// tagAt returns the tag of a state, and None if state is None.
+func (d *DFA) tagAt(state int32) int32 {
+	if state == None {
+		return None
+	}
+	return d.tags[state]
+}
+
+// joinClasses returns an automaton that has classes but no states. It also returns the class of a and the
+// class of b that each of its classes is in.
 func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	d := &DFA{}
 	ids := map[[2]int32]int32{}

@@ -74,7 +74,8 @@ const (
 	open     = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
 )
 
-// size returns the number of characters that a part has when it is written as one lexeme, or tooLarge.
+// size returns the number of characters and references in a part, counting each repetition of a repeat. It
+// returns tooLarge for more than maxLexeme, and for a part that contains itself.
 func (b *builder) size(n *node) int {
 	switch n.kind {
 	case chars:
@@ -135,8 +136,8 @@ func (b *builder) add(from, to grammar.Node, n *node) error {
 	return nil
 }
 
-// grouped returns the parts of a sequence or of alternatives. Neighbours that together are small enough for
-// one lexeme are joined to one part.
+// grouped returns the parts of a sequence or of alternatives. It joins consecutive parts that together are
+// small enough for one lexeme.
 func (b *builder) grouped(n *node) []*node {
 	var out []*node
 	total := tooLarge
@@ -200,8 +201,8 @@ func (b *builder) repeat(from, to grammar.Node, n *node) error {
 	return nil
 }
 
-// lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the
-// automaton would be too large.
+// lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the automaton of
+// the lexeme would be too large.
 func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
 	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
 	before := work.Left()

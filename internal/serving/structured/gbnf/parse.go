@@ -170,43 +170,43 @@ func (p *parser) sequence() (*node, error) {
 
 func (p *parser) quantified(part *node) (*node, error) {
 	for {
-		least, most := 0, -1
+		minimum, maximum := 0, -1
 		switch {
 		case p.accept("*"):
 		case p.accept("+"):
-			least = 1
+			minimum = 1
 		case p.accept("?"):
-			most = 1
+			maximum = 1
 		case p.accept("{"):
 			var err error
-			if least, most, err = p.counts(); err != nil {
+			if minimum, maximum, err = p.counts(); err != nil {
 				return nil, err
 			}
 		default:
 			return part, nil
 		}
-		part = &node{kind: repeat, parts: []*node{part}, min: least, max: most}
+		part = &node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum}
 	}
 }
 
 // counts reads what follows the brace of a counted repeat.
-func (p *parser) counts() (least, most int, err error) {
-	least, found := p.number()
-	most = least
+func (p *parser) counts() (minimum, maximum int, err error) {
+	minimum, found := p.number()
+	maximum = minimum
 	if p.accept(",") {
 		var limited bool
-		if most, limited = p.number(); !limited {
-			most = -1
+		if maximum, limited = p.number(); !limited {
+			maximum = -1
 		}
 		found = true
 	}
 	if !found || !p.accept("}") {
 		return 0, 0, p.problem("a repeat is {n}, {n,}, {,m} or {n,m}")
 	}
-	if most >= 0 && most < least {
-		return 0, 0, p.problem("a repeat of at least %d and at most %d", least, most)
+	if maximum >= 0 && maximum < minimum {
+		return 0, 0, p.problem("a repeat of at least %d and at most %d", minimum, maximum)
 	}
-	return least, most, nil
+	return minimum, maximum, nil
 }
 
 func (p *parser) number() (int, bool) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A frame is a call of a rule. returns are the positions in the grammar after the call. Nothing changes a frame after
-// the closure that made it is complete.
+// A frame is a call of a rule. The grammar continues at one of its returns after the call. A frame is
+// complete when the closure in which it is made is complete, and does not change afterwards.
 type frame struct {
 	id      int32
 	rule    Node
@@ -16,7 +16,7 @@ type frame struct {
 	fresh   bool // made by the closure that is being computed
 }
 
-// kernel is a position from which the grammar goes on: a node of a rule, in one call of this rule.
+// kernel is a position in a grammar: a node of a rule, and the call of the rule.
 type kernel struct {
 	node  Node
 	frame *frame
@@ -26,7 +26,7 @@ func compareKernels(a, b kernel) int {
 	return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.frame.id, b.frame.id))
 }
 
-// appendKernels appends bytes to a key that only the same kernels in the same order have.
+// appendKernels appends an encoding of the kernels to a key for a map.
 func appendKernels(key []byte, kernels []kernel) []byte {
 	for _, k := range kernels {
 		key = binary.LittleEndian.AppendUint32(key, uint32(k.node))
@@ -35,8 +35,8 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 	return key
 }
 
-// closed is the closure of some kernels: an item for each lexeme that can begin there, and whether the
-// text may end there.
+// closed is the closure of some kernels: an item for each lexeme that can begin at one of them, and whether
+// the text may end at one of them.
 type closed struct {
 	items  []Item
 	accept bool
@@ -89,8 +89,8 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds to a closure what can come at a kernel: the edges of its node, and the returns of its call
-// if the rule can end at the node.
+// visit adds the items for the edges of the kernel's node to the closure. For an edge that reads nothing, and
+// for the end of a rule, it adds the kernels to which it leads to the work.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {
@@ -119,9 +119,9 @@ func (r *Runner) visit(w *closing, k kernel) {
 	}
 }
 
-// call enters a rule. If nothing follows the call in the calling rule, the rule returns directly to
-// the kernels to which the calling rule returns. Therefore a right-recursive rule for a list does not
-// make the stack grow.
+// call adds a call of a rule to the closure. If the calling rule ends directly after the call, the called
+// rule returns to where the calling rule returns. So the stack does not grow in a right-recursive rule for a
+// list.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {
@@ -151,8 +151,8 @@ func (w *closing) returnTo(f *frame, back kernel) {
 	}
 }
 
-// share replaces new frames by equal frames that exist already, so that equal texts lead to equal
-// configs. It does not replace frames of calls that contain themselves.
+// share replaces the frames that the closure has made by equal frames of earlier closures, so that equal
+// states have equal configs. A frame that is among its own callers is not replaced.
 func (r *Runner) share(w *closing) {
 	if len(w.fresh) == 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Item is one way to read a text: its end is the beginning of a lexeme, which an edge reads in a call of a rule.
+// Item is one way in which the grammar can read the text so far: it is inside a lexeme, in some state. An
+// edge of a rule reads the lexeme, and the frame is the call of that rule.
 type Item struct {
 	Lexeme *lexeme.Lexeme
 	State  int32 // of the lexeme
@@ -30,7 +31,7 @@ type Config struct {
 	table *[256]*Config // instead of bytes and next if there are many
 }
 
-// dead is what a config caches for a byte that is not allowed.
+// dead is the config that Config.next and Config.table have for a byte that is not allowed.
 var dead = &Config{}
 
 func (c *Config) known(b byte) *Config {
@@ -64,8 +65,8 @@ func (c *Config) remember(b byte, to *Config) {
 	}
 }
 
-// maxConfigs is the number of configs that a runner caches. When it is exceeded, the runner forgets
-// all of them.
+// maxConfigs is the number of configs that a runner caches. When the cache has more, the runner forgets all
+// of them.
 const maxConfigs = 20000
 
 // Runner runs a grammar. It is not safe for concurrent use.
@@ -116,8 +117,8 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 	return to
 }
 
-// Current returns c, or a copy without the configs after c if the runner has forgotten c, so that c and
-// the configs after it can be freed.
+// Current returns c if it is in the runner's cache. Otherwise it returns a copy of c that does not refer to
+// the configs after c, so that the garbage collector can free c and these configs.
 func (r *Runner) Current(c *Config) *Config {
 	if c.epoch == r.epoch {
 		return c
@@ -150,15 +151,14 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// After returns the config in which the lexeme of the item is complete, with the given tag, and the grammar
-// is ready to read what follows it.
+// After returns the config in which the lexeme of item has just been completed with the given tag.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
 	return r.intern(r.items[:0])
 }
 
-// intern returns the config that has the given items, and the items of the lexemes that can begin at
-// r.kernels.
+// intern returns the config that has the given items and, for each lexeme that can begin at r.kernels,
+// another item.
 func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {

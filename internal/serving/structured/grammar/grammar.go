@@ -58,7 +58,8 @@ func (g *Grammar) add(from Node, e edge) {
 	g.edges = append(g.edges, e)
 }
 
-// Read adds an edge that reads a terminal. There is one node for each tag of the terminal's lexeme.
+// Read adds an edge that reads a terminal. If the terminal's lexeme ends with tag i, the edge leads to the
+// node to[i].
 func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
 
 // Call adds an edge that calls a rule.
@@ -67,8 +68,8 @@ func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: [
 // Jump adds an edge that reads nothing.
 func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
 
-// Embed adds the nodes and edges of another grammar, which must not be used afterwards, and returns the
-// rule that derives its texts.
+// Embed adds the nodes and edges of another grammar, which must not be used afterwards. It returns the rule
+// that derives the texts of that grammar.
 func (g *Grammar) Embed(other *Grammar) Node {
 	rule, edges := Node(len(g.nodes)), int32(len(g.edges))
 	for _, n := range other.nodes {
@@ -93,15 +94,14 @@ func (g *Grammar) Embed(other *Grammar) Node {
 // NewTerminal returns the terminal of a lexeme.
 func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
-// LazyTerminal returns a terminal whose lexeme is made when it is first needed. The function make gets a
-// function that reports whether a tag leads to a node from which the rule can end; at least one tag does.
-// If the lexeme has several tags, only one edge may read it.
+// LazyTerminal returns a terminal whose lexeme is made by the function make when it is first needed. The
+// argument of make reports whether the rule can end after the lexeme has ended with a tag. This is the case
+// for at least one tag. If the lexeme has several tags, only one edge may read the terminal.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
 
-// Trim removes the edges after which their rule cannot end, and reports whether the grammar still
-// derives a text.
+// Trim removes the edges after which their rule cannot end. It reports whether the grammar derives any text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
 	from := make([]Node, len(g.edges))
@@ -164,7 +164,7 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop makes a lazy terminal leave out the tags that do not lead to a node that is alive.
+// drop restricts the lexeme of an edge's lazy terminal to the tags that lead to an alive node.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

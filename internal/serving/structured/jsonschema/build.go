@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	maxSome   = 4         // schemas of contains that apply to one array
-	maxCount  = 20000     // counted elements or members
-	maxLength = 1_000_000 // characters that a string must have
+	maxContains = 4         // schemas of contains that apply to one array
+	maxCount    = 20000     // counted elements or members
+	maxLength   = 1_000_000 // characters that a string must have
 )
 
-// beyond returns the error for a limit that is larger than supported. The limit is that of a keyword of a schema, or an
-// array has so many prefixItems.
-func beyond(schema *value, least, most string, n, supported int) error {
+// unsupportedLimit returns the error for a limit n that is larger than supported. The limit comes from one of
+// the two keywords of the schema, or from the length of prefixItems, in which case schema is nil.
+func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
 	if schema == nil {
 		return automaton.ErrTooLarge
 	}
-	keyword := most
-	if v := schema.get(least); v != nil && schema.get(most) == nil {
-		keyword = least
+	keyword := maxKeyword
+	if schema.get(minKeyword) != nil && schema.get(maxKeyword) == nil {
+		keyword = minKeyword
 	}
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
 }
 
-// arrays adds edges between two nodes for the arrays of an alternative. A state is the number of
-// elements so far, up to the number from which it makes no difference, and which required elements
-// have occurred.
+// arrays adds edges between two nodes for the arrays of an alternative. A node stands for the number of
+// elements so far, and for the set of schemas of contains that an element has satisfied. Numbers from which
+// the same elements are allowed share nodes.
 func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 	if a.unique && a.max != 0 && a.max != 1 {
 		return refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1")
@@ -39,12 +39,12 @@ func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 		last = a.max
 	}
 	switch {
-	case len(a.some) > maxSome:
+	case len(a.contains) > maxContains:
 		return automaton.ErrTooLarge
 	case last > maxCount:
-		return beyond(a.limited, "minItems", "maxItems", last, maxCount)
+		return unsupportedLimit(a.limited, "minItems", "maxItems", last, maxCount)
 	}
-	all := 1<<len(a.some) - 1
+	all := 1<<len(a.contains) - 1
 	// element[met] is where an element begins, after[met] where it has ended.
 	element, after := b.nodes(all+1), b.nodes(all+1)
 	first := b.g.Node() // not element[0], to which a comma may lead
@@ -95,16 +95,18 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements adds the edges for element i, from each state before the element to the states after it.
+// elements adds the edges for element i. Index met of both slices is a bit set of the schemas of contains
+// that the elements so far satisfy. An element leads from element[met] to after[met], or to after with one
+// more bit.
 func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) error {
 	own := b.element(a, i)
 	for met := range element {
 		if err := b.value(element[met], after[met], own); err != nil {
 			return err
 		}
-		for j, some := range a.some {
+		for j, contained := range a.contains {
 			if met>>j&1 == 0 {
-				if err := b.value(element[met], after[met|1<<j], b.and(own, some)); err != nil {
+				if err := b.value(element[met], after[met|1<<j], b.and(own, contained)); err != nil {
 					return err
 				}
 			}
@@ -145,7 +147,8 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 			return err
 		}
 	}
-	// Unlisted names can be equal, and JSON's parsers then keep one member. So at most one of them counts.
+	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
+	// at most one unlisted member counts for minProperties.
 	if o.min > len(m.required)+1 && m.rest.exist() {
 		return refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible")
 	}
@@ -153,23 +156,23 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 	if err := b.read(from, first, "{"); err != nil {
 		return err
 	}
-	least := o.min
-	if least <= len(m.required) {
-		least = 0 // the required ones are enough
+	minimum := o.min
+	if minimum <= len(m.required) {
+		minimum = 0 // the required ones are enough
 	}
-	top := least // counts from here on make no difference
+	top := minimum // counts from here on make no difference
 	if o.max != unlimited {
 		top = o.max
 	}
 	if (len(m.listed)+2)*(top+1) > maxCount {
-		return beyond(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1)
+		return unsupportedLimit(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1)
 	}
-	if least == 0 {
+	if minimum == 0 {
 		if err := m.close(first, 0); err != nil {
 			return err
 		}
 	}
-	return m.grow(first, least, top)
+	return m.grow(first, minimum, top)
 }
 
 // close adds an edge to the end of the object, unless a required name from index i on is missing.
@@ -180,7 +183,7 @@ func (m *members) close(from grammar.Node, i int) error {
 	return m.read(from, m.end, "}")
 }
 
-// nextRequired returns the index of the first required name from i on, or the number of names if there
+// nextRequired returns the index of the first required name at i or after it, or the number of names if there
 // is none.
 func (m *members) nextRequired(i int) int {
 	at, _ := slices.BinarySearch(m.required, i)
@@ -190,13 +193,13 @@ func (m *members) nextRequired(i int) int {
 	return m.required[at]
 }
 
-// grow adds the nodes and edges of the members. There is a layer of nodes for each number of members
-// up to top.
-func (m *members) grow(first grammar.Node, least, top int) error {
+// grow adds the nodes and edges of the members. For each number of members up to top there is a layer of
+// nodes. If more than top members are allowed, edges in the last layer lead back to it.
+func (m *members) grow(first grammar.Node, minimum, top int) error {
 	n := len(m.listed)
 	kinds := len(m.rest.kinds)
-	// A name with index i or higher may come at name[i]. The value of name i comes at value[i]. The
-	// values of unlisted names follow after these.
+	// At the node name[i], the names from index i on may come. At values[i], the value of the name with index
+	// i comes. The values of unlisted names have the indices from n on, one for each kind.
 	name := []grammar.Node{first}
 	for count := 0; ; count++ {
 		if m.o.max != unlimited && count == m.o.max {
@@ -223,7 +226,7 @@ func (m *members) grow(first grammar.Node, least, top int) error {
 			if err := m.read(after[i], next[i], ","); err != nil {
 				return err
 			}
-			if count+1 >= least {
+			if count+1 >= minimum {
 				if err := m.close(after[i], i); err != nil {
 					return err
 				}
@@ -239,8 +242,8 @@ func (m *members) grow(first grammar.Node, least, top int) error {
 	}
 }
 
-// names adds edges from a node to the values of the names that may come there: the listed names from i
-// to the first required one, and unlisted names if none is required.
+// names adds edges from a node to the values of the names that may come there: the listed names from index i
+// up to the first required one, and unlisted names if no required name is missing.
 func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)

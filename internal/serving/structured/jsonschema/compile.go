@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Compile returns the grammar of the JSON texts that a schema allows. The parameter longest is the
-// length of the longest token. If compact is set, the only white space is a space after each comma and
-// colon, as Python's json.dumps writes it.
+// Compile returns the grammar of the JSON texts that a schema allows. The parameter longest is the number of
+// bytes of the longest token. If compact is set, the only white space in a text is a space after each comma
+// and colon, as Python's json.dumps writes it.
 func Compile(source []byte, compact bool, longest int, budget *automaton.Budget) (*grammar.Grammar, error) {
 	root, err := read(source)
 	if err != nil {
@@ -113,8 +113,9 @@ func (b *builder) word(text string) (*grammar.Terminal, error) {
 	})
 }
 
-// terminal returns the terminal with a key. The function make makes its lexeme, or returns nil if there is no text. A
-// terminal with the empty key is not used again.
+// terminal returns the terminal with the given key, made by an earlier call, or a new one. The function make
+// makes its lexeme, or returns nil if no text is possible. With an empty key, terminal always makes a new
+// one.
 func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) (*grammar.Terminal, error) {
 	if t, ok := b.terminals[key]; ok && key != "" {
 		return t, nil
@@ -197,7 +198,7 @@ func (n *numbers) key() string {
 	return string(key)
 }
 
-// key returns a name that only equal alternatives share, or "" if there is none.
+// key returns a name that is the same only for equal alternatives, or "" if there is no such name.
 func (s *strings_) key() string {
 	key := fmt.Appendf(nil, "text %d %d", s.min, s.max)
 	for _, d := range s.dfas {
@@ -209,8 +210,8 @@ func (s *strings_) key() string {
 	return string(key)
 }
 
-// lexeme adds an edge between two nodes that reads the texts of an automaton. It adds none if there
-// are no texts.
+// lexeme adds an edge between two nodes that reads the texts of the automaton that the function make returns.
+// If there are no texts, it adds no edge.
 func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) error {
 	t, err := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()
@@ -230,7 +231,7 @@ func (b *builder) text(from, to grammar.Node, s *strings_) error {
 		return b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
 	}
 	if s.min > maxLength {
-		return beyond(s.limited, "minLength", "maxLength", s.min, maxLength)
+		return unsupportedLimit(s.limited, "minLength", "maxLength", s.min, maxLength)
 	}
 	key := fmt.Sprintf("length %d %d", s.min, s.max)
 	if s.listed {

@@ -77,7 +77,7 @@ func (c *compiler) not(all conjunction) []conjunction {
 	return out
 }
 
-// key returns a text that only equal conjunctions share, whatever the order of their terms.
+// key returns a string that is the same only for conjunctions with the same terms, in any order.
 func (c *compiler) key(all conjunction) string {
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
@@ -150,8 +150,8 @@ func (c *compiler) termShape(t term) (*shape, error) {
 	return s, nil
 }
 
-// knownEmpty reports whether a conjunction is known to allow no value. It also checks required members
-// and elements.
+// knownEmpty reports whether a conjunction is known to allow no value. It also looks for required members and
+// elements that allow no value. While the same conjunction is being examined, the result is false.
 func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
 		return false, nil

@@ -20,7 +20,8 @@ func Contradiction(source []byte, budget *automaton.Budget) error {
 	return newCompiler(root, budget).contradiction(conjunction{{schema: root}}, need{}, map[string]bool{})
 }
 
-// demand is a keyword of a schema, together with keywords that are read with it, or a schema.
+// demand is one requirement of a schema: a keyword with the keywords that belong to it, such as if with then,
+// or a negated schema.
 type demand struct {
 	term         // has only these keywords
 	words string // names the keywords
@@ -29,7 +30,8 @@ type demand struct {
 // need is the part of a value that must be there.
 type need struct{ part, keyword string }
 
-// contradiction returns why no value satisfies all terms. open has the conjunctions of which the value is a part.
+// contradiction returns the reason why no value satisfies all terms. If the value is a required part of
+// another value, n names that part, and open has the conjunctions of the values around it.
 func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) error {
 	key := c.key(all)
 	if open[key] {
@@ -58,11 +60,11 @@ func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) 
 
 // namesOf names the first demands.
 func namesOf(core []demand) string {
-	const most = 5
+	const maxNamed = 5
 	var words strings.Builder
 	for i, d := range core {
 		switch path := d.schema.path(); {
-		case i == most:
+		case i == maxNamed:
 			return words.String() + " and others"
 		case i == 0:
 		case path == core[0].schema.path():
@@ -75,7 +77,8 @@ func namesOf(core []demand) string {
 	return words.String()
 }
 
-// withoutTypes leaves out keywords that only limit the type, if others contradict each other for all values of it.
+// withoutTypes returns core without a demand that only limits the type, if the other demands contradict each
+// other for every value of that type.
 func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
 	for i := 0; i < len(core) && len(core) > 2; i++ {
 		t := core[i].schema.get("type")
@@ -101,7 +104,7 @@ var readTogether = [][]string{
 	{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"},
 }
 
-// demands returns the keywords of all terms, also of those to which a reference or allOf leads.
+// demands returns the demands of all terms, including those of schemas to which a reference or allOf leads.
 func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand) {
 	for _, t := range all {
 		switch {
@@ -138,7 +141,8 @@ func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand)
 	return out
 }
 
-// together returns the keywords of a schema that are read with one of them, including it.
+// together returns the keywords of a schema that only have a meaning together with the keyword name,
+// including name itself.
 func together(schema *value, name string) []string {
 	for _, group := range readTogether {
 		if !slices.Contains(group, name) {
@@ -164,7 +168,7 @@ func demandOf(schema *value, names []string) demand {
 	return demand{term{schema: only}, strings.Join(words, " with ")}
 }
 
-// core returns demands that no value satisfies, although it can satisfy all but any one of them.
+// core returns a minimal list of demands that no value satisfies: without any one of them, some value would.
 func (c *compiler) core(all []demand) ([]demand, error) {
 	for i := 0; i < len(all); {
 		rest := slices.Delete(slices.Clone(all), i, i+1)
@@ -188,7 +192,8 @@ func terms(all []demand) (out conjunction) {
 	return out
 }
 
-// empty reports whether no value satisfies all terms. It returns false for what cannot be obeyed.
+// empty reports whether no value satisfies all terms. It returns false if a term has a keyword that is not
+// supported.
 func (c *compiler) empty(all conjunction) (bool, error) {
 	g, err := c.build(all, false, 1)
 	if unsupported := (*Unsupported)(nil); errors.As(err, &unsupported) {
@@ -197,7 +202,8 @@ func (c *compiler) empty(all conjunction) (bool, error) {
 	return err == nil && !g.Trim(), err
 }
 
-// emptyPart returns what holds for a required member or element that no value satisfies, if there is one.
+// emptyPart looks for a required member or element that no value satisfies. It returns the schemas that apply
+// to that part, and a need that names it. The need is zero if there is no such part.
 func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 	s, err := c.shape(terms(core))
 	if err != nil {
@@ -227,7 +233,7 @@ func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 	return nil, need{}, nil
 }
 
-// short returns a value as JSON, or "" if that is long.
+// short returns a value as JSON, or "" if the value is an object or the text would be long.
 func (v *value) short() string {
 	out := ""
 	switch v.kind {

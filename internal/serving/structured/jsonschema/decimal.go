@@ -47,7 +47,7 @@ const (
 	maxModulus   = 20000
 )
 
-// digits is the state after some digits of a number have been read from left to right.
+// digits is the state of a digitMachine after the characters of a number that have been read so far.
 type digits struct {
 	phase  digitPhase
 	minus  bool
@@ -73,7 +73,7 @@ type comparison struct {
 	place int16 // digits read, before or after the point; it stops after the last digit of the bound
 }
 
-// rest is the state of a division: the remainder, and the number of decimals read.
+// rest is the state of a division by a step of multipleOf: the remainder, and the number of decimals read.
 type rest struct {
 	value  int32
 	places int16

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// document is a whole schema, with the schemas in it that references may name.
+// document is a schema with an index of the schemas in it that have an identifier or an anchor, for
+// references.
 type document struct {
 	root  *value
 	draft int               // 4, 6, 7, 2019 or 2020
@@ -14,7 +15,7 @@ type document struct {
 	named map[string]*value // by URI, with an anchor after #
 }
 
-// The keywords whose value is a schema, a list of schemas, or a map of schemas.
+// The keywords whose value is one schema, a list of schemas, or a map from names to schemas.
 var (
 	holdsOne = set("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
 		"unevaluatedItems", "unevaluatedProperties", "contentSchema")

@@ -31,18 +31,18 @@ func itemsShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 
 func containsShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	s := everything()
-	least := 1
+	minimum := 1
 	if m := schema.get("minContains"); m != nil {
 		n, ok := m.integer()
 		if !ok {
 			return nil, refuse(schema, "minContains", "it is not a whole number of 0 or more")
 		}
-		least = n
+		minimum = n
 	}
 	if schema.get("maxContains") != nil {
 		return nil, refuse(schema, "maxContains", "the keyword is not supported")
 	}
-	switch least {
+	switch minimum {
 	case 0:
 		return nil, nil
 	case 1:
@@ -50,7 +50,7 @@ func containsShape(c *compiler, schema *value, name string, v *value) (*shape, e
 		return nil, refuse(schema, "minContains", "more than 1 is not supported")
 	}
 	s.arrays[0].min = 1
-	s.arrays[0].some = []conjunction{{{schema: v}}}
+	s.arrays[0].contains = []conjunction{{{schema: v}}}
 	return s, nil
 }
 
@@ -63,7 +63,7 @@ func uniqueShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	return s, nil
 }
 
-// prefix returns the number of elements at the beginning that may have schemas of their own.
+// prefix returns the number of elements from the first on that may have schemas of their own.
 func (a *arrays) prefix() int {
 	n := 0
 	for _, layer := range a.layers {

@@ -24,7 +24,7 @@ func (c *compiler) schemaShape(v *value) (*shape, error) {
 			return refShape(c, v, "$ref", ref)
 		}
 	}
-	// Keywords that limit the types are evaluated first, so that fewer alternatives arise.
+	// Evaluate keywords that limit the type first, because fewer alternatives then have to be combined.
 	for _, typed := range []bool{true, false} {
 		for i, name := range v.names {
 			if typed != (name == "type" || name == "enum" || name == "const") {
@@ -186,7 +186,8 @@ func (c *compiler) search(schema *value, keyword, pattern string) (*automaton.DF
 	return d, nil
 }
 
-// endless is more than the characters, elements or members of any answer.
+// endless is an upper limit of characters, elements or members that no answer reaches. Such a limit is
+// ignored.
 const endless = 1_000_000_000
 
 func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, error) {

@@ -83,17 +83,17 @@ func formatShape(c *compiler, schema *value, name string, v *value) (*shape, err
 		return nil, refuse(schema, name, "%v", err)
 	}
 	s := everything()
-	if longest, ok := longestOf[v.text]; ok {
+	if longest, ok := maxLengths[v.text]; ok {
 		s.strings[0].max = longest
 	}
 	s.strings[0].dfas = []form{{d, "format " + v.text}}
 	return s, nil
 }
 
-// longestOf is the largest number of characters of a text of each format.
-var longestOf = map[string]int{"email": 254, "hostname": 253}
+// maxLengths has the largest number of characters that a text of a format may have.
+var maxLengths = map[string]int{"email": 254, "hostname": 253}
 
-// formatsBuilt caches the automata of the formats that have been used. All schemas share it.
+// formatsBuilt caches the automata of the formats that have been used, for all schemas.
 var formatsBuilt sync.Map
 
 const formatWork = 4_000_000

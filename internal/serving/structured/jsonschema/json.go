@@ -133,7 +133,8 @@ func (v *value) path() string {
 	return v.parent.path() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v.key)
 }
 
-// integer returns a whole number of 0 or more, or 10^12 if it is larger.
+// integer returns the value of a number that is whole and not negative, but at most 10^12. It returns false
+// for other values.
 func (v *value) integer() (int, bool) {
 	if v.kind != number {
 		return 0, false

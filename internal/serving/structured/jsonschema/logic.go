@@ -76,8 +76,8 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return c.either(all...)
 }
 
-// typeBeside returns the conjunction of the type or enum keyword in the same schema, so that
-// alternatives of other types are dropped early.
+// typeBeside returns the conjunction of the keyword type or enum of a schema. With it, oneOfShape finds that
+// alternatives of other types allow no value.
 func (c *compiler) typeBeside(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {
@@ -92,7 +92,8 @@ func notShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{v, true})
 }
 
-// ifShape returns two alternatives: the schemas if and then hold, or if does not hold and else does.
+// ifShape returns two alternatives: values that satisfy if and then, and values that do not satisfy if but
+// satisfy else.
 func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	then, otherwise := schema.get("then"), schema.get("else")
 	if then == nil && otherwise == nil || c.doc.draft < 7 {
@@ -108,8 +109,8 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	return c.either(yes, no)
 }
 
-// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. For each member there
-// are two alternatives: the member is absent, or its dependency holds.
+// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member leads to two
+// alternatives: objects without the member, and objects that satisfy what depends on it.
 func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	if v.kind != object {
 		return nil, refuse(schema, name, "it is not an object")

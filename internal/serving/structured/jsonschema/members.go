@@ -120,7 +120,7 @@ func (c *compiler) member(o *objects, name string) conjunction {
 	return c.and(all...)
 }
 
-// listed returns the names that the schemas list, in the order in which they occur.
+// listed returns the names that the schemas list, in the order of their first occurrence.
 func (o *objects) listed() []string {
 	if len(o.layers) == 1 && len(o.required) == 0 {
 		return o.layers[0].names
@@ -147,8 +147,8 @@ func (o *objects) listed() []string {
 	return names
 }
 
-// unlisted divides the names that no schema lists into kinds. The same schemas apply to all values of
-// a kind.
+// unlisted divides the names that no schema lists into kinds. The same schemas apply to the values of all
+// names of a kind.
 type unlisted struct {
 	plain bool           // all names are of kind 0
 	dfa   *automaton.DFA // else: the kind of each name, as its tag
@@ -174,7 +174,7 @@ func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	if patterns > 20 {
 		return unlisted{}, refuse(o.source, "patternProperties", "more than 20 patterns in one place are not supported")
 	}
-	// The tag has one bit for each pattern that a name matches.
+	// Bit i of a tag of d says whether the name matches pattern i.
 	d := automaton.All()
 	var err error
 	bit := int32(1)

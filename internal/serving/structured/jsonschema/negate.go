@@ -25,8 +25,8 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, err
 }
 
-// without returns the values of one type that some alternatives allow and none of the excluded ones does. The function
-// negate returns the values that an excluded one does not allow, as alternatives.
+// without returns the values of one type that some alternatives allow and no excluded alternative allows. The
+// function negate returns alternatives for the values that an excluded one does not allow.
 func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)
@@ -87,7 +87,7 @@ func notStrings(c *compiler, s *strings_, _ *value) ([]strings_, error) {
 
 func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 	var out []arrays
-	if a.unique || len(a.some) > 0 {
+	if a.unique || len(a.contains) > 0 {
 		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
 	}
 	if a.min > 0 {
@@ -112,7 +112,7 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 				out = append(out, arrays{min: len(layer.prefix) + 1, max: unlimited})
 				break
 			}
-			out = append(out, arrays{min: 1, max: unlimited, some: []conjunction{negated}})
+			out = append(out, arrays{min: 1, max: unlimited, contains: []conjunction{negated}})
 		}
 	}
 	return out, nil

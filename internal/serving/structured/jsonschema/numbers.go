@@ -17,7 +17,8 @@ type numbers struct {
 	list          []constant
 }
 
-// constant is a number of enum or const. If text is not empty, it is how the schema writes the number, unlike written.
+// constant is a number of enum or const. If the schema writes the number in another way than the function
+// written does, text is how the schema writes it.
 type constant struct {
 	*big.Rat
 	text string
@@ -39,7 +40,8 @@ const (
 	differs
 )
 
-// holds reports whether the result of big.Rat.Cmp with the bound satisfies the relation.
+// holds reports whether the relation is true of a number. The parameter order is -1, 0 or 1 if the number is
+// below, equal to or above the bound.
 func (r relation) holds(order int) bool {
 	switch r {
 	case atLeast:
@@ -54,7 +56,7 @@ func (r relation) holds(order int) bool {
 	return order != 0
 }
 
-// multiple requires that a number is a multiple of step, or that it is not.
+// multiple requires that a number is a multiple of step or, if negated, that it is not.
 type multiple struct {
 	step    *big.Rat
 	negated bool
@@ -110,7 +112,7 @@ func (n numbers) and(o numbers) (numbers, bool) {
 	return n, !(n.whole && n.broken) && n.possible()
 }
 
-// tighten adds a limit, or replaces a weaker limit of the same direction.
+// tighten adds a limit to limits, or replaces a weaker limit in the same direction.
 func tighten(limits []limit, l limit) []limit {
 	for i, other := range limits {
 		order := l.bound.Cmp(other.bound)
@@ -127,7 +129,7 @@ func tighten(limits []limit, l limit) []limit {
 	return append(limits, l)
 }
 
-// possible reports whether the lower limit is not above the upper one.
+// possible reports whether a number can satisfy both the lower and the upper limits.
 func (n *numbers) possible() bool {
 	for _, low := range n.limits {
 		for _, high := range n.limits {
@@ -147,8 +149,8 @@ const (
 	maxExponent = 400
 )
 
-// parseDecimal returns a JSON number. It refuses numbers with very many digits or a very large
-// exponent.
+// parseDecimal parses a JSON number. It returns an error if the number has more than maxDigits digits, or if
+// its exponent is above maxExponent or below its negative.
 func parseDecimal(text string) (*big.Rat, error) {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if e, err := strconv.Atoi(exponent); exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
@@ -161,8 +163,8 @@ func parseDecimal(text string) (*big.Rat, error) {
 	return r, nil
 }
 
-// decimals returns the integer digits and the decimals of a number, without its sign. The decimals are
-// finite for every number in a schema.
+// decimals returns the digits of a number before and after the point, without its sign. Every number in a
+// schema has finitely many digits.
 func decimals(r *big.Rat) (whole, fraction string) {
 	abs := new(big.Rat).Abs(r)
 	places := 0

@@ -30,7 +30,7 @@ type strings_ struct {
 	limited  *value // the schema of min or max
 }
 
-// form is what a text must match. Forms with the same nonempty name are equal.
+// form is an automaton that a string must match. Two forms with the same nonempty name are equal.
 type form struct {
 	*automaton.DFA
 	name string
@@ -40,7 +40,7 @@ type form struct {
 type arrays struct {
 	min, max int
 	layers   []arrayLayer
-	some     []conjunction // for each of them, an element that satisfies it is required
+	contains []conjunction // for each of them, an element that satisfies it is required
 	unique   bool
 	source   *value // of unique
 	limited  *value // the schema of min or max
@@ -96,7 +96,7 @@ func (s strings_) free() bool {
 	return s.min == 0 && s.max == unlimited && len(s.dfas) == 0 && !s.listed
 }
 func (a arrays) free() bool {
-	return a.min == 0 && a.max == unlimited && len(a.layers) == 0 && len(a.some) == 0 && !a.unique
+	return a.min == 0 && a.max == unlimited && len(a.layers) == 0 && len(a.contains) == 0 && !a.unique
 }
 func (o objects) free() bool {
 	return o.min == 0 && o.max == unlimited && len(o.layers) == 0 && len(o.required) == 0 && len(o.absent) == 0 && len(o.names) == 0
@@ -258,7 +258,8 @@ type texts interface {
 	Empty() bool
 }
 
-// texts returns the same texts as automaton, without a stored state for each length.
+// texts returns an automaton for the same texts as the method automaton. If possible, it counts characters
+// while it runs instead of storing a state for each length.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.min == 0 && s.max == unlimited {
@@ -273,7 +274,7 @@ func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 func (a arrays) and(b arrays) (arrays, bool) {
 	a.min, a.max, a.limited = max(a.min, b.min), lower(a.max, b.max), cmp.Or(b.limited, a.limited)
 	a.layers = slices.Concat(a.layers, b.layers)
-	a.some = slices.Concat(a.some, b.some)
+	a.contains = slices.Concat(a.contains, b.contains)
 	if b.unique {
 		a.unique, a.source = true, b.source
 	}

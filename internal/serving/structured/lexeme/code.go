@@ -2,10 +2,9 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// The code of a state describes a character of which only some bytes or digits have been read. The
-// highest four bits are the kind of the code. The comments name the other values, each with the bit at
-// which it begins. Characters that the automaton does not distinguish share a code, so that there are few
-// states.
+// State.code describes a character of which only some bytes or digits have been read. Its highest four bits
+// are the kind of the code. The comments name the other values in a code, each after the number of its lowest
+// bit. Characters of the same class share a code if possible, so that a lexeme has few states.
 const (
 	utf8Code    = 1 << 28 // 24: number of bytes of the character, 22: missing bytes, 0: the bits so far
 	utf8Class   = 2 << 28 // 24: missing bytes, 0: the class
@@ -35,9 +34,9 @@ func (t *text) lead(s State, b byte) (State, bool) {
 // bytes sets the code after some bytes of a character.
 func (t *text) bytes(s State, total, missing uint32, bits rune) (State, bool) {
 	lo, hi := bits<<(6*missing), (bits+1)<<(6*missing)-1
-	least := [5]rune{0, 0, 0x80, 0x800, 0x10000}[total]
-	whole := lo >= least && hi <= automaton.MaxRune && (hi < 0xD800 || lo > 0xDFFF)
-	lo, hi = max(lo, least), min(hi, automaton.MaxRune)
+	smallest := [5]rune{0, 0, 0x80, 0x800, 0x10000}[total]
+	whole := lo >= smallest && hi <= automaton.MaxRune && (hi < 0xD800 || lo > 0xDFFF)
+	lo, hi = max(lo, smallest), min(hi, automaton.MaxRune)
 	if lo > hi || !t.some(s.at, lo, hi) {
 		return s, false
 	}
@@ -49,7 +48,7 @@ func (t *text) bytes(s State, total, missing uint32, bits rune) (State, bool) {
 	return s, true
 }
 
-// partial reads the next byte of a character or of an escape that has begun.
+// partial reads the next byte of a character, or of an escape, of which some bytes have been read.
 func (t *text) partial(s State, b byte) (State, bool) {
 	switch s.code & kindOfCode {
 	case utf8Code:

@@ -2,12 +2,12 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// None is the result of a byte that is not allowed, and the tag of a state in which the lexeme has not
-// ended.
+// None is the result of Next for a byte that is not allowed, and the tag of a state in which the lexeme
+// cannot end.
 const None = automaton.None
 
-// State describes a state of a lexeme without the number that the lexeme gives it. Lexemes with the
-// same Key have the same States.
+// State is a state of a lexeme, in a form that does not depend on the order in which the lexeme's states are
+// numbered. Lexemes with the same key have the same States.
 type State struct {
 	phase phase
 	space uint8  // what is known of the white space so far
@@ -25,8 +25,8 @@ const (
 	ended
 )
 
-// machine defines the transitions of a lexeme. Every state that step returns can reach a state with a
-// tag.
+// machine defines the transitions of a lexeme. From each state that step returns with true, a state with a
+// tag can be reached.
 type machine interface {
 	step(s State, b byte) (State, bool)
 	tag(s State) int32
@@ -61,8 +61,8 @@ func newLexeme(key string, m machine) *Lexeme {
 	return l
 }
 
-// Compact makes a new lexeme compact: no white space comes before it, and exactly one space after the
-// colon of a name.
+// Compact changes a new lexeme so that no white space may come before it, and exactly one space comes after
+// the colon of a name.
 func (l *Lexeme) Compact() *Lexeme {
 	l.machine = compact{l.machine}
 	if l.key != "" {
@@ -136,7 +136,7 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 	return l.find(r, state, b)
 }
 
-// Known returns the state after a byte if it has been computed, otherwise a number below None.
+// Known returns the state after a byte, or None, if Next has computed it, and otherwise a number below None.
 func (r *Row) Known(b byte) int32 { return r.next[b] }
 
 func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
@@ -148,8 +148,8 @@ func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
 	return to
 }
 
-// Tag returns the tag with which the lexeme may end in a state, or None. It tells which of the lexeme's
-// texts has been read.
+// Tag returns the tag with which the lexeme may end in a state, or None. Lexemes of several texts, such as
+// names, have a tag for each text.
 func (l *Lexeme) Tag(state int32) int32 { return l.Row(state).Tag }
 
 // Loops returns the row of a state with its Loop.
@@ -181,8 +181,8 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// An Identity is equal for two states, also of different lexemes, only if the same tokens fit both. Key is empty if
-// the state cannot be compared with states of other lexemes.
+// An Identity identifies a state among the states of all lexemes. The same tokens fit two states with equal
+// Identities. If Key is empty, the state has no Identity.
 type Identity struct {
 	Key   string
 	State State

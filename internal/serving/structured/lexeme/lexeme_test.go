@@ -40,7 +40,8 @@ func TestSpellingsOfStrings(t *testing.T) {
 	}
 }
 
-// Ensure that white space is a space or a tab, or line breaks and an indentation, of a limited length.
+// Ensure that the white space before a lexeme is a space, a tab, or a limited number of line breaks and a
+// limited indentation.
 func TestWhiteSpaceIsLimited(t *testing.T) {
 	name := Names([]string{"a"}, []int32{0})
 	for space, want := range map[string]bool{
@@ -58,7 +59,8 @@ func TestWhiteSpaceIsLimited(t *testing.T) {
 	}
 }
 
-// Ensure that encoding/json reads each written character, and that it counts as one character.
+// Ensure that encoding/json reads what Encode writes for each character, and that a lexeme counts each
+// spelling of a character as one character.
 func TestEachCharacterIsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := string(rapid.Rune().Draw(t, "rune"))
@@ -92,7 +94,7 @@ func utf16Of(text string) []uint16 {
 	return out
 }
 
-// Ensure that each reachable state accepts, or that some byte leads on from it.
+// Ensure that the end of a lexeme can be reached from each of its states.
 func TestEachStateCanEnd(t *testing.T) {
 	for name, l := range map[string]*Lexeme{
 		"one letter": Text("", dfa(t, automaton.Set{{Lo: 'x', Hi: 'x'}}), Quoted, true), "one emoji": Text("", dfa(t, automaton.Set{{Lo: 0x1F600, Hi: 0x1F600}}), Free, true),

@@ -1,8 +1,14 @@
 package lexeme
 
-import "llmmemory/internal/serving/structured/automaton"
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
 
-// Names returns the lexeme that accepts the given names of members, each with its tag.
+	"llmmemory/internal/serving/structured/automaton"
+)
+
+// Names returns the lexeme that accepts the given names of members, each with the tag at the same index.
 func Names(names []string, tags []int32) *Lexeme {
 	m := newMembers(None, true)
 	for i, name := range names {
@@ -25,8 +31,8 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except returns the state of AnyName, or of its compact form, that differs from a state of a lexeme of
-// other names only in the excluded names. It returns false if the lexeme is not a lexeme of other names.
+// Except returns the state that AnyName, compact if l is, has after the same bytes. It returns false if l was
+// not made by Others.
 func (l *Lexeme) Except(state int32) (State, bool) {
 	if l.except == nil {
 		return State{}, false
@@ -34,13 +40,13 @@ func (l *Lexeme) Except(state int32) (State, bool) {
 	return l.except.any(l.states[state]), true
 }
 
-// Left reports whether in this state of a lexeme of other names no excluded name can occur any more.
-func (l *Lexeme) Left(state int32) bool {
+// CanExclude reports whether an excluded name can still occur after a state of a lexeme that Others returned.
+func (l *Lexeme) CanExclude(state int32) bool {
 	phase := l.states[state].phase
-	return phase != inside && phase != before
+	return phase == inside || phase == before
 }
 
-// any returns the state in which AnyName is after the same bytes.
+// any returns the state that AnyName has after the same bytes.
 func (m *members) any(s State) State {
 	switch s.phase {
 	case inside:
@@ -70,8 +76,8 @@ func newMembers(additional int32, colon bool) *members {
 	return m
 }
 
-// members is the machine of a list of names, stored as a trie of their bytes. If other names are possible, rest
-// reads them from the byte on at which they leave the trie.
+// members is the machine of a list of names. A trie has the bytes of the listed names. If other names are
+// possible, rest reads the bytes of a name from the first one that is not in the trie.
 type members struct {
 	nodes      []node
 	additional int32 // the tag of names that are not listed, or None if they are not possible
@@ -166,25 +172,13 @@ func (m *members) tag(s State) int32 {
 
 // Encode appends a text as Quoted has it, without the quotes.
 func Encode(dst []byte, text string) []byte {
-	const digits = "0123456789abcdef"
 	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case r == '\b':
-			dst = append(dst, `\b`...)
-		case r == '\f':
-			dst = append(dst, `\f`...)
-		case r == '\n':
-			dst = append(dst, `\n`...)
-		case r == '\r':
-			dst = append(dst, `\r`...)
-		case r == '\t':
-			dst = append(dst, `\t`...)
-		case r < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
-		default:
-			dst = append(dst, string(r)...)
+		if i := strings.IndexRune("\"\\\b\f\n\r\t", r); i >= 0 {
+			dst = append(dst, '\\', `"\bfnrt`[i])
+		} else if r < 0x20 {
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		} else {
+			dst = utf8.AppendRune(dst, r)
 		}
 	}
 	return dst

@@ -14,12 +14,13 @@ const (
 	Free               // as a JSON string, with any escapes
 )
 
-// The white space before a lexeme, and between a name and its colon, is a space or a tab, or line breaks and an
-// indentation, as in llama.cpp's grammars. So a model that prefers white space to what the form requires cannot go on
-// with it.
+// The white space before a lexeme, and between a name and its colon, is a space, a tab, or line breaks with
+// an indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white
+// space forever instead of what the form requires.
 //
-// State.space counts the white space that was read: the characters of line breaks, or, in an indentation, its spaces and
-// tabs plus indented. A space without a line break counts as the longest indentation, because nothing may follow it.
+// State.space is the number of line break characters read. After other white space, it is indented plus the
+// number of spaces and tabs since the last line break. A space without a line break counts as the longest
+// indentation, because no more white space may follow it.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break
@@ -54,70 +55,67 @@ type Texts interface {
 // Text returns the lexeme of the texts that d accepts. If space is set, white space may precede the
 // text. Lexemes with the same nonempty key must be created with the same arguments.
 func Text(key string, d Texts, form Form, space bool) *Lexeme {
-	m := &text{dfa: d, form: form}
-	if space {
-		m.space = true
-	}
-	return newLexeme(key, m)
+	return newLexeme(key, &text{dfa: d, form: form, space: space})
 }
 
-// FreeText returns the lexeme of the free text that d accepts. In most states, the text may end with the given
-// tag.
+// FreeText returns the lexeme of the free text that d accepts. The parameter end is the tag with which the
+// text may end in most states.
 func FreeText(key string, d Texts, end int32) *Lexeme {
 	l := Text(key, d, Raw, false)
 	l.free = end
 	return l
 }
 
-// FreeEnd returns the tag with which free text may end in most states. It returns None for other lexemes.
+// FreeEnd returns the parameter end of FreeText, or None for a lexeme that FreeText did not make.
 func (l *Lexeme) FreeEnd() int32 { return l.free }
 
-// Name returns the lexeme of names of members that d accepts. They are written as Quoted and end with
-// a colon.
+// Name returns the lexeme of names of members that d accepts. They are written as Quoted, and a colon
+// follows.
 func Name(key string, d Texts) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: Quoted, space: true, colon: true})
 }
 
-// Length returns the lexeme of JSON strings with least to most characters. If most is below 0, there
-// is no upper limit. The parameter longest is the largest number of characters of a token: states
-// share their identity if they differ only for longer texts.
-func Length(least, most, longest int) *Lexeme {
-	l := Text("", lengths{int32(least), int32(most)}, Free, true)
+// Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there
+// is no upper limit. The parameter longest is the largest number of characters of a token. Two states have
+// the same Identity if only strings with more than longest further characters distinguish them.
+func Length(minimum, maximum, longest int) *Lexeme {
+	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {
-		more := min(max(0, least-int(s.at)), longest+1)
-		room := most - int(s.at)
-		if most < 0 || room > longest {
-			room = -1
+		needed := min(max(0, minimum-int(s.at)), longest+1)
+		allowed := maximum - int(s.at)
+		if maximum < 0 || allowed > longest {
+			allowed = -1
 		}
 		if s.phase == ended || s.phase == before {
-			more, room = min(least, longest+1), most
-			if most > longest {
-				room = -1
+			needed, allowed = min(minimum, longest+1), maximum
+			if maximum > longest {
+				allowed = -1
 			}
 		}
 		s.at = 0
-		return fmt.Sprintf("length %d %d", more, room), s
+		return fmt.Sprintf("length %d %d", needed, allowed), s
 	}
 	return l
 }
 
-// lengths accepts the texts with a number of characters, which is the state. Without an upper limit, most is below 0.
-type lengths struct{ least, most int32 }
+// lengths accepts the texts with minimum to maximum characters. A state is the number of characters read. If
+// maximum is below 0, there is no upper limit.
+type lengths struct{ minimum, maximum int32 }
 
 func (lengths) Class(rune) int32 { return 0 }
 
 func (l lengths) Next(state, _ int32) int32 {
 	switch {
-	case state == l.most:
+	case state == l.maximum:
 		return None
-	case l.most < 0 && state == l.least:
+	case l.maximum < 0 && state == l.minimum:
 		return state
 	}
 	return state + 1
 }
 
 func (l lengths) Tag(state int32) int32 {
-	if state < l.least {
+	if state < l.minimum {
 		return None
 	}
 	return 0
@@ -125,13 +123,13 @@ func (l lengths) Tag(state int32) int32 {
 
 func (lengths) Segments(lo, hi rune, visit func(lo, hi rune, class int32) bool) { visit(lo, hi, 0) }
 
-// SpecialByte begins the bytes of a special token. It occurs in no UTF-8 text.
+// SpecialByte begins the bytes that stand for a special token. It occurs in no UTF-8 text.
 const SpecialByte = 0xFF
 
-// SpecialBytes returns the bytes that stand for the special token with a name. No text has them.
+// SpecialBytes returns the bytes that stand for the special token with the given name.
 func SpecialBytes(name string) []byte { return append([]byte{SpecialByte}, name...) }
 
-// HasSpecial reports whether some bytes could be confused with those of a special token.
+// HasSpecial reports whether a token has a byte with which the bytes of special tokens begin.
 func HasSpecial(token []byte) bool { return bytes.IndexByte(token, SpecialByte) >= 0 }
 
 // Special returns the lexeme of the special token with a name.

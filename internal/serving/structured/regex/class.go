@@ -17,7 +17,8 @@ func ranges(bounds ...rune) automaton.Set {
 	return automaton.NewSet(out...)
 }
 
-// The classes of ECMA 262: digits and word characters are ASCII, white space is Unicode's.
+// The classes of ECMA 262. The class \d has only ASCII digits, and \w only ASCII letters, digits and _. The
+// class \s has all white space of Unicode.
 var (
 	digits = ranges('0', '9')
 	words  = ranges('0', '9', 'A', 'Z', '_', '_', 'a', 'z')
@@ -70,8 +71,8 @@ func (p *parser) class() (automaton.Set, error) {
 	return all, nil
 }
 
-// member reads one character or class between brackets. It reports whether it has read a single
-// character.
+// member reads one character or class between brackets. It returns true if it was a single character, which
+// can begin or end a range.
 func (p *parser) member() (automaton.Set, bool, error) {
 	if p.accept("[:") {
 		end := strings.Index(p.text[p.at:], ":]")
@@ -153,7 +154,8 @@ func (p *parser) escape(inClass bool) (automaton.Set, error) {
 	}
 }
 
-// hex reads the digits of \x, \u or \U, and the second \u of a pair of surrogates.
+// hex reads the hexadecimal digits after \x, \u or \U, and a second \u if the first one begins a pair of
+// surrogates.
 func (p *parser) hex(escape rune) (rune, error) {
 	if p.accept("{") {
 		end := strings.IndexByte(p.text[p.at:], '}')
@@ -244,8 +246,8 @@ func fromTable(t *unicode.RangeTable) automaton.Set {
 	return automaton.NewSet(out...)
 }
 
-// folded returns s with the other cases of its characters. For a set of more than some thousand
-// characters, it adds only the other cases of ASCII letters.
+// folded returns s with the other cases of its characters. Of a range of more than 5,000 characters, only
+// ASCII characters get their other cases.
 func folded(s automaton.Set) automaton.Set {
 	out := append([]automaton.Range(nil), s...)
 	for _, r := range s {

@@ -54,12 +54,11 @@ func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
 	return b.Build(c.budget)
 }
 
-// looking returns the texts that consist of a match of before and a match of after, where the part
-// after before also begins with a match of ahead. If ahead is negated, it must not begin with such a
-// match.
+// looking returns the texts that consist of a match of before and a match of after, if ahead also matches the
+// beginning of the second part. If ahead is negated, it must not match there.
 func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automaton.DFA, error) {
-	// A begin anchor in after or ahead can match only if before matches nothing, which is so if before
-	// has only begin anchors.
+	// A ^ in after or ahead can match only if the match of before is empty. This is certain only if before
+	// consists of ^.
 	if !slices.ContainsFunc(before, func(n *node) bool { return n.kind != begin }) {
 		before = nil
 	} else if contains(ahead, begin) || slices.ContainsFunc(after, func(n *node) bool { return contains(n, begin) }) {
@@ -94,7 +93,7 @@ func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automat
 	return b.Build(c.budget)
 }
 
-// flat returns the parts of a sequence. It replaces a nested sequence by its parts.
+// flat returns the parts of a sequence, with the parts of nested sequences in their place.
 func flat(n *node) []*node {
 	if n.kind != sequence {
 		return []*node{n}

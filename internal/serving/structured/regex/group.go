@@ -43,7 +43,7 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// flags reads the flags of a group and the character after them. It reports whether the group has only
+// flags reads the flags of a group and the character after them. It returns true if the group ends after its
 // flags, which then apply to the rest of the enclosing group.
 func (p *parser) flags() (alone bool, err error) {
 	on := true

@@ -117,16 +117,16 @@ func (p *parser) sequence() (*node, error) {
 
 // quantified reads the quantifiers after a part.
 func (p *parser) quantified(part *node) (*node, error) {
-	least, most, ok := 0, -1, true
+	minimum, maximum, ok := 0, -1, true
 	switch {
 	case p.accept("*"):
 	case p.accept("+"):
-		least = 1
+		minimum = 1
 	case p.accept("?"):
-		most = 1
+		maximum = 1
 	default:
 		var err error
-		if least, most, ok, err = p.braces(); err != nil {
+		if minimum, maximum, ok, err = p.braces(); err != nil {
 			return nil, err
 		}
 	}
@@ -142,31 +142,31 @@ func (p *parser) quantified(part *node) (*node, error) {
 	if p.peek("*") || p.peek("?") {
 		return nil, p.problem("a quantifier after a quantifier")
 	}
-	return &node{kind: repeat, parts: []*node{part}, min: least, max: most}, nil
+	return &node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum}, nil
 }
 
 // braces reads {n}, {n,} or {n,m}. Other braces are ordinary characters.
-func (p *parser) braces() (least, most int, ok bool, err error) {
+func (p *parser) braces() (minimum, maximum int, ok bool, err error) {
 	start := p.at
 	if !p.accept("{") {
 		return 0, 0, false, nil
 	}
-	least, found := p.number()
-	most = least
+	minimum, found := p.number()
+	maximum = minimum
 	if found && p.accept(",") {
 		var limited bool
-		if most, limited = p.number(); !limited {
-			most = -1
+		if maximum, limited = p.number(); !limited {
+			maximum = -1
 		}
 	}
 	if !found || !p.accept("}") {
 		p.at = start
 		return 0, 0, false, nil
 	}
-	if most >= 0 && most < least {
-		return 0, 0, false, p.problem("a repeat of at least %d and at most %d", least, most)
+	if maximum >= 0 && maximum < minimum {
+		return 0, 0, false, p.problem("a repeat of at least %d and at most %d", minimum, maximum)
 	}
-	return least, most, true, nil
+	return minimum, maximum, true, nil
 }
 
 func (p *parser) number() (int, bool) {
