@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-const mostHangs = 3 // number of hanging calls of a function that the grader waits for
+const maxHangs = 3 // number of hanging calls of a function that the grader waits for
 
 // A grading takes one submission through the stages.
 type grading struct {
@@ -41,9 +41,9 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether mostHangs calls of one of the functions did not return.
+// exhausted reports whether maxHangs calls of one of the functions did not return.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
-	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
+	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= maxHangs })
 }
 
 func (g *grading) run() error {
@@ -175,7 +175,7 @@ func (c candidate) broken() string {
 	return c.difference.Sentence(c.sentence)
 }
 
-const mostFindings = 3 // of a task in a stage
+const maxFindings = 3 // of a task in a stage
 
 // addFinding adds a finding with a short trace, unless the task already has one that shows the same mistake.
 func (g *grading) addFinding(part Part, c candidate) error {
@@ -199,7 +199,7 @@ func (g *grading) addFinding(part Part, c candidate) error {
 			found++
 		}
 	}
-	if found >= mostFindings {
+	if found >= maxFindings {
 		g.note("%s shows a difference, too; it may come from the mistakes of task %d above", c.name, task)
 		return nil
 	}

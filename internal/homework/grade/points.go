@@ -31,7 +31,7 @@ var ErrPoints = errors.New("not a points file")
 // rest is Points without the tasks, of which a file may have too few.
 type rest Points
 
-const mostPoints = 1_000_000 // of a task: above it, hundredths are lost
+const maxPoints = 1_000_000 // of a task: above it, hundredths are lost
 
 // ParsePoints reads a points file: JSON, as llmgrade points prints it.
 func ParsePoints(text []byte) (Points, error) {
@@ -53,8 +53,8 @@ func ParsePoints(text []byte) (Points, error) {
 		return p, fmt.Errorf("%w: \"tasks\" has to list the points of the %d tasks", ErrPoints, Tasks)
 	}
 	for i, points := range file.Tasks {
-		if points < 0 || points > mostPoints {
-			return p, fmt.Errorf("%w: task %d has %v points: 0 to %d are possible", ErrPoints, i+1, points, int(mostPoints))
+		if points < 0 || points > maxPoints {
+			return p, fmt.Errorf("%w: task %d has %v points: 0 to %d are possible", ErrPoints, i+1, points, int(maxPoints))
 		}
 	}
 	p.Tasks = [Tasks]float64(file.Tasks)

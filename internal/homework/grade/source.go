@@ -20,7 +20,7 @@ import (
 // errNoSource is wrapped if there is no file that can be graded. The text is written for the student.
 var errNoSource = errors.New("is not run")
 
-const mostSource = 1 << 20 // more than the gate allows
+const maxSource = 1 << 20 // more than the gate allows
 
 // ReadSource reads a submission. It must be a regular file, or one in a zip file (hw.zip/llm_memory.c): a link may lead
 // to another user's file, and a pipe may have no end.
@@ -50,7 +50,7 @@ func ReadSource(path string) ([]byte, error) {
 	}
 	var source []byte
 	if err == nil {
-		source, err = io.ReadAll(io.LimitReader(f, mostSource))
+		source, err = io.ReadAll(io.LimitReader(f, maxSource))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the submission: %w", err)
@@ -82,7 +82,7 @@ func inZip(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, mostSource))
+	return io.ReadAll(io.LimitReader(f, maxSource))
 }
 
 func otherHeader(path string) bool {

@@ -264,10 +264,10 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	if len(steps) == 0 {
 		return nil
 	}
-	const most = 3
+	const maxSteps = 3
 	return []string{fmt.Sprintf("the tester itself changed the list of sequences before this call (%s): "+
 		"if a function remembers a sequence or an engine from an earlier call, such as the one that was found last, it has to look at active_seqs before it uses it",
-		strings.Join(steps[max(0, len(steps)-most):], "; "))}
+		strings.Join(steps[max(0, len(steps)-maxSteps):], "; "))}
 }
 
 // remarkOnInit says that the tester, and not llm_init, made the engine of a call that fails. own means that the call

@@ -47,8 +47,8 @@ func in(list string, some ...string) bool {
 
 // Limits of an object file; a correct one has less than 16 KiB.
 const (
-	mostCode = 1 << 20
-	mostData = 16 << 20
+	maxCode = 1 << 20
+	maxData = 16 << 20
 )
 
 // traps matches the instructions that enter the kernel. The bytes in trapBytes also occur inside other instructions.
@@ -109,8 +109,8 @@ func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 		g.section(s)
 		switch {
 		case s.Flags&elf.SHF_EXECINSTR != 0:
-			if code += s.Size; code > mostCode {
-				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of code", mostCode)})
+			if code += s.Size; code > maxCode {
+				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of code", maxCode)})
 				return false, g.err()
 			}
 			text, err := s.Data()
@@ -119,8 +119,8 @@ func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 			}
 			suspicious = suspicious || slices.ContainsFunc(trapBytes, func(trap []byte) bool { return bytes.Contains(text, trap) })
 		case s.Flags&elf.SHF_ALLOC != 0:
-			if s.Size > mostData || data+s.Size > mostData {
-				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of global data", mostData)})
+			if s.Size > maxData || data+s.Size > maxData {
+				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of global data", maxData)})
 				return false, g.err()
 			}
 			data += s.Size

@@ -86,7 +86,7 @@ type verdicts struct {
 	refused *Refusal // the first reason
 }
 
-const mostAdvice = 20 // that is reported
+const maxAdvice = 20 // that is reported
 
 // broken records that a rule is broken on a line of llm_memory.c; line 0 means no particular line.
 func (v *verdicts) broken(line int, rule, format string, values ...any) {
@@ -95,7 +95,7 @@ func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	switch action := v.gate.action(rule); {
 	case action == Refuse:
 		v.refuse(&r)
-	case action == Advise && v.refused == nil && !known && len(v.advice) < mostAdvice:
+	case action == Advise && v.refused == nil && !known && len(v.advice) < maxAdvice:
 		v.advice = append(v.advice, r)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	mostBytes   = 256 << 10
-	mostNesting = 1000 // of parentheses, brackets and braces
+	maxBytes   = 256 << 10
+	maxNesting = 1000 // of parentheses, brackets and braces
 )
 
 // A Refusal is why a submission is not run. It wraps ErrGate.
@@ -82,8 +82,8 @@ func readText(source []byte, v *verdicts) (*text, error) {
 
 func bytesGate(source []byte, v *verdicts) {
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
-	if len(source) > mostBytes {
-		v.broken(0, "size", "the file has more than %d KiB", mostBytes>>10)
+	if len(source) > maxBytes {
+		v.broken(0, "size", "the file has more than %d KiB", maxBytes>>10)
 	}
 	if at := bytes.IndexByte(source, 0); at >= 0 {
 		v.broken(line(at), "nul", "there is a NUL byte: this is not C source")
@@ -276,8 +276,8 @@ func (g *textGate) mark(t token) {
 		case bracket(t.text) && bracket(g.last) && g.attribute == 0: // C has two in a row only where [[ begins an attribute
 			g.attribute = g.depth - 1
 		}
-		if g.depth > mostNesting {
-			g.broken(t.line, "nesting", "more than %d parentheses and braces inside each other", mostNesting)
+		if g.depth > maxNesting {
+			g.broken(t.line, "nesting", "more than %d parentheses and braces inside each other", maxNesting)
 		}
 	case ")", "]", "}", ":>", "%>":
 		if g.depth == g.attribute {

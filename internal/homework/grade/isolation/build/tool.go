@@ -30,10 +30,10 @@ const cpu = time.Minute
 const patience = time.Hour
 
 const (
-	mostOutput = 64 << 20
-	mostLines  = 50
-	mostLine   = 300
-	mostSaid   = 64 << 10
+	maxOutput = 64 << 20
+	maxLines  = 50
+	maxLine   = 300
+	maxSaid   = 64 << 10
 )
 
 // A complaint is an error in the file that a tool reads.
@@ -85,7 +85,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, said := &sandbox.Head{Most: mostOutput}, &sandbox.Head{Most: mostSaid}
+	out, said := &sandbox.Head{Max: maxOutput}, &sandbox.Head{Max: maxSaid}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if ctx.Err() != nil && err != nil {
@@ -119,12 +119,12 @@ func readable(said []byte) string {
 	var b strings.Builder
 	lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))
 	for i, line := range lines {
-		if i == mostLines {
+		if i == maxLines {
 			fmt.Fprintf(&b, "(and %d lines more)\n", len(lines)-i)
 			break
 		}
-		b.WriteString(sandbox.Printable(line[:min(len(line), mostLine)]))
-		if len(line) > mostLine {
+		b.WriteString(sandbox.Printable(line[:min(len(line), maxLine)]))
+		if len(line) > maxLine {
 			b.WriteString("...")
 		}
 		b.WriteByte('\n')

@@ -21,17 +21,17 @@ var (
 const LookEvery = time.Second
 
 const (
-	mostFaults = 1 << 19               // page faults of a limit
-	fine       = 4                     // the part 1/fine of a limit may be used without ErrSlow
-	mostAsleep = 10                    // consecutive looks at which the process sleeps and has used nothing
-	mostLooks  = 300                   // at one call
-	precision  = 50 * time.Millisecond // of what was used before a call
+	maxFaults = 1 << 19               // page faults of a limit
+	fine      = 4                     // the part 1/fine of a limit may be used without ErrSlow
+	maxAsleep = 10                    // consecutive looks at which the process sleeps and has used nothing
+	maxLooks  = 300                   // at one call
+	precision = 50 * time.Millisecond // of what was used before a call
 )
 
 // A Limit limits the work of a process, counted from the usage in from.
 type Limit struct {
 	What string // in the text of an error
-	Most time.Duration
+	Max  time.Duration
 	from Usage
 }
 
@@ -61,14 +61,14 @@ type Meter struct {
 func NewMeter(pid int, process time.Duration) *Meter {
 	return &Meter{
 		Usage: func() (Usage, error) { return usageOf(pid) }, Slowness: Slowness, Now: time.Now,
-		process: Limit{What: "all calls together", Most: process}, slowness: 1,
+		process: Limit{What: "all calls together", Max: process}, slowness: 1,
 	}
 }
 
-// Begin starts a call with the limit most.
-func (m *Meter) Begin(most time.Duration) {
+// Begin starts a call with a limit of processor time.
+func (m *Meter) Begin(limit time.Duration) {
 	m.sample()
-	m.call = Limit{What: "it", Most: most, from: m.last}
+	m.call = Limit{What: "it", Max: limit, from: m.last}
 	m.looks, m.asleep, m.still = 0, 0, 0
 }
 
@@ -117,10 +117,10 @@ func (m *Meter) Look() error {
 		}
 	}
 	switch {
-	case m.still >= mostAsleep, m.looks >= mostLooks && m.asleep > mostLooks*3/4:
+	case m.still >= maxAsleep, m.looks >= maxLooks && m.asleep > maxLooks*3/4:
 		return fmt.Errorf("%w: it waits for something", ErrTime)
-	case m.looks >= mostLooks:
-		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, m.last.since(m.call.from).CPU.Round(time.Millisecond), mostLooks*LookEvery)
+	case m.looks >= maxLooks:
+		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, m.last.since(m.call.from).CPU.Round(time.Millisecond), maxLooks*LookEvery)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (m *Meter) Look() error {
 // sample reads the usage, unless it was read a moment ago. It reports whether it read it.
 func (m *Meter) sample() bool {
 	now := m.Now()
-	slow := m.last.CPU > m.process.Most/fine // now it matters in which call the limit is reached
+	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached
 	if !slow && now.Sub(m.sampled) < precision {
 		return false
 	}
@@ -144,10 +144,10 @@ func (m *Meter) sample() bool {
 // is already an error.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
-	if l.Most == 0 {
+	if l.Max == 0 {
 		return nil // no call is limited
 	}
-	if used.share(l.Most, m.slowness) < 1.0/fine {
+	if used.share(l.Max, m.slowness) < 1.0/fine {
 		return nil
 	}
 	if now := m.Now(); now.Sub(m.measured) >= LookEvery {
@@ -157,13 +157,13 @@ func (m *Meter) judge(l *Limit, over bool) error {
 		}
 		m.slowness, m.measured = max(m.slowness, slowness), now
 	}
-	share := used.share(l.Most, m.slowness)
+	share := used.share(l.Max, m.slowness)
 	text := func() string {
-		if share == float64(used.Faults)/mostFaults {
-			return fmt.Sprintf("%s made %d page faults, limit %d", l.What, used.Faults, mostFaults)
+		if share == float64(used.Faults)/maxFaults {
+			return fmt.Sprintf("%s made %d page faults, limit %d", l.What, used.Faults, maxFaults)
 		}
 		return fmt.Sprintf("%s took %v of processor time, limit %v", l.What, used.CPU.Round(100*time.Millisecond),
-			time.Duration(float64(l.Most)*m.slowness).Round(100*time.Millisecond))
+			time.Duration(float64(l.Max)*m.slowness).Round(100*time.Millisecond))
 	}
 	switch {
 	case share >= 1:
@@ -174,6 +174,6 @@ func (m *Meter) judge(l *Limit, over bool) error {
 	return nil
 }
 
-func (u Usage) share(most time.Duration, slowness float64) float64 {
-	return max(float64(u.Work(slowness))/(float64(most)*slowness), float64(u.Faults)/mostFaults)
+func (u Usage) share(limit time.Duration, slowness float64) float64 {
+	return max(float64(u.Work(slowness))/(float64(limit)*slowness), float64(u.Faults)/maxFaults)
 }

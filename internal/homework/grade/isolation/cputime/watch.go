@@ -18,9 +18,9 @@ type Watch struct {
 	meter  *Meter
 }
 
-// Start watches the process pid, whose limit is most. kill ends the process; it is called at most once.
-func Start(pid int, most time.Duration, kill func()) *Watch {
-	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, most)}
+// Start watches the process pid, whose processor time is limited. kill ends the process; it is called at most once.
+func Start(pid int, limit time.Duration, kill func()) *Watch {
+	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, limit)}
 	w.meter.process.What = "it"
 	go w.look()
 	return w

@@ -34,7 +34,7 @@ func (p *Process) attacked(number uint64) error {
 // because the process can write them.
 func (m *memory) Refused() (calls []uint32) {
 	text := m.bytes[PoolsSize+HeapSize+uint64(eventsSize):]
-	for i := range min(mostReported, binary.NativeEndian.Uint32(text)) {
+	for i := range min(maxReported, binary.NativeEndian.Uint32(text)) {
 		calls = append(calls, binary.NativeEndian.Uint32(text[4+4*i:]))
 	}
 	slices.Sort(calls)

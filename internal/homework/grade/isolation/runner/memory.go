@@ -15,10 +15,10 @@ const (
 	PoolsSize           = 64 << 20
 	Heap         uint64 = 0x2100_0000_0000
 	HeapSize            = 256 << 20
-	mostEvents          = 1 << 21
-	eventsSize          = mostEvents * int(unsafe.Sizeof(Event{}))
-	mostReported        = 15 // refused calls
-	reportedSize        = 4 * (1 + mostReported)
+	maxEvents           = 1 << 21
+	eventsSize          = maxEvents * int(unsafe.Sizeof(Event{}))
+	maxReported         = 15 // refused calls
+	reportedSize        = 4 * (1 + maxReported)
 	faultSize           = 24
 	fileSize            = PoolsSize + HeapSize + eventsSize + reportedSize + faultSize
 )
@@ -64,7 +64,7 @@ func (m *memory) close() {
 
 func (m *memory) events(n uint64) []Event {
 	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))
-	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]
+	return unsafe.Slice(first, maxEvents)[:min(n, maxEvents)]
 }
 
 // A Fault describes the access by which a call ended the process (struct fault). It is not reliable, because

@@ -19,5 +19,5 @@ func TestNoMoreEventsThanThereIsRoomFor(t *testing.T) {
 	require.NoError(t, err)
 	defer m.close()
 	require.Len(t, m.events(3), 3)
-	require.Len(t, m.events(^uint64(0)), mostEvents)
+	require.Len(t, m.events(^uint64(0)), maxEvents)
 }

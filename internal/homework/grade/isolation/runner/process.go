@@ -109,7 +109,7 @@ type Process struct {
 	meter    *cputime.Meter
 }
 
-const mostSaid = 2 << 10 // bytes of its standard error
+const maxSaid = 2 << 10 // bytes of its standard error
 
 // Start runs a linked runner in the sandbox. Its standard output is discarded, and the end of its standard error is kept.
 func Start(program string, patience Patience) (*Process, error) {
@@ -117,7 +117,7 @@ func Start(program string, patience Patience) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, said: sandbox.Tail{Most: mostSaid}}
+	p := &Process{memory: m, patience: patience, said: sandbox.Tail{Max: maxSaid}}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -213,7 +213,7 @@ const replySize = 16 // of struct reply: what the call returned, and the number 
 // GiveBack frees chunks of the process's heap.
 func (p *Process) GiveBack(addresses []uint64) error {
 	for len(addresses) > 0 {
-		n := min(len(addresses), mostEvents)
+		n := min(len(addresses), maxEvents)
 		events := p.events(uint64(n))
 		for i := range events {
 			events[i].At = addresses[i]

@@ -27,10 +27,10 @@ func TestTheRunnerHasTheSameProtocol(t *testing.T) {
 		"sizeof(struct reply)": replySize, "offsetof(struct reply, returned)": 0, "offsetof(struct reply, events)": 8,
 		"sizeof(struct fault)": faultSize, "offsetof(struct fault, faults)": 0, "offsetof(struct fault, address)": 8, "offsetof(struct fault, events)": 16,
 
-		"POOLS_SIZE": PoolsSize, "HEAP_SIZE": HeapSize, "MOST_EVENTS": mostEvents, "WATCHED": oracle.Slack,
+		"POOLS_SIZE": PoolsSize, "HEAP_SIZE": HeapSize, "MOST_EVENTS": maxEvents, "WATCHED": oracle.Slack,
 		"INIT": int64(Init), "CREATE": int64(Create), "FORK": int64(Fork), "APPEND": int64(Append), "FREE": int64(Free),
 		"DESTROY": int64(Destroy), "FORKS": int64(Forks), "CREATES": int64(Creates), "APPENDS": int64(Appends), "FREES": int64(Frees),
-		"OPEN": int64(Open), "ALLOCATE": int64(Allocate), "GIVE_BACK": int64(GiveBack), "ALIAS": int64(alias), "MOST_REPORTED": mostReported, "ATTACK_CALL": attackCall,
+		"OPEN": int64(Open), "ALLOCATE": int64(Allocate), "GIVE_BACK": int64(GiveBack), "ALIAS": int64(alias), "MOST_REPORTED": maxReported, "ATTACK_CALL": attackCall,
 		"READ_ONLY": int64(ReadOnly),
 		"MALLOC":    int64(Malloc), "CALLOC": int64(Calloc), "REALLOC": int64(Realloc), "RELEASE": int64(Release),
 		"REFUSED": int64(Refused), "BAD_RELEASE": int64(BadRelease),

@@ -6,28 +6,28 @@ import (
 	"unicode/utf8"
 )
 
-// A Head keeps the first Most bytes of what a program prints.
+// A Head keeps the first Max bytes of what a program prints.
 type Head struct {
 	bytes.Buffer
-	Most int
+	Max int
 }
 
 // Write implements io.Writer. It never fails, so that the program is not stopped.
 func (h *Head) Write(p []byte) (int, error) {
-	h.Buffer.Write(p[:min(len(p), h.Most-h.Len())])
+	h.Buffer.Write(p[:min(len(p), h.Max-h.Len())])
 	return len(p), nil
 }
 
-// A Tail keeps the last Most bytes of what a program prints.
+// A Tail keeps the last Max bytes of what a program prints.
 type Tail struct {
 	bytes []byte
-	Most  int
+	Max   int
 }
 
 // Write implements io.Writer. It never fails.
 func (t *Tail) Write(p []byte) (int, error) {
-	t.bytes = append(t.bytes, p[max(0, len(p)-t.Most):]...)
-	if over := len(t.bytes) - t.Most; over > 0 {
+	t.bytes = append(t.bytes, p[max(0, len(p)-t.Max):]...)
+	if over := len(t.bytes) - t.Max; over > 0 {
 		t.bytes = append(t.bytes[:0], t.bytes[over:]...)
 	}
 	return len(p), nil

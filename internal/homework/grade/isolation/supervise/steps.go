@@ -62,7 +62,7 @@ const (
 	change = over + 1
 )
 
-const mostOfMany = 40 // calls of one step, because each is slow
+const maxOfMany = 40 // calls of one step, because each is slow
 
 // encode writes each trace on its own engines, without failing allocations. It computes the tester's writes, because the
 // process does not know the correct state.
@@ -155,7 +155,7 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 		}
 		w.Play(single)
 		to.add(uint32(single.Kind), single.Engine, single.A, single.B)
-		if n++; n == mostOfMany {
+		if n++; n == maxOfMany {
 			break
 		}
 	}

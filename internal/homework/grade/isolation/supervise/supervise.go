@@ -33,14 +33,14 @@ var ErrKilled = errors.New("the system ended the program: is there too little me
 type Keep func(io.Reader) ([]byte, error)
 
 // Head keeps the first bytes. A program that writes more is ended.
-func Head(most int64) Keep {
-	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, most)) }
+func Head(limit int64) Keep {
+	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, limit)) }
 }
 
 // Tail keeps the last bytes.
-func Tail(most int) Keep {
+func Tail(limit int) Keep {
 	return func(from io.Reader) ([]byte, error) {
-		last := sandbox.Tail{Most: most}
+		last := sandbox.Tail{Max: limit}
 		_, err := io.Copy(&last, from)
 		return last.Bytes(), err
 	}

@@ -29,7 +29,7 @@ func (s *Stuck) Unwrap() error { return s.err }
 
 const (
 	memory     = 640 << 20 // bytes of address space of Valgrind with the submission, which need a quarter of it
-	mostReport = 8 << 20   // bytes: more than Valgrind's most complaints, 1000
+	maxReport  = 8 << 20   // bytes: more than Valgrind's most complaints, 1000
 	complained = 99        // Valgrind's exit status if there are complaints
 )
 
@@ -136,7 +136,7 @@ func runValgrind(program, box string, steps *os.File, flags ...string) (report [
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(mostReport))
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(maxReport))
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("memcheck: %w", err)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	mostSaid = 1 << 20 // comes last, after whatever the submission has written
-	stopped  = 86      // the exit status of the sanitizers
+	maxSaid = 1 << 20 // comes last, after whatever the submission has written
+	stopped = 86      // the exit status of the sanitizers
 )
 
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The
@@ -55,7 +55,7 @@ func runSanitized(program string, steps *os.File) (said []byte, exit int, err er
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, supervise.Tail(mostSaid))
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, supervise.Tail(maxSaid))
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("sanitizers: %w: %s", err, end.Said)

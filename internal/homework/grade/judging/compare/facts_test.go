@@ -115,8 +115,8 @@ func TestAStateHasFewSequences(t *testing.T) {
 	}
 	from.Sequences[998].ID, from.Sequences[999].ID = 2, 3
 	s := newState(from, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
-	require.Len(t, s.Sequences, most+1)
-	require.EqualValues(t, 3, s.Sequences[most].ID)
+	require.Len(t, s.Sequences, maxSequences+1)
+	require.EqualValues(t, 3, s.Sequences[maxSequences].ID)
 }
 
 func TestWhatTheHandoutDoesNotSayQuotesNoSentence(t *testing.T) {

@@ -29,7 +29,7 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 
 // soFar accounts for the allocations of a call that ended the process. It returns those that it did not free.
 func (p *player) soFar(events []runner.Event) (fresh []uint64) {
-	for i := range events[:min(len(events), mostAllocations)] {
+	for i := range events[:min(len(events), maxAllocations)] {
 		switch e := events[i]; e.What {
 		case runner.Release:
 			delete(p.live, e.At)

@@ -28,8 +28,8 @@ func newHeap() heap {
 }
 
 const (
-	edge            = 0xfd    // fills the bytes after an allocation (grader/process/runner.c)
-	mostAllocations = 1 << 16 // that the grader keeps of one call
+	edge           = 0xfd    // fills the bytes after an allocation (grader/process/runner.c)
+	maxAllocations = 1 << 16 // that the grader keeps of one call
 )
 
 // account updates the live chunks. It returns the first operation on the heap that is an error in any call.
@@ -41,8 +41,8 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 		if e.What != runner.Release {
 			allocations++
 		}
-		if allocations > mostAllocations+18*int(want.Made) {
-			bad = cmp.Or(bad, differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations)))
+		if allocations > maxAllocations+18*int(want.Made) {
+			bad = cmp.Or(bad, differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", maxAllocations)))
 			break
 		}
 		switch e.What {
@@ -122,12 +122,12 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// mostEdges is the number of newest allocations whose edges are checked after every call.
-const mostEdges = 1 << 15
+// maxEdges is the number of newest allocations whose edges are checked after every call.
+const maxEdges = 1 << 15
 
 // edges checks the unused bytes after each live allocation, and returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
-	from := max(0, len(p.ordered)-mostEdges)
+	from := max(0, len(p.ordered)-maxEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
 		from = 0
 	}

@@ -16,8 +16,8 @@ const page = 4096
 // then not to blame.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
-// mostForLarge is the memory that a submission may use for the reference counts of a large pool.
-const mostForLarge = 400 << 20
+// maxForLarge is the memory that a submission may use for the reference counts of a large pool.
+const maxForLarge = 400 << 20
 
 // newLargePool returns the address of a new pool of which only the two ends can be touched. Both ends are
 // consecutive pages in the region of the pools. The second end is also mapped at the address where the pool
@@ -53,10 +53,10 @@ func (p *player) isLarge(engine int) bool { return p.expected.Ends[engine][0] !=
 
 func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.Large) }
 
-const mostCounts = 1 << 20
+const maxCounts = 1 << 20
 
 func looked(total int32) [][2]int32 {
-	if total <= 2*mostCounts {
+	if total <= 2*maxCounts {
 		return [][2]int32{{0, total}}
 	}
 	const some = trace.End / course.BlockSize

@@ -67,7 +67,7 @@ func Play(program string, ops []trace.Op) (Result, error) {
 	}
 	d := r.last()
 	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) {
-		if left, known := machine.AvailableMemory(); known && left < mostForLarge {
+		if left, known := machine.AvailableMemory(); known && left < maxForLarge {
 			return r, ErrMemory
 		}
 	}
@@ -113,7 +113,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 			r.All = append(r.All, d)
 			goOn = goOn && d.Channel != Death
 		}
-		if len(found) > 0 && (!goOn || len(r.All) >= mostDifferences || !p.adopt()) {
+		if len(found) > 0 && (!goOn || len(r.All) >= maxDifferences || !p.adopt()) {
 			break
 		}
 	}
@@ -130,7 +130,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 	return r, nil
 }
 
-const mostDifferences = 8 // of a trace
+const maxDifferences = 8 // of a trace
 
 func (p *player) step(op trace.Op) []*Difference {
 	if op.Given || op.Kind.Outside() {

@@ -36,7 +36,7 @@ type State struct {
 	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
-const most = 64 // sequences of a State, besides those that the call names
+const maxSequences = 64 // of a State, besides those that the call names
 
 // Look plays a trace again up to the step of a difference, to read the memory around it.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
@@ -124,6 +124,6 @@ func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B
 		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
-		return len(all) < most || named && !slices.ContainsFunc(all, has)
+		return len(all) < maxSequences || named && !slices.ContainsFunc(all, has)
 	}
 }

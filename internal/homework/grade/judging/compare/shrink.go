@@ -11,8 +11,8 @@ import (
 // rest ends in the same difference (Difference.Same) and calls no engine that was not made. play returns the
 // first difference of a trace. most is about the number of times that Shrink calls play; a limit of time would
 // make the result depend on the machine.
-func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
-	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most, complete: complete(ops[:d.Step+1])}
+func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), maxPlays int) ([]trace.Op, *Difference, error) {
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: maxPlays, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
 		again = s.simplify(func(o *trace.Op) *int32 {
 			switch {
@@ -144,16 +144,16 @@ func (s *shrinker) single() bool {
 	return done
 }
 
-const mostIDs = 4 // that a short trace needs
+const maxIDs = 4 // that a short trace needs
 
 // rename gives a sequence the smallest id that is not in use.
 func (s *shrinker) rename() bool {
 	for i := range s.ops {
 		for _, id := range ids(&s.ops[i]) {
-			if *id >= 1 && *id <= mostIDs {
+			if *id >= 1 && *id <= maxIDs {
 				continue
 			}
-			for smaller := int32(1); smaller <= mostIDs; smaller++ {
+			for smaller := int32(1); smaller <= maxIDs; smaller++ {
 				if candidate := renamed(s.ops, *id, smaller); candidate != nil {
 					if s.try(candidate) {
 						return true

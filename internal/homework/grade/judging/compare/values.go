@@ -41,10 +41,10 @@ func SequenceName(id int32) string {
 // fillOf returns the fill byte that a word consists of, or 0. exact is false if a small number was added to the
 // fill.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
-	const most = 4096
+	const near = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {
-		if by := word - fill[T](b); by+most <= 2*most {
-			return b, by == 0
+		if distance := word - fill[T](b); distance+near <= 2*near {
+			return b, distance == 0
 		}
 	}
 	return 0, false

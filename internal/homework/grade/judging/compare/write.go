@@ -85,7 +85,7 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	*entry = block
 }
 
-const mostStock = 64 // chunks of one size that are requested at a time
+const maxStock = 64 // chunks of one size that are requested at a time
 
 // allocate gets n chunks from the submission's allocator. It requests more small ones than needed, because each request
 // costs two context switches.
@@ -94,7 +94,7 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	if len(stock) < n {
 		want := n
 		if size <= l1Size {
-			want = max(n, min(mostStock, 2*p.asked[size]))
+			want = max(n, min(maxStock, 2*p.asked[size]))
 		}
 		fresh, err := p.take(want-len(stock), size)
 		if err != nil {

@@ -44,8 +44,8 @@ var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 var patience = 10 * time.Second
 
 const (
-	mostAnswer = 1 << 20
-	mostSaid   = 4 << 10
+	maxAnswer = 1 << 20
+	maxSaid   = 4 << 10
 )
 
 type (
@@ -81,9 +81,9 @@ func Check(source []byte) ([]Breach, error) {
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
-	complaint := &sandbox.Head{Most: mostSaid}
+	complaint := &sandbox.Head{Max: maxSaid}
 	child.Stderr = complaint
-	end, err := supervise.Run(child, func(pipe *os.File) { child.Stdout = pipe }, patience, supervise.Head(mostAnswer))
+	end, err := supervise.Run(child, func(pipe *os.File) { child.Stdout = pipe }, patience, supervise.Head(maxAnswer))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the reader of static rules: %w", err)

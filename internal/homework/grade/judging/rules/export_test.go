@@ -10,7 +10,7 @@ import (
 // The tests give the process that parses a submission 0.2 seconds of processor time instead of 10.
 func init() {
 	patience = 200 * time.Millisecond
-	limits[0].most = 1 << 28 // of memory
+	limits[0].max = 1 << 28 // of memory
 }
 
 // CheckHere checks a text in this process.

@@ -55,13 +55,13 @@ func (p *program) assignments(f *ctree.Function) {
 	})
 }
 
-const most = 50 // breaches
+const maxBreaches = 50
 
 // report keeps one breach for each rule and line. It prefers a breach that costs points.
 func (p *program) report(b Breach) {
 	same := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
 	if same < 0 {
-		if len(p.breaches) < most {
+		if len(p.breaches) < maxBreaches {
 			p.breaches = append(p.breaches, b)
 		}
 	} else if p.breaches[same].Advice && !b.Advice {

@@ -28,7 +28,7 @@ func Serve() {
 // limits are those of a reader. Its stack is part of its data.
 var limits = []struct {
 	resource int
-	most     uint64
+	max      uint64
 }{
 	{unix.RLIMIT_DATA, 1 << 30},
 	{unix.RLIMIT_CPU, 3600}, // the grader ends it before
@@ -38,7 +38,7 @@ var limits = []struct {
 
 func serve() error {
 	for _, l := range limits {
-		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
+		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.max, Max: l.max}); err != nil {
 			return fmt.Errorf("limit %d: %w", l.resource, err)
 		}
 	}

@@ -73,12 +73,12 @@ func (r *Result) Remarks() string {
 	return strings.Join(all, "; ")
 }
 
-const mostReason = 300 // characters of a cell
+const maxReason = 300 // characters of a cell
 
 func brief(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if utf8.RuneCountInString(s) > mostReason {
-		s = string([]rune(s)[:mostReason]) + " ..."
+	if utf8.RuneCountInString(s) > maxReason {
+		s = string([]rune(s)[:maxReason]) + " ..."
 	}
 	return s
 }

@@ -20,9 +20,9 @@ const Wanted = "llm_memory.c"
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
 const (
-	mostBytes = 1 << 20 // size of the file
-	mostFiles = 2000
-	mostDepth = 6
+	maxBytes = 1 << 20 // size of the file
+	maxFiles = 2000
+	maxDepth = 6
 )
 
 // An Upload is the file of an upload that is graded.
@@ -82,12 +82,12 @@ func files(in fs.FS) ([]string, error) {
 			return err
 		case err != nil:
 			return nil // unreadable entries are left out
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__MACOSX" || depth(name) > mostDepth):
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__MACOSX" || depth(name) > maxDepth):
 			return fs.SkipDir
 		case d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "."):
 			names = append(names, name)
 		}
-		if len(names) == mostFiles {
+		if len(names) == maxFiles {
 			return fs.SkipAll
 		}
 		return nil
@@ -135,23 +135,23 @@ func readFrom(in fs.FS, names []string, prefix string) (Upload, error) {
 		return Upload{}, fmt.Errorf("look at the upload: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
 		return Upload{}, fmt.Errorf("%w: %s%s cannot be read: %v", ErrUpload, prefix, name, err)
 	}
-	if len(text) > mostBytes {
-		return Upload{}, fmt.Errorf("%w: %s%s is larger than %d KiB", ErrUpload, prefix, name, mostBytes>>10)
+	if len(text) > maxBytes {
+		return Upload{}, fmt.Errorf("%w: %s%s is larger than %d KiB", ErrUpload, prefix, name, maxBytes>>10)
 	}
 	return Upload{prefix + name, text}, nil
 }
 
 func list(names []string, prefix string) string {
-	const most = 10
-	quoted := make([]string, 0, most)
-	for _, n := range names[:min(most, len(names))] {
+	const maxNames = 10
+	quoted := make([]string, 0, maxNames)
+	for _, n := range names[:min(maxNames, len(names))] {
 		quoted = append(quoted, fmt.Sprintf("%q", prefix+n))
 	}
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		quoted = append(quoted, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(quoted, ", ")

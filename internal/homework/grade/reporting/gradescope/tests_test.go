@@ -210,9 +210,9 @@ func TestWhatIsRejectedHasOneTest(t *testing.T) {
 }
 
 func TestALongOutputIsCut(t *testing.T) {
-	r := &grade.Report{MaxScore: 10, Rejected: &grade.Rejection{Stage: grade.Compile, Text: strings.Repeat("é", mostText)}}
+	r := &grade.Report{MaxScore: 10, Rejected: &grade.Rejection{Stage: grade.Compile, Text: strings.Repeat("é", maxText)}}
 	out := tests(r)[0].Output
-	require.Less(t, len(out), mostText+100)
+	require.Less(t, len(out), maxText+100)
 	require.Contains(t, out, "(the rest is left out)")
 
 	r = passing()

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	mostText  = 16 << 10 // bytes
-	mostSteps = 40       // last steps of a trace
+	maxText  = 16 << 10 // bytes
+	maxSteps = 40       // last steps of a trace
 )
 
 // finding writes a finding: what is wrong, the broken sentence (unless it equals the parameter above), the steps,
@@ -24,7 +24,7 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
 	}
 	steps := f.Steps()
-	from := max(0, len(steps)-mostSteps)
+	from := max(0, len(steps)-maxSteps)
 	if steps != nil {
 		b.WriteString("After these steps (llmgrade --replay plays them again):\n")
 		if from > 0 {
@@ -74,10 +74,10 @@ func lines(b *strings.Builder, f *grade.Finding) {
 }
 
 func short(text string) string {
-	if len(text) <= mostText {
+	if len(text) <= maxText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:mostText], "") + "\n(the rest is left out)\n"
+	return strings.ToValidUTF8(text[:maxText], "") + "\n(the rest is left out)\n"
 }
 
 // summary returns the text above the tests. It describes only the visible tests and states no sum of points.

@@ -71,7 +71,7 @@ type row struct{ sequence, table int }
 
 // rows chooses the most interesting lines of the sequences and returns them in order. At most half of them are
 // lines without a difference.
-func (v *view) rows(most int) (chosen []row, left int) {
+func (v *view) rows(maxRows int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {
 		for j := range max(1, len(v.sequences[i].tables)) {
@@ -80,8 +80,8 @@ func (v *view) rows(most int) (chosen []row, left int) {
 	}
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b row) int { return v.interest(b) - v.interest(a) })
-	sorted = sorted[:min(most, len(sorted))]
-	for dull := len(sorted); dull > most/2 && v.interest(sorted[dull-1]) == 0; dull-- {
+	sorted = sorted[:min(maxRows, len(sorted))]
+	for dull := len(sorted); dull > maxRows/2 && v.interest(sorted[dull-1]) == 0; dull-- {
 		sorted = sorted[:dull-1]
 	}
 	for _, r := range all {

@@ -14,8 +14,8 @@ import (
 const (
 	narrowest = 40 // columns that a drawing needs
 	narrow    = 60 // below, tables stand under their sequence
-	mostRows  = 4  // lines of sequences for each moment
-	mostWords = 4  // lines of what is wrong
+	maxRows   = 4  // lines of sequences for each moment
+	maxWords  = 4  // lines of what is wrong
 	indent    = 2
 )
 
@@ -221,7 +221,7 @@ func (c *canvas) order() {
 
 // rows draws the sequences, a line for each table. In a narrow drawing, the sequence has a line of its own.
 func (c *canvas) rows() {
-	chosen, left := c.view.rows(mostRows)
+	chosen, left := c.view.rows(maxRows)
 	for n, r := range chosen {
 		s := &c.sequences[r.sequence]
 		if !s.in(c.moment) {
@@ -294,14 +294,14 @@ func (c *canvas) words() {
 			if n < len(c.changes) {
 				said += fmt.Sprintf("; and %d more", len(c.changes)-n)
 			}
-			if lines := c.wrap("changed: " + said); len(lines) <= mostWords || n == 1 {
+			if lines := c.wrap("changed: " + said); len(lines) <= maxWords || n == 1 {
 				c.say(lines, changed)
 				return
 			}
 		}
 	case actual:
 		for i, what := range c.wrong {
-			if i == mostWords && len(c.wrong) > mostWords+1 {
+			if i == maxWords && len(c.wrong) > maxWords+1 {
 				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.wrong)-i)}, wrong)
 				return
 			}

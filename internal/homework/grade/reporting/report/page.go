@@ -66,8 +66,8 @@ var functions = template.FuncMap{
 	"class":  func(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") },
 	"add":    func(a, b int) int { return a + b },
 	"signed": func(p float64) string { return fmt.Sprintf("%+.4g", p) },
-	"head":   func(all []passRate) []passRate { return all[:min(mostRates, len(all))] },
-	"tail":   func(all []passRate) []passRate { return all[min(mostRates, len(all)):] },
+	"head":   func(all []passRate) []passRate { return all[:min(maxRates, len(all))] },
+	"tail":   func(all []passRate) []passRate { return all[min(maxRates, len(all)):] },
 }
 
 func layout(name string) *template.Template {

@@ -25,11 +25,11 @@ type group struct {
 // A mention is a student whose page has a finding of the group.
 type mention struct{ Name, URL string }
 
-const mostNamed = 40 // keeps the page of a large class small
+const maxNamed = 40 // keeps the page of a large class small
 
 // Count is the number of students, Named has those whose names are shown, and Unnamed is the number of the others.
 func (g group) Count() int       { return len(g.Students) }
-func (g group) Named() []mention { return g.Students[:min(mostNamed, len(g.Students))] }
+func (g group) Named() []mention { return g.Students[:min(maxNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
 // groups collects the students by the key of their findings, the largest group first. It omits findings with an empty key.
@@ -84,7 +84,7 @@ func broken(entries []Entry) []group {
 	return all
 }
 
-const mostRates = 12 // tests that are listed before the rest is folded
+const maxRates = 12 // tests that are listed before the rest is folded
 
 // A passRate says how many of the submissions that were run have passed a test.
 type passRate struct {

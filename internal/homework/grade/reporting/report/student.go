@@ -120,7 +120,7 @@ type call struct {
 	Here   bool // it is the one that goes wrong
 }
 
-const mostCalls = 10 // that are listed; the program has all of them
+const maxCalls = 10 // that are listed; the program has all of them
 
 func newFinding(number int, from *grade.Finding) finding {
 	f := finding{Finding: from, Number: number, Title: from.Headline(), Pictures: pictures(from.Scene, from.Difference)}
@@ -131,7 +131,7 @@ func newFinding(number int, from *grade.Finding) finding {
 	if ops == nil {
 		return f
 	}
-	f.Earlier = max(0, len(ops)-mostCalls)
+	f.Earlier = max(0, len(ops)-maxCalls)
 	last := ops[len(ops)-1].Kind
 	for i, op := range ops {
 		if op.Kind == last && i < len(ops)-1 {

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-const mostSteps = 12 // of a trace that are shown
+const maxSteps = 12 // of a trace that are shown
 
 var (
 	good  = color.New(color.FgGreen)
@@ -148,7 +148,7 @@ func message(f grade.Finding) string {
 	}
 	if steps := f.Steps(); len(steps) > 0 {
 		b.WriteString("after:\n")
-		if left := len(steps) - mostSteps; left > 0 {
+		if left := len(steps) - maxSteps; left > 0 {
 			fmt.Fprintf(&b, "  (%d steps before)\n", left)
 			steps = steps[left:]
 		}

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-const mostChecked = 60 // steps of a program
+const maxChecked = 60 // steps of a program
 
 // checks returns a C program that makes the calls of a trace. After each call it checks the returned value and
 // the engine: the counts, the list, the tables, the written record. It ends at the first wrong step.
@@ -18,7 +18,7 @@ const mostChecked = 60 // steps of a program
 // checks returns "" if the trace is too long, if its pool does not fit in memory, or if allocations must fail.
 func checks(name, sentence string, ops []trace.Op) string {
 	expected, err := oracle.New()
-	if err != nil || len(ops) > mostChecked {
+	if err != nil || len(ops) > maxChecked {
 		return ""
 	}
 	defer expected.Close()
@@ -84,9 +84,9 @@ func digit(b bool) int {
 
 // Limits of what is checked of an engine, for readable programs.
 const (
-	mostBlocks    = 32
-	mostSequences = 6
-	mostEntries   = 12
+	maxBlocks    = 32
+	maxSequences = 6
+	maxEntries   = 12
 )
 
 // state returns C that checks an engine after a step.
@@ -102,7 +102,7 @@ func (w *world) state(step, engine int) string {
 	field("total_local_blocks", e.Total)
 	field("free_local_blocks", e.Free)
 	var counts []string
-	for _, n := range oracle.Counts(e)[:min(int(e.Total), mostBlocks)] {
+	for _, n := range oracle.Counts(e)[:min(int(e.Total), maxBlocks)] {
 		counts = append(counts, fmt.Sprint(n))
 	}
 	ids := w.ids(engine)
@@ -117,7 +117,7 @@ func (w *world) state(step, engine int) string {
     }
 `, strings.Join(counts, ", "), strings.Join(append(ids, "0"), ", "), step, engine, len(counts), step, engine, len(ids))
 	all := slices.Collect(e.Sequences)
-	for _, s := range all[:min(len(all), mostSequences)] {
+	for _, s := range all[:min(len(all), maxSequences)] {
 		b.WriteString(sequenceOf(step, engine, s))
 	}
 	return b.String()
@@ -134,7 +134,7 @@ func sequenceOf(step, engine int, s *course.Sequence) string {
 	for slot, table := range s.BlockTable {
 		there := fmt.Sprintf("block_table[%d] != NULL", slot)
 		line(there, find+"->"+there, int32(digit(table != nil)))
-		for j := 0; table != nil && j < len(table) && entries < mostEntries; j++ {
+		for j := 0; table != nil && j < len(table) && entries < maxEntries; j++ {
 			if table[j] >= 0 {
 				entry := fmt.Sprintf("block_table[%d][%d]", slot, j)
 				line(entry, find+"->"+there+" ? "+find+"->"+entry+" : -2", table[j])
