@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/course/oracle"
 )
 
-// adopt makes the submission's state the expected one, so that a trace can show another mistake.
-// It returns false if the state is too broken to go on.
+// adopt copies the submission's state to the oracle, so that the following calls are compared with what they should do
+// in that state. It returns false if the state is inconsistent, so that the trace cannot go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)
@@ -34,7 +34,7 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// adoptPool makes the bytes of pool i the expected ones, even if its engine does not exist.
+// adoptPool copies the bytes of the submission's pool i to the oracle. A pool exists longer than its engine.
 func (p *player) adoptPool(i int) {
 	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
 	adopt(p.expected.Pools[i], p.pools[i])
@@ -44,8 +44,9 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read returns engine i as values, as far as it can be read. keep gets the sequences so far and the next id,
-// and reports whether this sequence is kept. broken names a pointer that could not be followed, or is empty.
+// read copies engine i from the submission's memory. It calls keep with the sequences copied so far and the id of the
+// next sequence; keep reports whether the result includes that sequence. If a pointer leads to no allocation, read
+// stops and returns the name of the pointer in broken.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -76,7 +77,8 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
-// values returns a sequence, without its tables if it is not kept, and whether all of it can be read.
+// values copies a sequence from the submission's memory, and its L2 tables only if kept is set. whole is false if a
+// pointer to a table leads to no allocation.
 func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)
@@ -99,8 +101,8 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 	return s, true
 }
 
-// sound requires a pool, a counterpart of each link (so that the list has an end), and no table that is used twice
-// (so that a change of one sequence does not change another).
+// sound reports whether engine i has the caller's pool, each link of the list has a matching link back (so that the
+// list has an end), and each table has one user (otherwise a change of one sequence would change another).
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

@@ -35,7 +35,8 @@ func (d *Difference) seen() Channel {
 	return d.Channel
 }
 
-// Fields of differences: a program that does not start, and the end of the field of a write outside the pool.
+// theProgram is the Field of the difference for a program that does not start. outsidePool is the end of the Field for
+// a write outside the pool.
 const (
 	theProgram  = "the program"
 	outsidePool = "outside the pool"
@@ -49,7 +50,7 @@ const (
 	Keeps     = "the allocations after the call" // their number is wrong
 )
 
-// ThePool is the Actual of a difference in Frees: the submission frees the caller's pool.
+// ThePool is the Actual of a difference with the Field Frees if the submission frees the caller's pool.
 const ThePool = "the pool, which is the caller's"
 
 // A Difference is the first deviation from the expected state.
@@ -92,7 +93,8 @@ func (r Result) last() *Difference {
 	return r.All[len(r.All)-1]
 }
 
-// Same reports whether two differences show the same mistake: only numbers differ.
+// Same reports whether two differences show the same mistake: the function, the channel and the field are the same.
+// Numbers, such as the id of a block, may differ.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
@@ -106,16 +108,17 @@ func (d *Difference) elsewhere() bool {
 	return false
 }
 
-// Memory reports whether the difference is a write outside an allocation, or a free of what is not allocated.
+// Memory reports whether the submission wrote outside an allocation or freed an address that is no live allocation.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
-// MemoryError reports whether Memcheck complains of the difference, too: Memory, or a leak.
+// MemoryError reports whether Memcheck reports the difference, too. It is Memory or a leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
 // badAccess matches the signals that end a process after an access to a bad address or a division by zero.
 var badAccess = regexp.MustCompile(`by (segmentation fault|bus error|floating point exception)`)
 
-// BadAccess reports whether the call ended the process in a way of which Memcheck or the sanitizers complain.
+// BadAccess reports whether the call ended the process by accessing a bad address or dividing by zero. Memcheck or a
+// sanitizer reports these, too.
 func (d *Difference) BadAccess() bool {
 	return d.Channel == Death && !d.Hangs && badAccess.MatchString(d.Actual)
 }

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is a circumstance of the call that showed a difference. The difference and its facts determine the
-// broken sentence of the handout (mistakes).
+// A Fact is a circumstance of the call that showed a difference. The table mistakes finds the broken sentence of the
+// handout from a difference and its facts.
 type Fact string
 
 // Facts about the state before the call.
@@ -110,7 +110,8 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact because of which the call must fail, or "" if it must succeed.
+// refusal returns the fact that says why the call must fail, or "" if there is none. No fact says that the engine is
+// NULL.
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {
@@ -120,7 +121,7 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment is the part of the state before a call that facts need.
+// A moment is the part of the expected state before a call that is needed to find the facts of a difference.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -132,7 +133,8 @@ type moment struct {
 	logical, offset int32
 }
 
-// factsBefore are the facts about the state before a call, with the calls that they apply to.
+// factsBefore lists the facts about the state before a call. holds is evaluated only for calls that the function calls
+// accepts.
 var factsBefore = []struct {
 	fact         Fact
 	calls, holds func(m *moment) bool
@@ -255,7 +257,8 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 	return facts
 }
 
-// sharedTable returns the name of the first table that a child shares with its parent, "" if there is none.
+// sharedTable returns the name in C of the first table that a child shares with its parent, such as block_table[2], or
+// "" if they share none.
 func (p *player) sharedTable(parent, child uint64) string {
 	if parent == 0 || child == 0 {
 		return ""
@@ -273,7 +276,8 @@ func (p *player) sharedTable(parent, child uint64) string {
 	return ""
 }
 
-// countsOf returns an engine of the submission and its reference counts; both are nil if they cannot be read.
+// countsOf returns an engine struct of the submission and its reference counts. Each is nil if the pointer to it leads
+// to no allocation.
 func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int32) {
 	e := checked[engineStruct](p, p.engines[engine])
 	if e == nil {
@@ -282,8 +286,8 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took returns whether the submission uses more, fewer or other blocks than expected. It returns "" if it uses the
-// expected blocks, and if ref_count and free_local_blocks contradict each other.
+// took returns TookMore, TookFewer or TookOthers if the submission uses more, fewer or other blocks than expected,
+// otherwise "". It also returns "" if the submission's ref_count and free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -358,8 +362,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut looks for the first L2 table of which free_sequence released no block. It reports whether there is
-// one and its slot is not 0.
+// leftOut finds the first L2 table none of whose blocks free_sequence has released. It reports whether there is one in
+// another slot than 0. If it is in slot 0, free_sequence may have released nothing at all.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

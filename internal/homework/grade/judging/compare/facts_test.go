@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Ensure that two differences count as the same mistake if the function and the field are the same, whatever
-// the numbers are, and otherwise as different mistakes.
+// Ensure that Same compares the function, the channel and the field of two differences, but no numbers.
 func TestTheSameMistakeHasOtherNumbers(t *testing.T) {
 	difference := func(kind trace.Kind, engine int, channel Channel, field string) *Difference {
 		d := differs(channel, field, 1, 2)
@@ -107,7 +106,8 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
 
-// Ensure that a state is printed with few sequences, also if the list repeats an id without end.
+// Ensure that a State has at most maxSequences sequences and those that the call names, even if the submission's list
+// repeats an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
 	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
 	for i := range from.Sequences {

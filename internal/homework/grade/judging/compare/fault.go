@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// fault adds what a call that ended the process did, if the address and the memory show it.
+// fault adds to a difference what the call did that ended the process, such as using a NULL table. It adds nothing if
+// the address of the fault and the memory do not show it.
 func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	f, found := p.subject.Fault()
 	if !found || d.Hangs || p.trouble != nil {
@@ -27,7 +28,8 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	}
 }
 
-// soFar accounts for the allocations of a call that ended the process. It returns those that it did not free.
+// soFar updates the live allocations after a call that ended the process. It returns the addresses that the call
+// allocated and did not free.
 func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	for i := range events[:min(len(events), maxAllocations)] {
 		switch e := events[i]; e.What {
@@ -41,7 +43,8 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
 }
 
-// does describes what the call used at an address where there is no memory.
+// does describes, beginning with a verb, how the call came to use an address where there is no memory. fresh are the
+// allocations of the call. The description is "" if nothing is known.
 func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
@@ -65,8 +68,9 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null names the NULL pointer that a call used, if only one pointer fits the address. If the tester made the
-// engine, the NULL pointer may also be a global variable that llm_init sets.
+// null describes the use of a NULL pointer. It names the pointer only if no other pointer fits the offset. If the
+// grader made the engine by writing to memory, the pointer may also be a global variable that only llm_init sets, so
+// null names none.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -75,8 +79,8 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	switch {
 	case !p.inited:
 	case op.Kind == trace.Create:
-		if offset == 0 {
-			slot, name = p.nullOfNew(fresh), "the new sequence"
+		if l1 := p.newL1(fresh); l1 != nil && offset == 0 {
+			slot, name = slices.Index(l1[:], 0), "the new sequence"
 		}
 	case op.Kind == trace.Append && m.tables != [course.L1Size]*course.L2Table{}:
 		if at := m.logical / course.L2Size; at < course.L1Size && m.tables[at] == nil && offset == uint64(m.logical%course.L2Size)*4 {
@@ -93,17 +97,17 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 	return "uses a pointer that is NULL", NullPointer
 }
 
-// nullOfNew returns the first empty slot in the L1 table that the call allocated, or -1.
-func (p *player) nullOfNew(fresh []uint64) int {
-	for _, at := range fresh {
-		if p.live[at] == l1Size {
-			return slices.Index(view[l1Table](p, at)[:], 0)
-		}
+// newL1 returns the L1 table that the call allocated, or nil.
+func (p *player) newL1(fresh []uint64) *l1Table {
+	if i := slices.IndexFunc(fresh, func(at uint64) bool { return p.live[at] == l1Size }); i >= 0 {
+		return view[l1Table](p, fresh[i])
 	}
-	return -1
+	return nil
 }
 
-// passed reports whether free_sequence or fork_sequence had processed the L2 tables of all lower slots when it died.
+// passed reports whether free_sequence or fork_sequence had processed the L2 tables in lower slots when the process
+// died. For free_sequence it only checks that a reference count has changed, for fork_sequence that the slot before is
+// copied.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0
@@ -112,15 +116,12 @@ func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 		_, counts := p.countsOf(p.expected.Engines[op.Engine], op.Engine)
 		return counts != nil && !slices.Equal(counts, m.counts)
 	}
-	for _, at := range fresh {
-		if p.live[at] == l1Size {
-			return view[l1Table](p, at)[slot-1] != 0
-		}
-	}
-	return false
+	l1 := p.newL1(fresh)
+	return l1 != nil && l1[slot-1] != 0
 }
 
-// neverWritten names the unwritten pointer in what the call allocated, or in an engine and its sequences.
+// neverWritten names a pointer that was never written: in the allocations of the call, otherwise in the engine and its
+// sequences.
 func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	for _, at := range fresh {
 		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {
@@ -150,7 +151,8 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	return "a pointer", ""
 }
 
-// unwrittenField returns the name of the first pointer in an engine or a sequence that was never written.
+// unwrittenField returns the name in C of the first pointer that was never written in the engine or sequence at an
+// address, or "" if all were written.
 func (p *player) unwrittenField(engine bool, at uint64) string {
 	var pointers []uint64
 	var names []string

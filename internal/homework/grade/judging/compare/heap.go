@@ -32,7 +32,8 @@ const (
 	maxAllocations = 1 << 16 // that the grader keeps of one call
 )
 
-// account updates the live chunks. It returns the first operation on the heap that is an error in any call.
+// account updates the live allocations after a call. It returns at most one difference: the first invalid free, or
+// allocation in a call that must fail, or write after an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call
@@ -99,8 +100,8 @@ func (h *heap) add(at, size uint64) {
 	}
 }
 
-// home returns the live chunk that contains an address; found is false if there is none.
-func (h *heap) home(address uint64) (at, size uint64, found bool) {
+// containing returns the live allocation that contains an address. found is false if there is none.
+func (h *heap) containing(address uint64) (at, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
 	}
@@ -113,19 +114,20 @@ func (h *heap) home(address uint64) (at, size uint64, found bool) {
 	return 0, 0, false
 }
 
-// chunk returns size bytes at an address, or nil if they are not inside one live chunk.
+// chunk returns size bytes of the submission's memory, or nil if they are not inside one live allocation.
 func (p *player) chunk(address, size uint64) []byte {
-	at, have, found := p.home(address)
+	at, have, found := p.containing(address)
 	if !found || address-at+size > have {
 		return nil
 	}
 	return p.subject.At(address, size)
 }
 
-// maxEdges is the number of newest allocations whose edges are checked after every call.
+// maxEdges is the number of newest allocations after which the fill bytes are checked in every call. Older allocations
+// are checked after llm_destroy and after a step of many calls.
 const maxEdges = 1 << 15
 
-// edges checks the unused bytes after each live allocation, and returns the first difference.
+// edges checks the fill bytes after live allocations (maxEdges) and returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-maxEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
@@ -143,8 +145,8 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns the index and the value of the first unused byte after an allocation that was written, -1 if there is
-// none. It fills the edge again, so that the write is reported once.
+// edge returns the index and the value of the first byte after an allocation that is no fill byte; the index is -1 if
+// there is none. edge writes the fill bytes again, so that the submission's write is reported once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	bytes := p.subject.At(at+size, chunk-size)
@@ -159,7 +161,7 @@ func (p *player) edge(at, size uint64) (n int, b byte) {
 	return n, b
 }
 
-// keeps returns the difference for a call that leaves a wrong number of allocations.
+// keeps returns the difference for a call that changes the number of allocations by got instead of want.
 func keeps(want, got int) *Difference {
 	d := differs(Heap, Keeps, change(want), change(got))
 	if want == 0 {
@@ -189,7 +191,7 @@ type part struct {
 	sequence int32 // id of the sequence
 }
 
-// A piece is the role of a chunk: one of the constants or, for an L2 table, its slot in the L1 table.
+// A piece is the purpose of an allocation: one of the constants or, for an L2 table, its slot in the L1 table.
 type piece int
 
 const (
@@ -224,7 +226,7 @@ func (p *player) going(op trace.Op) []part {
 	var all []part
 	seen := map[uint64]bool{}
 	add := func(address uint64, what piece, sequence int32) {
-		if at, _, found := p.home(address); found && !seen[at] {
+		if at, _, found := p.containing(address); found && !seen[at] {
 			seen[at] = true
 			all = append(all, part{at, what, sequence})
 		}
@@ -272,7 +274,7 @@ func (p *player) balance(op trace.Op, going []part, want, got int) *Difference {
 	return keeps(want, got)
 }
 
-// leaked returns a difference if a chunk that must be freed is still allocated.
+// leaked returns a difference if an allocation that the call had to free is still live, otherwise nil.
 func (p *player) leaked(going []part) *Difference {
 	var left []part
 	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not

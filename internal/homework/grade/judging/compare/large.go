@@ -12,16 +12,17 @@ import (
 
 const page = 4096
 
-// ErrMemory is wrapped if a submission dies while the machine has too little memory left. The submission is
-// then not to blame.
+// ErrMemory means that a submission died while the machine had too little memory left. The death does not count as the
+// submission's mistake.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
-// maxForLarge is the memory that a submission may use for the reference counts of a large pool.
-const maxForLarge = 400 << 20
+// memoryForLarge is the number of bytes that must be available to a submission that has a large pool, mainly for its
+// reference counts.
+const memoryForLarge = 400 << 20
 
-// newLargePool returns the address of a new pool of which only the two ends can be touched. Both ends are
-// consecutive pages in the region of the pools. The second end is also mapped at the address where the pool
-// ends.
+// newLargePool maps a large pool and returns its address. Only its first and its last trace.End bytes, with the slack
+// around the pool, can be accessed. Both ends are stored one after the other in the region of the pools; the last
+// bytes are also mapped at the address where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be
@@ -41,7 +42,8 @@ func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	return at + oracle.Slack, nil
 }
 
-// reserved reports whether the oracle has reserved its large pool. If it has not, that is an error of the grader.
+// reserved reports whether the grader can go on. If the oracle could not reserve the memory of a large pool, reserved
+// sets trouble and returns false.
 func (p *player) reserved(op trace.Op) bool {
 	if op.Large() && p.expected.Engines[op.Engine] == nil {
 		p.trouble = oracle.ErrReserve

@@ -35,14 +35,15 @@ const (
 	nodeOffset   = uint64(unsafe.Offsetof(sequenceStruct{}.node))
 )
 
-// checked returns the T at an address, or nil if it is not inside one live chunk.
+// checked returns the T at an address of the submission's memory, or nil if the T is not inside one live allocation.
 func checked[T any](p *player, address uint64) *T {
 	bytes := p.chunk(address, uint64(unsafe.Sizeof(*new(T))))
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// view returns the T at an address that was checked before. If the process has changed the pointer since then,
-// the T is zero, and the next comparison reports a difference.
+// view returns the T at an address of the submission's memory that was checked before. If the process has changed the
+// pointer since then and the address is no longer valid, view returns a zero T, and the next comparison reports a
+// difference.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))
@@ -50,7 +51,8 @@ func view[T any](p *player, address uint64) *T {
 	return new(T)
 }
 
-// refCounts returns n reference counts at an address, or nil if they are not inside one live chunk.
+// refCounts returns n reference counts at an address of the submission's memory, or nil if they are not inside one
+// live allocation.
 func (p *player) refCounts(address uint64, n int32) []int32 {
 	return ints(p.chunk(address, 4*uint64(uint32(n))))
 }
@@ -63,8 +65,9 @@ func (p *player) head(engine int) uint64 { return p.engines[engine] + activeOffs
 
 func (p *player) last(engine int) uint64 { return view[listNode](p, p.head(engine)).prev - nodeOffset }
 
-// sequences yields the sequences of the submission's list by address, as far as they can be read. The caller may free
-// them.
+// sequences iterates over the submission's list: the address and the struct of each sequence. It stops at an invalid
+// pointer and, because a list may have no end, after as many sequences as there are live allocations. The body of the
+// loop may free the sequence.
 func (p *player) sequences(engine int) iter.Seq2[uint64, *sequenceStruct] {
 	return func(yield func(uint64, *sequenceStruct) bool) {
 		head := p.head(engine)

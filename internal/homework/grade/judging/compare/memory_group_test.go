@@ -42,9 +42,9 @@ func memoryGroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// Ensure that it counts as trouble, not as a difference, if a submission is killed because the machine lacks
-// memory for the ref_count of a 3 GiB pool. (With enough memory the submission gets its points: the row "engine
-// and ref_count in one allocation" of package grade.)
+// Ensure that Play returns ErrMemory and no difference if the kernel kills a submission because the machine lacks
+// memory for the ref_count of a 3 GiB pool. (With enough memory the submission gets its points: the row "engine and
+// ref_count in one allocation" in package grade.)
 func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MaxLarge))
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
 	require.NoError(t, err)
 	group := memoryGroup(t, "134217728")
 	var out []byte
-	// The kernel may also kill the test's process, before the submission's pages are freed, so the test tries often.
+	// The kernel may kill the test's process instead of the submission's, so the test tries several times.
 	for range 5 {
 		cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
 			os.Args[0], "^"+t.Name()+"$")

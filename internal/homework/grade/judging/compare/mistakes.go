@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// A mistake is a kind of difference, with the sentence of the handout that it breaks and the words for a student. It
-// matches a difference if each of its fields call, seen, field, expected, actual and facts does; an empty field matches
-// all differences.
+// A mistake says which differences it matches, which sentence of the handout they break, and what a student reads. It
+// matches a difference if the fields call, seen, field, expected, actual and facts all match; an empty field matches
+// everything.
 type mistake struct {
 	call                    string // the function
 	seen                    Channel
@@ -25,8 +25,8 @@ const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// mistakes are all kinds of mistakes. The first that matches and has a sentence decides the sentence; the first that
-// matches and has words decides the words.
+// mistakes lists all kinds of mistakes. For a difference, the first entry that matches and has a sentence gives the
+// sentence; the first that matches and has words gives the words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},
@@ -50,7 +50,7 @@ var mistakes = []mistake{
 	{call: "create_sequence", seen: hang, facts: when(NoSequences), sentence: handout.InitList},
 	{seen: hang, sentence: noSentence, words: "{call} does not come back{known}{why}"},
 
-	// Calls that end the process, where the sentence follows from the state before the call.
+	// Calls that end the process. The state before the call decides which sentence is broken.
 	{call: "create_sequence", seen: Death, facts: when(UnwrittenTable), sentence: handout.CreateL1},
 	{call: "create_sequence", seen: Death, facts: when(NullTable), sentence: handout.CreateMaps},
 	{call: "fork_sequence", seen: Death, facts: when(UnwrittenTable), sentence: handout.CreateL1},
@@ -201,7 +201,8 @@ func (m *mistake) matches(d *Difference) bool {
 		d.Has(m.facts...)
 }
 
-// Sentence returns the sentence of the handout that a difference breaks, or fallback if no mistake has one.
+// Sentence returns the sentence of the handout that a difference breaks, "" if the handout has no sentence about it.
+// If no mistake that matches says either, Sentence returns fallback.
 func (d *Difference) Sentence(fallback string) string {
 	for _, m := range mistakes {
 		if m.sentence != "" && m.matches(d) {

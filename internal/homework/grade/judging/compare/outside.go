@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// outside returns the difference for a write of byte b, n bytes behind the allocation at an address. The
-// message names the nearer of the two allocations around the byte.
+// outside returns the difference for a byte with the value b that was written n bytes after the end of the allocation
+// at an address. The message names this allocation or the next one, whichever is nearer.
 func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	i, _ := slices.BinarySearch(p.ordered, at+size+n)
 	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
@@ -26,8 +26,8 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// allocation names the allocation at an address. If it is an array, the name includes the index at which an
-// element with this offset would be.
+// allocation names the allocation at an address. If it is an array, the name includes the index of an element at this
+// offset, although the offset is outside the array.
 func (p *player) allocation(at uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {

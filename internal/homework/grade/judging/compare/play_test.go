@@ -41,8 +41,9 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Ensure that a write outside is detected anywhere. The grader compares only the ends of a large pool; a write
-// to the rest of it, or far behind a small pool, ends the process. A pointer may have any value.
+// Ensure that Play finds a write outside wherever it is. The grader compares only the ends of a large pool; a write to
+// the rest of the pool, or far behind a small pool, ends the process. Also ensure that the submission may set a
+// pointer to any value.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"
@@ -77,8 +78,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Ensure that an endless list is told apart from an invalid pointer, and that reading it takes little of the
-// grader's memory, however many allocations there are.
+// Ensure that Look distinguishes an endless list from an invalid pointer, and that reading the list takes little of
+// the grader's memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "
@@ -96,8 +97,8 @@ func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	}
 }
 
-// Ensure that the grader reads only as many counts of a destroyed engine as the engine had, whatever number the
-// process reports.
+// Ensure that Look reads as many reference counts of a destroyed engine as the engine had, even if total_local_blocks
+// says more.
 func TestTheCountsOfADestroyedEngineAreBounded(t *testing.T) {
 	const frees = "    free(engine->ref_count);\n"
 	program, ops, r := played(t, "init e0 640\ndestroy e0\n", frees, "    engine->total_local_blocks = 1000000;\n"+

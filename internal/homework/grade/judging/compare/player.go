@@ -1,7 +1,7 @@
 // Package compare plays a trace on a submission and on the oracle, and reports the differences.
 //
-// It reads the submission's memory by following its pointers, which may have any value. A pointer to memory
-// outside the chunks that the submission has allocated is a difference.
+// It reads the submission's memory by following the submission's pointers, which may have any value. A pointer to
+// memory outside the submission's allocations is a difference.
 package compare
 
 import (
@@ -18,11 +18,12 @@ import (
 	"llmmemory/internal/machine"
 )
 
-// Patience limits one process. Tests with calls that never return shorten it before they play a trace.
+// Patience limits the processor time of a call and of a process. Tests of submissions with endless loops shorten it
+// before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. A step that stands for many calls may take longer, because
-// each call walks a list.
+// PatienceWith returns the Patience for a trace. It adds time for each step of many calls: n calls search a list of up
+// to n sequences, so the time grows with the square of n.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -50,13 +51,13 @@ type player struct {
 	trouble  error                 // an error of the grader
 }
 
-// Play plays a trace on a linked runner. An error means that the grader failed.
+// Play plays a trace on a program, which is a submission linked with grader/process/runner.c. An error means that the
+// grader failed.
 //
-// After a difference, the submission's state becomes the expected state of the next call if it is sound enough;
-// otherwise the trace ends.
+// After a difference, Play goes on from the submission's state if that is consistent enough; otherwise it stops.
 //
-// Only append_kv can write to the pools (handout.WriteOnlyOnAppend). A submission that dies is run again without that
-// protection, to see what it wrote.
+// The pools are writable only during append_kv (handout.WriteOnlyOnAppend). If the submission dies in another call,
+// Play plays the trace again with writable pools, to see what the submission writes.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
 	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
@@ -67,7 +68,7 @@ func Play(program string, ops []trace.Op) (Result, error) {
 	}
 	d := r.last()
 	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) {
-		if left, known := machine.AvailableMemory(); known && left < maxForLarge {
+		if left, known := machine.AvailableMemory(); known && left < memoryForLarge {
 			return r, ErrMemory
 		}
 	}
@@ -213,7 +214,8 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death returns the difference for an error of the process. It keeps the error as trouble if that is the grader's.
+// death returns the difference for an error from the process. If the error is not the submission's death or time
+// limit, the grader failed: death sets trouble.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
@@ -248,7 +250,8 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// Pools are aligned to 16 only (poolOffset), as by malloc, or to 4 only (intOffset, see trace.Op.ForInts).
+// Offsets of a pool in its page: poolOffset is a multiple of 16 only, as addresses from malloc are; intOffset is a
+// multiple of 4 only (trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4
@@ -274,7 +277,8 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares what the call returned. The address of a sequence is compared with the list later.
+// returned compares what the call returned with what it must return. The address of a new sequence is compared with
+// the list later.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

@@ -11,14 +11,15 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// A Scene is the memory of one engine around the step of a difference: before the step, as expected after it,
-// and as it really is after it. A State is nil if there is no engine.
+// A Scene is the memory of one engine around the step that showed a difference: before the step, as expected after it,
+// and as found after it. A State is nil if there is no engine.
 type Scene struct {
 	Before, Expected, Actual *State
 	Block                    int // the block whose records the States have; -1: none
 }
 
-// UnmarshalJSON leaves out a scene that an earlier version stored in another form, so that the report can be read.
+// UnmarshalJSON ignores a scene that an earlier version of llmgrade stored in another form, so that the rest of the
+// report can be read.
 func (s *Scene) UnmarshalJSON(text []byte) error {
 	type plain Scene
 	if json.Unmarshal(text, (*plain)(s)) != nil {
@@ -38,7 +39,9 @@ type State struct {
 
 const maxSequences = 64 // of a State, besides those that the call names
 
-// Look plays a trace again up to the step of a difference, to read the memory around it.
+// Look plays a trace again up to the step that showed a difference, and returns the memory around that step. It
+// returns nil if the call has no engine or did not return, if the trace has a large pool, or if the submission behaves
+// differently this time.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
 		return nil, nil
@@ -102,7 +105,8 @@ func (p *player) have(op trace.Op, block int) *State {
 	return s
 }
 
-// newState returns the State with the first sequences and those that a call names.
+// newState returns the State of an engine with the sequences that kept selects, and with the records of a block unless
+// block is -1.
 func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
 	keep := kept(op)
@@ -118,8 +122,8 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns a function for the states of a scene. It gets the sequences so far and the next id, and reports
-// whether that sequence is part of the State.
+// kept returns a function that selects the sequences of a State: the first maxSequences, and those that the call
+// names. The function gets the sequences selected so far and the id of the next one.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Shrink shortens a trace that shows a difference. It removes steps and makes numbers small, as long as the
-// rest ends in the same difference (Difference.Same) and calls no engine that was not made. play returns the
-// first difference of a trace. most is about the number of times that Shrink calls play; a limit of time would
-// make the result depend on the machine.
+// Shrink shortens a trace that shows a difference. It removes steps and makes numbers smaller as long as the trace
+// ends in the same difference (Difference.Same) and calls no engine that it has not made. play returns the first
+// difference of a trace. maxPlays limits roughly how often Shrink calls play; a limit of time would make the result
+// depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), maxPlays int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: maxPlays, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
@@ -101,7 +101,8 @@ func (s *shrinker) leaveOut(size int) bool {
 	return done
 }
 
-// simplify tries smaller numbers in one field, one step at a time. field returns nil for a step without the field.
+// simplify tries smaller values for one number of each step. field returns a pointer to the number, nil if the step
+// has no such number. simplify reports whether any step became simpler.
 func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {
@@ -146,7 +147,8 @@ func (s *shrinker) single() bool {
 
 const maxIDs = 4 // that a short trace needs
 
-// rename gives a sequence the smallest id that is not in use.
+// rename replaces the first large or negative id of a sequence by the smallest unused id. It reports whether the trace
+// still shows the difference.
 func (s *shrinker) rename() bool {
 	for i := range s.ops {
 		for _, id := range ids(&s.ops[i]) {
@@ -187,7 +189,8 @@ func (s *shrinker) number() {
 
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
-// renamed returns the steps with another id. It returns nil if the id is in use or a step names a range of ids.
+// renamed returns a copy of the steps with id to instead of id from. It returns nil if a step uses id to already, or
+// names a range of ids.
 func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {

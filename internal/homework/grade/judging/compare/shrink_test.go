@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// faulty has two mistakes: in the pool, at an append to id 3 after any fork; in the heap, at a free of id 1.
+// faulty plays a trace on a submission with two mistakes: append_kv for id 3 after any fork changes the pool wrongly,
+// and free_sequence of id 1 is wrong in the heap.
 func faulty(ops []trace.Op) (*compare.Difference, error) {
 	forked := false
 	for i, op := range ops {
@@ -86,8 +87,8 @@ func TestAShortTraceCallsOnlyEnginesThatItHasMade(t *testing.T) {
 	}
 }
 
-// Ensure that a trace gets small ids, and that several calls become one where one is enough, as long as the
-// difference stays.
+// Ensure that Shrink uses small ids, and replaces a step of several calls by a single call, as long as the difference
+// stays.
 func TestATraceNamesItsSequencesPlainly(t *testing.T) {
 	for _, c := range []struct{ name, ops, want string }{
 		{"the smallest ids", "init e0 1\ncreate e0 -3 1\nfork e0 -3 -100\nappend e0 -100 1", "init e0 1\ncreate e0 1 1\nfork e0 1 2\nappend e0 2 1"},

@@ -72,7 +72,7 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 		}
 		return names[node]
 	}
-	// broken returns the difference for a pointer that leads to no node.
+	// broken returns the difference for the next or prev pointer of a node that does not have the expected value.
 	broken := func(pointer string, node uint64, expected string, actual uint64) *Difference {
 		d := differs(List, fmt.Sprintf("the %s pointer of %s", pointer, name(node)), expected, name(actual))
 		d.Shape = pointer
@@ -146,7 +146,7 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced adds the place to the difference if another table entry has the block.
+// misplaced adds to a difference which other table entry has the expected block, if one has it.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)
@@ -163,7 +163,7 @@ func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	}
 }
 
-// pool compares a pool with the slack around it, or the two ends of a large one.
+// pool compares pool i and the slack around it. Of a large pool it compares only the two ends.
 func (p *player) pool(i int) *Difference {
 	size := int64(len(p.expected.Pools[i]) - 2*oracle.Slack)
 	if !p.isLarge(i) {

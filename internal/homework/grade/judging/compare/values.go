@@ -14,7 +14,8 @@ const (
 	freedByte     = 0xdd
 )
 
-// Value is a number in the submission's memory as a student reads it.
+// Value returns a number of the submission's memory as a student reads it. If the number consists of bytes with which
+// the runner fills memory, Value says so instead.
 func Value(n int32) string {
 	switch b, exact := fillOf(uint32(n)); {
 	case b == unwrittenByte && exact:
@@ -38,8 +39,8 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns the fill byte that a word consists of, or 0. exact is false if a small number was added to the
-// fill.
+// fillOf returns the fill byte of which all bytes of a word consist, or 0. exact is false if the word is only near
+// such a value because the program has added or subtracted a small number.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const near = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {
@@ -62,7 +63,7 @@ func (p *player) pointee(address uint64) string {
 	case freedByte:
 		return Freed
 	}
-	if at, size, found := p.home(address); found {
+	if at, size, found := p.containing(address); found {
 		what := fmt.Sprintf("an allocation of %d bytes", size)
 		if size == 1 {
 			what = "an allocation of 1 byte"

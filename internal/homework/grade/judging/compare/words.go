@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// says returns the words of a mistake with the values of a difference.
+// says replaces the {names} in the words of a mistake by the values of a difference.
 func (d *Difference) says(words string) string {
 	made, known, verb := "a sequence", "", "is"
 	if d.Op.Kind == trace.Init {
@@ -31,7 +31,8 @@ func (d *Difference) says(words string) string {
 		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why says that the call must fail and why. It returns "" if the call must succeed.
+// why returns the end of a message that says that the call must fail, with the reason. It returns "" if the call must
+// succeed.
 func (d *Difference) why() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""

@@ -67,8 +67,8 @@ func (p *player) change(c oracle.Change) error {
 	return nil
 }
 
-// entry maps a table entry to a block or, if the block is negative, unmaps the entry. It updates the block's
-// reference count.
+// entry maps a table entry to a block or, if the block is negative, unmaps the entry. It also updates the block's
+// reference count and the number of free blocks.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
 	counted, by := block, int32(1)
@@ -87,8 +87,8 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 
 const maxStock = 64 // chunks of one size that are requested at a time
 
-// allocate gets n chunks from the submission's allocator. It requests more small ones than needed, because each request
-// costs two context switches.
+// allocate returns n allocations from the submission's allocator. If they are small, it requests more than needed and
+// keeps the rest in stock, because each request costs two context switches. An address is 0 if the heap is full.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {
@@ -115,7 +115,7 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	return stock[:n:n], nil
 }
 
-// take requests n chunks from the submission's allocator. It returns fewer if the heap is full.
+// take requests n allocations from the submission's allocator. It returns fewer if the heap is full.
 func (p *player) take(n int, size uint64) (all []uint64, err error) {
 	reply, err := p.subject.Do(runner.Request{Call: runner.Allocate, A: int32(n), Size: size})
 	for _, e := range reply.Events {
@@ -269,15 +269,15 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is the address of the sequence that the tester made last. It is valid during one step, until a sequence is removed
-// or renamed.
+// made is the address of the last sequence that the grader made by writing to memory, so that the list is not searched
+// for it. It is valid during one step, until a sequence is removed or renamed.
 type made struct {
 	engine   int
 	id       int32
 	sequence uint64 // 0: none
 }
 
-// address returns the address of a sequence, or 0 if the submission's list does not lead to it.
+// address returns the address of the sequence with an id, or 0 if it is not found in the submission's list.
 func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence

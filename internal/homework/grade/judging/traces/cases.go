@@ -1,6 +1,6 @@
-// Package traces has the traces that submissions are graded by. The directed ones follow the handout task by task: each
-// has a name, the sentence that it tests, and the calls. If the C suite (grader/suite) tests the same, the names are the
-// same. The random ones depend only on the seed.
+// Package traces contains the traces that grade submissions. Directed traces follow the handout task by task: each has
+// a name, the sentence that it tests, and the calls. A trace and a test of the C suite (grader/suite) that test the
+// same have the same name. Random traces depend only on their seed.
 package traces
 
 import (
@@ -61,7 +61,7 @@ func Directed() ([]Case, error) {
 	return all, nil
 }
 
-// A section of a file begins with a line "== name  sentence".
+// A section is the part of a trace file that follows a line "== name  sentence".
 type section struct{ name, sentence, body string }
 
 func sections(text string) (all []section) {

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Random returns n steps on two engines, which are so small that they often run out of blocks. If outside is set, some
-// of the steps are writes from outside.
+// Random returns about n steps on two engines, whose pools are so small that calls often find no free block. If
+// outside is set, some steps write to the engines' memory from outside the library.
 func Random(seed uint64, n int, outside bool) []trace.Op {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outside: outside}
 	for engine := range 2 {
@@ -28,7 +28,8 @@ type generator struct {
 	outside bool
 }
 
-// add adds one step, or enough appends in a row to reach another block.
+// add adds a random step for an engine. Appends are added up to 20 in a row, so that a sequence often reaches another
+// block.
 func (g *generator) add(engine int) {
 	op := trace.Op{Engine: engine, A: g.id()}
 	switch n := g.IntN(100); {
@@ -59,7 +60,8 @@ func (g *generator) add(engine int) {
 	g.ops = append(g.ops, op)
 }
 
-// Sequences use only a few ids, so that calls often use the same one. Rarely id returns an unusual id.
+// id returns the id of a sequence. It chooses from a few ids, so that calls often name the same sequence, and rarely
+// returns an extreme value.
 func (g *generator) id() int32 {
 	if g.IntN(16) == 0 {
 		return []int32{0, -1, -2147483648, 2147483647}[g.IntN(4)]
