@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that requests wait at the same time, not one after the other, for blocks that another request
-// loads.
+// Ensure that several requests that need blocks which another request loads all wait for the same load, and not one
+// after the other.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

@@ -51,8 +51,8 @@ type Config struct {
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// Offload keeps blocks outside the process, unless Offload is nil. The engine sets Offload.BlockBytes and
-	// closes its tier. All processes that use the tier need the same Hash.
+	// Offload configures the tiers that keep blocks outside the process; nil means that there are none. The engine sets
+	// Offload.BlockBytes and closes its tier. All processes that use the tier need the same Hash.
 	Offload *kvoffload.Config
 
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024
@@ -136,7 +136,8 @@ func (c *Config) setEnd() {
 	c.End = slices.DeleteFunc(slices.Compact(all), func(id int32) bool { return int(id) >= c.Model.VocabSize })
 }
 
-// store returns the configuration of each worker's store. One of its blocks is the scheduler's null block.
+// store returns the configuration of each worker's store. One block of the store is the scheduler's null block and has
+// no contents.
 func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
 	if c.Device != nil {
@@ -168,7 +169,7 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	return k, nil
 }
 
-// share decides, as vLLM does, which layers share a block table and which share a layer of the store.
+// share decides, as vLLM does, which layers of the model share a block table and which use the same layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
 	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
 	for i := range layers {
@@ -201,7 +202,7 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 	return plan, nil
 }
 
-// inFlight returns how many steps may be in flight, and the largest number of tokens in these steps.
+// inFlight returns the largest number of tokens in the steps that are in flight, and the largest number of these steps.
 func (c *Config) inFlight() (tokens, steps int) {
 	if c.asyncScheduling() {
 		return 2 * c.MaxNumBatchedTokens, 2
@@ -209,8 +210,9 @@ func (c *Config) inFlight() (tokens, steps int) {
 	return c.MaxNumBatchedTokens, 1
 }
 
-// fits returns an error if the memory for blocks cannot hold a sequence of MaxModelLen tokens. It checks models with
-// several groups of layers. If MaxModelLen was not given, fits sets it to what the memory can hold.
+// fits returns an error if the memory for blocks is too small for a sequence of MaxModelLen tokens. store calls it for
+// models with several groups of layers. If MaxModelLen was not given, fits sets it to the longest sequence for which
+// the memory is enough.
 func (c *Config) fits(plan *memplan.Plan) error {
 	tokens, steps := c.inFlight()
 	longest, err := plan.LongestModelLen(c.MaxModelLen, tokens, steps)

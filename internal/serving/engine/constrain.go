@@ -10,8 +10,9 @@ import (
 // known then, even with two steps in flight: the loop delivers the tokens of a step before it samples those of the
 // next step. A mask depends only on these tokens, so it is computed while the workers compute the layers.
 
-// prepareMasks computes the masks of the tokens that s will sample, until the workers have computed the layers. sample
-// computes the other masks, on all threads of the pool. While a Device computes, all threads compute masks.
+// prepareMasks computes masks of the tokens that s will sample, and stops when the workers have computed the layers.
+// sample then computes the other masks, on all threads of the pool. With a Device, prepareMasks computes all masks on
+// all threads.
 func (e *Engine) prepareMasks(s *step) {
 	var job maskJob
 	for i := range s.rows {
@@ -52,8 +53,8 @@ func (j maskJob) Do(_, i int) {
 // ErrNoToken is the error of a constrained answer that no token of the model's vocabulary can continue.
 var ErrNoToken = errors.New("no token of the model continues an answer of the form that the request asks for")
 
-// prepareMask sets q.mask to the tokens that the request's constraint allows after n tokens of the answer. Tokens that
-// the request forbids are masked too, unless nothing would be left.
+// prepareMask sets q.mask to the tokens that the request's constraint allows after n tokens of the answer. It also
+// masks the end tokens that MinTokens or IgnoreEOS excludes, unless that would leave no token.
 func (q *sequence) prepareMask(n int) error {
 	if extra := q.matcher.Len() - n; extra > 0 { // sampled, but not delivered
 		q.complete, q.masked = 0, 0

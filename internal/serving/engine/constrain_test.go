@@ -93,7 +93,8 @@ func TestAConstraintWithoutATokenToContinueEndsWithAnError(t *testing.T) {
 	require.Equal(t, engine.FinishLength, ask(t, e, request(story, 3))[0].finish)
 }
 
-// Ensure that a greedy answer has the same tokens whether the largest logit is known or a sampler looks for it.
+// Ensure that a greedy answer has the same tokens whether the runner reports the token with the largest logit or a
+// sampler searches the logits for it.
 func TestTheLargestAllowedTokenIsTaken(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
 	for _, pattern := range []string{`[a-z ]{20}`, `[ -df-~]{20}`, `[ -~]{20}`} {

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// A queue is a Device, and its runner, that computes batches on the CPU. It records the order of the calls.
+// A queue is a Device, and also its runner. It computes batches on the CPU and records the order of the calls.
 type queue struct {
 	cpuRunner
 	model   *model.Model
@@ -98,8 +98,8 @@ func startQueue(t *testing.T) (*Engine, *queue) {
 	return e, q
 }
 
-// Ensure that a step is launched before the results of the step before are taken if the device chooses the tokens of
-// that step. Else only its inputs are sent before that.
+// Ensure that if the device chooses the tokens of a step, the next step is launched before the engine waits for the
+// results. Otherwise only the inputs of the next step are sent before that.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	e, q := startQueue(t)
 	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
@@ -121,7 +121,8 @@ func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 		"launch 4", "results 4"}, q.calls)
 }
 
-// Ensure that when the results of a batch cannot be taken, the step that is launched already has no effect.
+// Ensure that if a batch fails when the engine waits for its results, the next step, which is already launched, has no
+// effect.
 func TestAFailedBatchOfADeviceVoidsTheNextOne(t *testing.T) {
 	e, q := startQueue(t)
 	q.results = func(batch int) error {

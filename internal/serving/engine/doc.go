@@ -3,16 +3,16 @@
 //
 // A loop runs one step after the other: schedule tokens of many requests, copy shared blocks before they are written,
 // compute the batch, sample, and report the sampled tokens to the scheduler and the streams. While the workers compute
-// a step, the loop delivers the tokens of the step before and schedules the step after it.
+// a step, the loop delivers the tokens of the previous step and schedules the next one.
 //
 // An answer depends only on its request, not on other requests, prefix hits, chunks, preemption or the number of
 // workers.
 //
 // Where to extend the engine:
-//   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a
-//     modelOutput. A ModelRunner (modelrunner.go) computes on a CPU or on another device.
+//   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a modelOutput. A
+//     ModelRunner (modelrunner.go) computes on a CPU or on another device.
 //   - Logits are changed only by the adjustments in package sampling, before a token is chosen. They read the request's
 //     Params and the sampling.State that sequence.state fills for each token.
-//   - The text of an answer leaves in deliverToken (update.go), as an Event. sequence.outputAfter decides the text and
-//     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunks.
+//   - deliverToken (update.go) sends the text of an answer as an Event. sequence.outputAfter decides which text, and whether
+//     the answer ends. Package openai writes events as JSON in answer.whole and answer.chunks.
 package engine

@@ -88,16 +88,16 @@ func (e *Engine) Config() Config { return e.config }
 // Submit adds a request. It returns an error of Request.Check, ErrBusy or ErrClosed if it refuses the request.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 
-// submit adds a request to series, or a request of its own if series is nil.
+// submit adds a request, which belongs to series unless series is nil.
 func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	r.N = max(r.N, 1)
 	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
 		return nil, err
 	}
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
-	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
+	maxTokens := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{
-		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
+		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), maxTokens: maxTokens,
 		waiting: r.N - 1, text: text{stops: r.Stop, include: r.IncludeStop}, arrived: time.Now(),
 	}
 	q.ends = slices.Clone(r.StopTokenIDs)
@@ -122,7 +122,7 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 		return nil, err
 	}
 	id, err := e.sched.Add(sched.Spec{
-		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
+		Tokens: r.Prompt, MaxTokens: maxTokens, MinTokens: min(r.MinTokens, maxTokens), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
 		Extras: blockhash.Extras{Salt: r.CacheSalt}, External: external,
 	})
 	if err != nil {
@@ -146,20 +146,14 @@ func Seed() uint64 { return rand.Uint64() }
 func (e *Engine) cancel(s *Stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, q := range s.answers {
-		if !q.done {
-			e.drop(q)
-			s.send(Event{Index: q.index, Finish: FinishError, Err: ErrCanceled})
-			e.observer.Finished(q.report("abort"))
-		}
-	}
+	e.endAnswers(s, ErrCanceled, "abort")
 }
 
 // ErrCanceled is the error of answers that Stream.Cancel has ended.
 var ErrCanceled = errors.New("canceled")
 
-// drop ends a sequence and frees its blocks. The scheduler gives a block that a step in flight writes to no other
-// request before that step ends.
+// drop ends a sequence and frees its blocks. If a step in flight writes to a block, the scheduler does not give the
+// block to another request before that step ends.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
 	e.offload.release(q)

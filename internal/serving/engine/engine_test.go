@@ -42,10 +42,10 @@ func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *pa
 	return e
 }
 
-func request(prompt string, most int) engine.Request {
+func request(prompt string, maxTokens int) engine.Request {
 	p := sampling.Default()
 	p.Temperature = 0
-	return engine.Request{Prompt: tokens(prompt), MaxTokens: most, Params: p}
+	return engine.Request{Prompt: tokens(prompt), MaxTokens: maxTokens, Params: p}
 }
 
 func tokens(s string) []int32 {
@@ -153,8 +153,7 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
-// Ensure that a stop string ends an answer only if the stop string is complete after more than MinTokens tokens, as
-// in vLLM.
+// Ensure that, as in vLLM, a stop string that is complete after MinTokens tokens or fewer does not end the answer.
 func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {

@@ -67,8 +67,8 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 
 const knowledge = "The code is 7Kx-31. "
 
-func request(prompt string, most int) Request {
-	r := Request{MaxTokens: most, Params: sampling.Default()}
+func request(prompt string, maxTokens int) Request {
+	r := Request{MaxTokens: maxTokens, Params: sampling.Default()}
 	r.Temperature = 0
 	for _, b := range []byte(prompt) {
 		r.Prompt = append(r.Prompt, int32(b))
@@ -76,8 +76,8 @@ func request(prompt string, most int) Request {
 	return r
 }
 
-func ask(t *testing.T, e *Engine, prompt string, most int) *Stream {
-	s, err := e.Submit(request(prompt, most))
+func ask(t *testing.T, e *Engine, prompt string, maxTokens int) *Stream {
+	s, err := e.Submit(request(prompt, maxTokens))
 	require.NoError(t, err)
 	return s
 }
@@ -220,7 +220,7 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.NoError(t, e.sched.Check())
 }
 
-// A blackboard counts the hashes in the prefix cache from its events.
+// A blackboard is a publisher that counts how often each hash is in the prefix cache, by the events.
 type blackboard struct {
 	mu     sync.Mutex
 	hashes map[blockhash.Hash]int

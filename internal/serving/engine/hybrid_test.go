@@ -33,7 +33,7 @@ func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
 
 // greedy continues a prompt with the model alone. All layers are in one group that keeps every block.
-func greedy(t *testing.T, prompt []int32, most int) []int32 {
+func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
 	defer pool.Close()
@@ -44,7 +44,7 @@ func greedy(t *testing.T, prompt []int32, most int) []int32 {
 	r, err := model.NewRunner(m, store, pool, nil)
 	require.NoError(t, err)
 	all := append([]int32(nil), prompt...)
-	for computed := 0; len(all) < len(prompt)+most; {
+	for computed := 0; len(all) < len(prompt)+maxTokens; {
 		n := len(all) - computed
 		b := model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(len(all))}, Tokens: all[computed:], Logits: []int32{int32(n - 1)}}
 		for i := range 64 {

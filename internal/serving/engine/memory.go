@@ -9,13 +9,13 @@ import (
 
 // A MemoryObserver observes the blocks.
 type MemoryObserver interface {
-	// Active reports whether the observer needs changes. The engine calls Active often, and collects no changes
+	// Active reports whether the observer wants changes now. The engine calls Active often, and collects no changes
 	// while it returns false.
 	Active() bool
 
-	// Memory receives the changes since the last call that returned true. The engine calls it at the end of a step
-	// and when it becomes idle, with its lock held. Memory must return soon, and must not use the change after it
-	// returns.
+	// Memory receives the changes since the last call for which it returned true. If it returns false, the next call
+	// has the same changes and later ones. The engine calls Memory at the end of a step and when the engine becomes
+	// idle, with the engine's lock held. Memory must return soon, and must not use the change after it returns.
 	Memory(*MemoryChange) bool
 }
 
@@ -102,8 +102,8 @@ func (e *Engine) memoryState() *MemoryState {
 	return m
 }
 
-// watched reports whether the engine must collect changes. It discards the collected changes if the observer has
-// become inactive.
+// watched reports whether the engine must collect changes for the observer. If the observer has become inactive,
+// watched discards the collected changes.
 func (e *Engine) watched() bool {
 	if e.memory == nil {
 		return false
@@ -117,7 +117,7 @@ func (e *Engine) watched() bool {
 	return false
 }
 
-// noteSchedule adds a scheduled step to the change. A step without rows, preemptions and copies adds nothing.
+// noteSchedule adds a scheduled step to e.change, unless the step has no rows, preemptions and copies.
 func (e *Engine) noteSchedule(s *step) {
 	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.input.copies) == 0 {
 		return
@@ -161,8 +161,7 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 	c.Decodes[at].Context = max(c.Decodes[at].Context, r.from+n)
 }
 
-// noteLeft records in e.change, the MemoryChange of the observer, that the request s has left, if all its answers have
-// ended.
+// noteLeft adds the request s to e.change.Left if all its answers have ended.
 func (e *Engine) noteLeft(s *Stream) {
 	if e.watched() && s.unfinished() == 0 {
 		e.change.Left = append(e.change.Left, s.number)

@@ -20,18 +20,19 @@ type ModelRunner interface {
 	// Forward computes the layers of a batch and writes the keys and values of all tokens. It may return before the
 	// computation ends.
 	//
-	// A runner of a Device also begins to compute the first MaxLogits logits. If there are no more, CopyBlocks, Poison and
-	// Forward may be called for one more batch before ComputeLogits is called for this one. That batch may have
-	// placeholders for the tokens that this one samples.
+	// The runner of a Device also begins to compute the first MaxLogits logits. If the batch has no more logits, the
+	// caller may call CopyBlocks, Poison and Forward for one more batch before it calls ComputeLogits for this one.
+	// That batch may have placeholders for the tokens that this one samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b is the batch of the oldest
-	// Forward whose logits were not all returned. They are valid until the next call. Rows that b.LargestOnly marks are
-	// undefined if Largest returns tokens.
+	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b is the oldest batch of a
+	// Forward for which some logits were not returned yet. The result is valid until the next call. If Largest returns
+	// tokens, the rows that b.LargestOnly marks are undefined.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
-	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit, the first of equal
-	// ones. It is -1 if the row has a NaN or +Inf or has only -Inf. Largest returns nil if the tokens are unknown.
+	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit (the first of equal
+	// ones), or -1 if the row contains a NaN or +Inf or only -Inf. Largest returns nil if the runner does not compute
+	// these tokens.
 	Largest() []int32
 
 	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time, as long as
@@ -55,9 +56,9 @@ type Device interface {
 type DeviceRunner interface {
 	ModelRunner
 
-	// Prepare sends the inputs of a batch while the one before is computed. ForwardPrepared then does what Forward does.
-	// Only b.Tokens may change between the two calls, and no logits after the first MaxLogits may be computed. If Prepare
-	// fails, ForwardPrepared returns the error.
+	// Prepare sends the inputs of a batch to the device while the device computes the previous batch. ForwardPrepared
+	// then does what Forward does. Between the two calls, only b.Tokens may change, and of the previous batch only the
+	// first MaxLogits logits may be computed. If Prepare fails, ForwardPrepared returns the error.
 	Prepare(b *model.Batch)
 	ForwardPrepared(b *model.Batch) error
 }
@@ -72,17 +73,18 @@ type RunnerConfig struct {
 	MaxNumBatchedTokens int
 }
 
-// MaxLogits is the most rows of logits that a CPU computes at a time. A draw needs at most maxSpeculative+1. With 64
-// rows, arithmetic and not reading the matrix limits how fast logits are computed.
+// MaxLogits is the largest number of rows of logits that a CPU computes in one call. A draw needs up to
+// maxSpeculative+1 rows. With 64 rows, the speed is limited by arithmetic, not by reading the matrix.
 const MaxLogits = 64
 
-// mostLogits limits the memory for the logits of a Device.
-const mostLogits = 256
+// maxDeviceLogits limits the memory for the logits of a Device.
+const maxDeviceLogits = 256
 
-// MaxLogits returns the most rows of a call of ComputeLogits: those of all sequences, up to a limit.
-func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), mostLogits) }
+// MaxLogits returns the largest number of rows for a call of ComputeLogits of a Device: MaxNumSeqs, but at least the
+// constant MaxLogits and at most maxDeviceLogits.
+func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), maxDeviceLogits) }
 
-// maxLogits returns the most rows of a call of ComputeLogits.
+// maxLogits returns the largest number of rows for a call of ComputeLogits.
 func (c *Config) maxLogits() int {
 	if c.Device == nil {
 		return MaxLogits
@@ -107,7 +109,8 @@ type cpuRunner struct {
 	*kvstore.Store
 }
 
-// newCPURunner maps the memory of the blocks, whose shape is that of p's model.
+// newCPURunner makes the runner of a part of the model, and maps memory for its blocks. The shape of a block follows
+// from p.Model.
 func newCPURunner(p Peer, store kvstore.Config, group model.Group, c *Config) (ModelRunner, error) {
 	store.Shape = p.Model.KVShape(c.BlockSize, c.KVCacheDType)
 	blocks, err := kvstore.New(store, p.Pool)

@@ -29,7 +29,8 @@ type StepReport struct {
 
 	Model time.Duration // to compute the logits
 
-	// Elapsed is the time of the whole step. Scheduling and delivering count only while the model does not compute.
+	// Elapsed is the time from the beginning of the step to the beginning of the next one, or to the end if no step
+	// follows. It includes scheduling and delivery only when the model did not compute at the same time.
 	Elapsed time.Duration
 }
 
@@ -57,7 +58,7 @@ func (q *sequence) report(reason string) RequestReport {
 	now := time.Now()
 	r := RequestReport{
 		Reason: reason, PromptTokens: q.prompt, GenerationTokens: len(q.output()),
-		N: len(q.stream.answers), MaxTokens: q.most, EndToEnd: now.Sub(q.arrived), CachedTokens: q.stream.CachedTokens(),
+		N: len(q.stream.answers), MaxTokens: q.maxTokens, EndToEnd: now.Sub(q.arrived), CachedTokens: q.stream.CachedTokens(),
 	}
 	if q.stream.unfinished() == 0 {
 		for _, a := range q.stream.answers {

@@ -15,13 +15,13 @@ import (
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
 // The engine copies a full block to a tier when the step that filled it has succeeded, before it reports the step to
-// the scheduler. The request still has the block then, unless the step that was scheduled meanwhile has preempted
-// the request.
+// the scheduler. At that time the request still has the block, unless the next step, which is scheduled already, has
+// preempted the request.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
 // scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the request's blocks until
-// the engine calls Received, so loaded blocks can be written at any time before. Nothing is written after a load was
-// given up.
+// the engine calls Received, so loaded blocks can be written at any time before. Once the offloader has given up a
+// load, it writes no more blocks of that load.
 type offload struct {
 	*kvoffload.Offloader
 	engine *Engine
@@ -108,8 +108,10 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	return c.Hashes
 }
 
-// find returns the prefix of a prompt that can be loaded. The last token is never part of the prefix, because it must
-// be computed. If another request loads some of the blocks, find waits for that load, but not longer than patience.
+// find returns how many tokens at the beginning of a prompt are in the prefix cache or can be loaded from a tier, and
+// claims the blocks to load for q. It returns the zero Match if no block can be loaded. The last token of the prompt is
+// never loaded, because it must be computed. If another request loads some of the blocks, find first waits for that
+// load, but not longer than patience.
 func (o *offload) find(q *sequence) sched.Match {
 	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
 		return sched.Match{}
@@ -135,11 +137,11 @@ func (o *offload) find(q *sequence) sched.Match {
 	}
 }
 
-// patience is how long other requests wait for a claim.
+// patience is the longest time that a request waits for the claim of another request.
 const patience = 2 * time.Second
 
-// look returns the number of leading blocks that are in the prefix cache, a claim of another request on a later
-// block or nil, and the time that computing the later blocks would take.
+// look returns the number of leading blocks that are in the prefix cache; the claim of another request on a later
+// block, or nil; and the time for computing the later blocks.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()
@@ -229,7 +231,8 @@ func (o *offload) load(l sched.Loading) {
 		})
 }
 
-// end ends a load of the given number of tokens. missing are the blocks of the table that were not loaded.
+// end reports to the scheduler that a load has ended, which loaded the given number of tokens. missing are the blocks
+// of the request's table that were not loaded.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
@@ -284,7 +287,7 @@ func (o *offload) findFull(s, next *step) {
 	}
 }
 
-// measure updates perToken by a step.
+// measure updates perToken from the time that a step took.
 func (o *offload) measure(r *StepReport) {
 	const fewTokens = 32 // a step of fewer tokens takes as long as a step of one token
 	if o == nil || r.Tokens < fewTokens || r.Elapsed <= 0 {

@@ -134,8 +134,8 @@ func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int
 	return h.Tier.Load(context.Background(), blocks, to)
 }
 
-// Ensure that a request can be cancelled, and an engine closed, while loaded blocks wait until the processes of the
-// engine have ended a step.
+// Ensure that a request can be cancelled, and an engine closed, while a load waits for the end of a step, which it must
+// do if the engine has several processes.
 func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	r := request(long()[:300], 8)

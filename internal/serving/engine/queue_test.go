@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Ensure that the engine accepts as many requests as may run and wait together, no matter how many are scheduled
-// already. Each request that ends lets the engine accept another.
+// Ensure that the engine accepts MaxNumSeqs+MaxWaiting requests, no matter how many of them are scheduled already. For
+// each request that ends, the engine accepts another.
 func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	for _, test := range []struct {
 		name               string

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A Remote connects the process that schedules, which has part 0 of the model, to the processes with the other parts,
-// which call Follow. Only one goroutine at a time uses it.
+// A Remote connects the process that schedules (process 0, with part 0 of the model) to the processes that call Follow.
+// Only one goroutine at a time uses a Remote.
 type Remote interface {
 	Leader
 
@@ -23,7 +23,7 @@ type Remote interface {
 	Abort(cause error)
 }
 
-// A Leader connects a process that follows to the process that schedules.
+// A Leader connects a process that calls Follow to the process that schedules, which is process 0.
 type Leader interface {
 	model.Group
 	Size() int // number of processes, with this one
@@ -36,7 +36,7 @@ type Leader interface {
 	Receive(from int) ([]byte, error)
 }
 
-// A message is what process 0 broadcasts, as one value of a stream of package gob.
+// A message is sent by process 0 to all other processes. All messages are one stream of package gob.
 type message struct {
 	Kind     messageKind
 	From, To int // of the modelInput, with computeStep
@@ -59,7 +59,8 @@ const (
 // aliveInterval is the time between two messages of the kind showAlive while there is no work.
 const aliveInterval = time.Second
 
-// lead is the loop of a worker whose steps other processes follow.
+// lead is the loop of the worker of process 0. For each step and transfer it sends a message, so that the other
+// processes do the same.
 func (w *worker) lead() {
 	defer close(w.out)
 	var data bytes.Buffer
@@ -104,7 +105,8 @@ func (w *worker) lead() {
 	}
 }
 
-// leadTransfer copies this process's parts of blocks, and sends the other processes theirs or receives them.
+// leadTransfer copies this process's parts of the blocks. It sends the other parts to their processes, or receives
+// them.
 func (w *worker) leadTransfer(t *transfer) error {
 	n := w.remote.Size()
 	for b, id := range t.blocks {
@@ -155,8 +157,9 @@ func receiveInto(data []byte, l Leader, from int) error {
 	return nil
 }
 
-// Follow computes the steps of an engine in another process with the part of the model in c, until that engine is
-// closed. c must have the same limits as there. After an error the processes cannot continue.
+// Follow computes the steps of an engine that runs in another process, with the part of the model in c, until that
+// engine is closed. The sizes and limits in c must equal those of that engine's Config. After an error the processes
+// cannot continue.
 func Follow(c Config, leader Leader) error {
 	part := c.Model.Part()
 	store, err := c.complete(&c.Model.Config, part.Size)

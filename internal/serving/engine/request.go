@@ -24,7 +24,8 @@ type Request struct {
 	IncludeStop   bool // the text includes the stop string or token that ends it (vLLM's include_stop_str_in_output)
 	SpecialTokens bool // the text includes the names of special tokens (vLLM's skip_special_tokens is false)
 
-	// ShownTokens are special tokens whose names the text includes in any case, unless one ends the answer.
+	// ShownTokens are special tokens whose names are part of the text even if SpecialTokens is false. But a token that
+	// ends the answer is not part of the text unless IncludeStop is set.
 	ShownTokens []int32
 
 	// Constraint limits the answer to a form, unless Constraint is nil. It must be made for the engine's model: with
@@ -32,8 +33,8 @@ type Request struct {
 	// token.
 	Constraint *structured.Constraint
 
-	// Matcher is used instead of Constraint if the prompt already has the beginning of the constrained answer: it is where
-	// this beginning ends. Then Token.Top has only tokens that may come next. The engine does not change Matcher.
+	// Matcher replaces Constraint if the prompt already contains the beginning of the constrained answer, which Matcher
+	// has accepted. Token.Top then has only tokens that the constraint allows. The engine does not change Matcher.
 	Matcher *structured.Matcher
 
 	// CacheSalt limits prefix hits to requests with the same salt.
@@ -49,14 +50,15 @@ var (
 // MaxN is the largest N.
 const MaxN = 128
 
-// These limits bound the memory of a waiting request, and the work of comparing a token of its answer with them.
+// Limits on the memory of a waiting request, and on the time for comparing a token of its answer with the request's
+// stop tokens and strings.
 const (
 	maxStopTokens = 128 // vLLM's MAX_NUM_STOP_TOKEN_IDS
 	maxStopBytes  = 1 << 10
 	maxSaltBytes  = 1 << 10
 )
 
-// TooLong is the error for a prompt that leaves no space for even one token of an answer.
+// TooLong is the error for a prompt that is so long that the answer could not have even one token.
 type TooLong struct {
 	Field       string // of the request: prompt or messages
 	Tokens      int    // of the prompt

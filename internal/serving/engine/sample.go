@@ -84,7 +84,8 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 	return nil
 }
 
-// takesLargest reports whether all that sampling needs of any logits of q is the token with the largest one.
+// takesLargest reports whether every token of q is the one with the largest logit, so that sampling needs no other
+// logits.
 func (q *sequence) takesLargest() bool {
 	return q.matcher == nil && q.params.Logprobs < 0 && q.stream.request.MinTokens == 0 && q.params.TakesLargest(sampling.State{})
 }

@@ -11,17 +11,17 @@ import (
 
 // A sequence is an answer with its prompt.
 type sequence struct {
-	stream *Stream
-	index  int
-	id     sched.ID // 0 if the scheduler has no request for this sequence: it is not forked yet, or finished
-	params sampling.Params
-	tokens []int32   // prompt and answer
-	prompt int       // tokens of the prompt
-	most   int       // limit of the answer's tokens
-	ends   []int32   // tokens that end the answer: those of the request, then the model's own
-	tables [][]int32 // blocks, by group of layers
-	text   text
-	done   bool
+	stream    *Stream
+	index     int
+	id        sched.ID // 0 if the scheduler has no request for this sequence: it is not forked yet, or finished
+	params    sampling.Params
+	tokens    []int32   // prompt and answer
+	prompt    int       // tokens of the prompt
+	maxTokens int       // limit of the answer's tokens
+	ends      []int32   // tokens that end the answer: those of the request, then the model's own
+	tables    [][]int32 // blocks, by group of layers
+	text      text
+	done      bool
 
 	matcher  *structured.Matcher // follows the answer; nil without a constraint
 	mask     []uint64            // of the tokens that the constraint allows next
@@ -57,12 +57,6 @@ func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
 	return st, err
 }
 
-// appendToken appends a token and returns what outputAfter returns for it.
-func (q *sequence) appendToken(id int32) (text string, finish Finish, reason any) {
-	q.tokens = append(q.tokens, id)
-	return q.outputAfter(id, len(q.tokens))
-}
-
 // outputAfter returns the text that a token completes. If the answer ends with this token, it also returns the
 // reason and the Event.StopReason; else finish is "". The parameter tokens is the length of the sequence, including
 // this token.
@@ -86,7 +80,7 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 		return text + q.text.rest(), FinishStop, reason
 	case q.isComplete(tokens):
 		return text + q.text.rest(), FinishStop, nil
-	case n >= q.most || tokens >= e.config.MaxModelLen:
+	case n >= q.maxTokens || tokens >= e.config.MaxModelLen:
 		return text + q.text.rest(), FinishLength, nil
 	}
 	return text, "", nil
@@ -95,19 +89,19 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 // grow reserves memory for the tokens and blocks of the whole answer. addRow calls it when the sequence is first
 // scheduled, so that waiting requests do not hold this memory.
 func (q *sequence) grow(blockSize int) {
-	const most = 1 << 12
-	q.tokens = slices.Grow(q.tokens, min(q.most, most))
+	const maxReserved = 1 << 12 // tokens
+	q.tokens = slices.Grow(q.tokens, min(q.maxTokens, maxReserved))
 	for i := range q.tables {
-		q.tables[i] = slices.Grow(q.tables[i], min(len(q.tokens)+q.most, most)/blockSize+1)
+		q.tables[i] = slices.Grow(q.tables[i], min(len(q.tokens)+q.maxTokens, maxReserved)/blockSize+1)
 	}
 }
 
-// fork returns another answer to the request of q, with the given index. The answer uses the memory of the prompt
-// together with q until it grows or gets its first token.
+// fork returns another answer to the request of q, with the given index. The two share the memory of the prompt's
+// tokens until the new answer gets its first token or q grows.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
 		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,
-		tables: make([][]int32, len(q.tables)), most: q.most, ends: q.ends, text: q.text.empty(), arrived: q.arrived, started: q.started,
+		tables: make([][]int32, len(q.tables)), maxTokens: q.maxTokens, ends: q.ends, text: q.text.empty(), arrived: q.arrived, started: q.started,
 	}
 	f.params.Seed += uint64(index)
 	if q.matcher != nil {

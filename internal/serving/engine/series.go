@@ -16,7 +16,7 @@ func (e *Engine) Series() (*Series, error) {
 }
 
 // Submit adds the next request of the series. It returns an error of Request.Check if the request is not valid, and
-// ErrClosed if Drain has given up waiting.
+// ErrClosed if Drain cancels requests.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
 // End ends the series.
@@ -45,8 +45,9 @@ func (e *Engine) refuses(s *Series) error {
 	return nil
 }
 
-// full reports whether MaxWaiting answers wait. Answers that can run in the next step do not count; answers that are not
-// forked yet do. Series also count between two of their requests.
+// full reports whether the queue is full: MaxWaiting answers wait, besides those that the next step can run. Answers
+// that are not forked yet count as waiting. The queue is also full if MaxWaiting+MaxNumSeqs series are open, because a
+// series may have no request in the scheduler at the moment.
 func (e *Engine) full() bool {
 	load := e.sched.Monitor.Load()
 	return load.Waiting+e.unforked >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that while the engine drains, further requests of a series that has begun are answered, and
-// that Drain waits for the end of the series.
+// Ensure that Drain waits for the end of a series that has begun, and that the engine answers its further requests
+// meanwhile.
 func TestASeriesThatHasBegunGoesOnWhileTheEngineDrains(t *testing.T) {
 	e := start(t, nil)
 	series, err := e.Series()

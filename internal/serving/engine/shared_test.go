@@ -52,7 +52,7 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	requireIdle(t, together)
 }
 
-// A captured observes the memory. It keeps the first state in which n answers have the given number of tokens.
+// A captured is a MemoryObserver that keeps the first state in which n answers have the given number of tokens.
 type captured struct {
 	n, tokens int
 	state     *engine.MemoryState
@@ -69,7 +69,7 @@ func (c *captured) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that eight answers share the blocks of their prompt. Besides, each answer has only the blocks of its
+// Ensure that eight answers share the blocks of their prompt. Each answer has of its own only the blocks of its
 // generated tokens, and a copy of the block in which the prompt ends.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)

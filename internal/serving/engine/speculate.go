@@ -11,7 +11,7 @@ import (
 // random number of a token depends only on its position, so an answer has the same tokens with and without
 // speculation.
 
-// The numbers of last tokens that are looked up.
+// The length of the run of tokens that lookup searches for.
 const (
 	longestLookup  = 4
 	shortestLookup = 2

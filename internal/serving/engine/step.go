@@ -133,18 +133,18 @@ type draw struct {
 }
 
 // nextLogits selects the next logits to compute, at most the given number, and reports whether there are any.
-func (s *step) nextLogits(most int) bool {
+func (s *step) nextLogits(maxRows int) bool {
 	m := &s.input
 	m.from, s.first = m.to, s.last
-	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= most {
+	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= maxRows {
 		m.to = s.draws[s.last].to
 		s.last++
 	}
 	return s.last > s.first
 }
 
-// advance waits until s is computed and samples its tokens. It schedules the next step meanwhile, if that is possible,
-// and launches it before or after that. Then it delivers the tokens of s.
+// advance waits until s is computed, and samples and delivers its tokens. Meanwhile it schedules and launches the next
+// step, if that is possible, and returns it.
 func (e *Engine) advance(s *step) (next *step) {
 	e.prepareMasks(s)
 	e.workers.awaitNearEnd()
@@ -152,7 +152,7 @@ func (e *Engine) advance(s *step) (next *step) {
 		next = e.schedule(s)
 	}
 	follows := next != nil && e.followsOnDevice(s)
-	queued := follows && !e.config.Model.ChangesLogits() && s.choosesFor(next)
+	queued := follows && !e.config.Model.ChangesLogits() && s.linkPlaceholders(next)
 	switch {
 	case queued:
 		e.launch(next)
@@ -204,15 +204,15 @@ func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	return ended, nil
 }
 
-// followsOnDevice reports whether the inputs of the step after s can be sent to a device before s ends. They cannot if s
-// has more logits than are computed at a time, or could not be launched.
+// followsOnDevice reports whether the inputs of the next step can be sent to a device before s ends. They cannot if s
+// has more logits than one call computes, or if s could not be launched.
 func (e *Engine) followsOnDevice(s *step) bool {
 	return e.config.Device != nil && s.last == len(s.draws) && !e.workers.failed()
 }
 
-// choosesFor makes the device replace the placeholders of next, the step after s. It returns false if this process
-// chooses a token of s from its logits.
-func (s *step) choosesFor(next *step) bool {
+// linkPlaceholders fills the Placeholders of next, the step after s, so that the device replaces them by the tokens
+// that it chooses for s. It returns false if this process must choose one of these tokens from its logits.
+func (s *step) linkPlaceholders(next *step) bool {
 	for i, d := range s.draws {
 		if d.place == 0 {
 			s.rows[d.row].q.drawn = i
@@ -236,12 +236,7 @@ func (s *step) choosesFor(next *step) bool {
 
 // forks reports whether answers will be forked after s. No other step may be in flight during a fork.
 func (s *step) forks() bool {
-	for i := range s.rows {
-		if r := &s.rows[i]; r.last && r.q.waiting > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.rows, func(r row) bool { return r.last && r.q.waiting > 0 })
 }
 
 // fill replaces placeholders by the tokens sampled meanwhile.

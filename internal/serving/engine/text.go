@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A text is the text of a growing answer. It holds back incomplete characters, and characters with which a stop string
-// may begin.
+// A text is the text of an answer. It holds back an incomplete character at the end, and characters that may be the
+// beginning of a stop string.
 type text struct {
 	stops   []string
 	include bool // the text includes the stop string that ends it
@@ -43,23 +43,23 @@ func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	}
 	keep := 0
 	if mayStop || first < 0 {
-		keep = t.mayBegin()
+		keep = t.partialStop()
 	}
 	out, t.held = t.held[:len(t.held)-keep], t.held[len(t.held)-keep:]
 	return out, ""
 }
 
-// mayBegin returns the number of bytes at the end of held that may begin a stop string.
-func (t *text) mayBegin() int {
-	most := 0
+// partialStop returns the length of the longest end of held that is the beginning of a stop string.
+func (t *text) partialStop() int {
+	longest := 0
 	for _, s := range t.stops {
-		for n := min(len(s)-1, len(t.held)); n > most; n-- {
+		for n := min(len(s)-1, len(t.held)); n > longest; n-- {
 			if strings.HasSuffix(t.held, s[:n]) {
-				most = n
+				longest = n
 			}
 		}
 	}
-	return most
+	return longest
 }
 
 // rest releases the text that was held back.

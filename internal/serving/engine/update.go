@@ -47,22 +47,26 @@ func (e *Engine) failDraws(s *step) {
 }
 
 // failAnswers ends the unfinished answers to a request with an error.
-func (e *Engine) failAnswers(s *Stream, err error) {
+func (e *Engine) failAnswers(s *Stream, err error) { e.endAnswers(s, err, string(FinishError)) }
+
+// endAnswers ends the unfinished answers to a request with an error, and reports the given reason to the observer.
+func (e *Engine) endAnswers(s *Stream, err error, reason string) {
 	for _, q := range s.answers {
 		if !q.done {
 			e.drop(q)
 			s.send(Event{Index: q.index, Finish: FinishError, Err: err})
-			report := q.report(string(FinishError))
+			report := q.report(reason)
 			report.NotFinite = errors.Is(err, ErrNotFinite) && s.unfinished() == 0
 			e.observer.Finished(report)
 		}
 	}
 }
 
-// appendSampled appends the row's tokens that the engine reports to the scheduler.
+// appendSampled appends the tokens that the engine reports to the scheduler for the row: the sampled tokens, or
+// forkToken if answers will be forked.
 func (r *row) appendSampled(to []int32) []int32 {
 	if r.q.waiting > 0 {
-		return append(to, r.first())
+		return append(to, r.forkToken())
 	}
 	for _, t := range r.tokens {
 		to = append(to, t.ID)
@@ -70,10 +74,9 @@ func (r *row) appendSampled(to []int32) []int32 {
 	return to
 }
 
-// first returns the first token of the answer from which the other answers are forked. That is the first answer
-// that does not end with its first token. If all answers end with their first tokens, first returns the token of
-// answer 0.
-func (r *row) first() int32 {
+// forkToken returns the first token of the answer that continues the row's request in the scheduler: the first answer
+// that does not end with its first token. If all answers do, forkToken returns the token of answer 0.
+func (r *row) forkToken() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
 			return r.tokens[i].ID
@@ -113,15 +116,15 @@ func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 	}
 }
 
-// forkAnswers forks the answers to a request when its prompt is computed. The scheduler's request of the row, parent,
-// goes to the first answer that does not end with its first token, and the other answers are forked from it. owned is
-// false if all answers end with their first token.
+// forkAnswers gives each answer a request in the scheduler when the prompt is computed, except answers that end with
+// their first token. parent is the request that computed the prompt. The first answer continues it, and the others are
+// forked from it. owned is false if no answer continues parent.
 func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
 	q := r.q
 	e.unforked -= q.waiting
 	q.waiting = 0
 	parent = q.id
-	token := r.first()
+	token := r.forkToken()
 	delete(e.live, parent)
 	q.id = 0
 	for i, a := range q.stream.answers {
@@ -164,7 +167,8 @@ func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 
 // deliverToken appends a token to an answer and sends it, with the text that it completes, to the answer's stream.
 func (e *Engine) deliverToken(q *sequence, token []Token, now time.Time) {
-	text, finish, reason := q.appendToken(token[0].ID)
+	q.tokens = append(q.tokens, token[0].ID)
+	text, finish, reason := q.outputAfter(token[0].ID, len(q.tokens))
 	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish, StopReason: reason}
 	if q.last.IsZero() {
 		q.first = now

@@ -10,15 +10,15 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Peer is a worker after the first one: its part of the model, and its threads.
+// A Peer describes a worker after the first one: its part of the model, and the pool of its threads.
 type Peer struct {
 	Model *model.Model
 	Pool  *parallel.Pool
 }
 
-// A modelInput is what a step hands to each worker (vLLM's SchedulerOutput). It does not change until all workers have
-// returned a result. A step with more than MaxLogits logits is sent several times, each time with other logits to
-// compute.
+// A modelInput is the input that a step sends to each worker (vLLM's SchedulerOutput). It does not change until all
+// workers have returned a result. A step with more than MaxLogits logits is sent several times, each time with other
+// logits to compute.
 type modelInput struct {
 	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
 
@@ -29,7 +29,8 @@ type modelInput struct {
 	batch  model.Batch
 }
 
-// A worker computes its part of the model. All workers have the same block tables, and the blocks of their own heads.
+// A worker computes its part of the model. All workers have the same block tables. The blocks of a worker contain the
+// keys and values of its part of the heads.
 type worker struct {
 	remote    Remote // processes that this one leads, or nil
 	runner    ModelRunner
@@ -38,8 +39,8 @@ type worker struct {
 	begun     []begun        // steps of a Device whose results were not taken
 	transfers chan *transfer // only with a Remote
 
-	// Worker 0 sends here once in each step, when only the logits are left to compute. It is nil for other workers and
-	// with a Device.
+	// Worker 0 sends a value to nearEnd once in each step, when it has computed the layers and only the logits remain.
+	// nearEnd is nil for other workers and with a Device.
 	nearEnd chan struct{}
 }
 
@@ -56,8 +57,8 @@ type workerResult struct {
 	at     time.Time
 }
 
-// A modelOutput holds the logits that were asked for (vLLM's ModelRunnerOutput holds sampled tokens instead). It is valid
-// until the next start.
+// A modelOutput has the requested logits (vLLM's ModelRunnerOutput has sampled tokens instead). It is valid until the
+// next start.
 type modelOutput struct {
 	logits  []float32
 	largest []int32 // the token with the largest logit of each row; nil if unknown
@@ -144,7 +145,8 @@ func (all workers) prepare(m *modelInput) {
 	all[0].runner.(DeviceRunner).Prepare(&m.batch)
 }
 
-// start sends an input to all workers. The caller must then call wait and, if m.from is 0, awaitNearEnd before it.
+// start sends an input to all workers. The caller must then call wait. If m.from is 0, it must call awaitNearEnd before
+// wait.
 func (all workers) start(m *modelInput) {
 	for _, w := range all {
 		if w.in == nil {
@@ -181,7 +183,8 @@ func (all workers) awaitNearEnd() {
 // areNearEnd reports whether awaitNearEnd would return at once.
 func (all workers) areNearEnd() bool { return all[0].nearEnd == nil || len(all[0].nearEnd) > 0 }
 
-// wait waits for the results of the oldest input that was started. It returns the first worker's output and when the last worker was ready.
+// wait waits for the results of the oldest input that was started. It returns the output of the first worker, and the
+// time when the last worker finished.
 func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	for i, w := range all {
 		c := w.result()
@@ -196,8 +199,8 @@ func (all workers) wait() (first modelOutput, at time.Time, err error) {
 	return first, at, err
 }
 
-// A transfer copies blocks between all workers and memory. A block consists of the parts of all workers,
-// in order and of the same size.
+// A transfer copies blocks from all workers to memory, or back. A block in memory consists of one part for each worker,
+// in the order of their ranks. All parts have the same size.
 type transfer struct {
 	kind   messageKind // readBlocks or writeBlocks
 	blocks []int32
@@ -205,8 +208,8 @@ type transfer struct {
 	done   chan struct{}
 }
 
-// move copies blocks. Parts of other processes are copied between two steps, so the goroutine that waits for steps must
-// not call it while a step is in flight.
+// move copies blocks between the workers and data. Other processes copy their parts between two steps, so the goroutine
+// that waits for the results of steps must not call move while a step is in flight.
 func (all workers) move(kind messageKind, blocks []int32, data [][]byte) {
 	if first := all[0]; first.remote != nil {
 		t := transfer{kind, blocks, data, make(chan struct{})}
