@@ -9,7 +9,8 @@ import (
 // ErrNotConserved is wrapped by every finding of Conserved.
 var ErrNotConserved = errors.New("blocks not conserved")
 
-// A violation uses strconv: fmt would double the size of the C library, into which this package is linked.
+// A violation is an error of Conserved. Its texts are built with strconv, because package fmt would double the size of
+// libllm_memory, which links this package.
 type violation string
 
 func (v violation) Error() string { return ErrNotConserved.Error() + ": " + string(v) }

@@ -1,8 +1,8 @@
 package block
 
-// FirstFit returns free blocks in ascending order of id. It returns the same blocks as the handout's loop from 0 to
-// total-1, run again for each block, but reads each count at most once. The caller must set the counts of the
-// blocks that it takes.
+// FirstFit returns free blocks in ascending order of id: the blocks that the handout's loop from 0 to total-1 finds if
+// it runs once for each block. FirstFit reads each count at most once. The caller must set the counts of the blocks
+// that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int

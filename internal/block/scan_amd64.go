@@ -1,9 +1,9 @@
 package block
 
-// lane is the number of counts that one iteration of a wide scan reads.
+// lane is the number of counts that the assembly reads in each iteration of its loop.
 const lane = 64
 
-// width is the widest scan that the processor and the kernel support.
+// width is the widest scan that the processor and the operating system support.
 var width = detectWidth()
 
 const (
@@ -46,8 +46,8 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func xgetbv() (eax, edx uint32)
 
-// detectWidth asks which instructions the processor has, and whether the kernel
-// saves the registers that they use (Intel SDM vol. 1, 14.7.1 and 15.3).
+// detectWidth asks which instructions the processor has, and whether the operating system saves the registers that
+// they use (Intel SDM vol. 1, 14.7.1 and 15.3).
 func detectWidth() int {
 	const (
 		osxsave, avx  = 1 << 27, 1 << 28

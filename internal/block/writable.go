@@ -3,7 +3,7 @@ package block
 // None is the table entry of a logical block that has no physical block.
 const None int32 = -1
 
-// A Need is what a table entry needs before a record can be written through it.
+// A Need says what must happen to a table entry before the key and value of a token can be written to its block.
 type Need uint8
 
 const (
@@ -13,8 +13,8 @@ const (
 	Outside             // names no block of this pool: cannot be written
 )
 
-// NeedOf says what entry needs before a write (handout, task 4: "Does this
-// append require a new physical block?"). It changes nothing.
+// NeedOf returns what the entry needs before a write (handout, task 4: "Does this append require a new physical
+// block?"). It changes nothing.
 func NeedOf(counts []int32, entry int32) Need {
 	if uint(entry) < uint(len(counts)) { // an int32 below 0 becomes huge
 		if Shared(counts[entry]) {

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// CBOR is vLLM's sha256_cbor: SHA-256 over the canonical CBOR of the array
-// [parent, tokens, extra keys or null]. Its value is the seed, which is PYTHONHASHSEED in
-// vLLM. Without that variable each vLLM process draws 32 random bytes.
+// CBOR is vLLM's sha256_cbor: SHA-256 over the canonical CBOR of the array [parent, tokens, extra keys or null]. The
+// string is the seed of the hashes, which vLLM reads from the environment variable PYTHONHASHSEED. Without that
+// variable each vLLM process draws 32 random bytes.
 type CBOR string
 
 // Root returns the hash of the seed as a CBOR text string.
@@ -42,7 +42,7 @@ const (
 	cborNull    = 0xf6
 )
 
-// appendHead appends a major type and its argument in the shortest form.
+// appendHead appends the first bytes of a CBOR item, its major type and the number n, in the shortest form.
 func appendHead(b []byte, major byte, n uint64) []byte {
 	be := binary.BigEndian
 	switch {

@@ -1,14 +1,13 @@
-// Package blockhash hashes blocks of tokens. The hash of a block covers the hash of the previous
-// block, the token ids, and the extra keys that give equal tokens a different meaning (LoRA adapter,
-// multimodal items, cache salt; vllm/v1/RULES.md §3). So it identifies the block and all
-// blocks before it.
+// Package blockhash hashes blocks of tokens. The hash of a block covers the hash of the previous block, the token ids,
+// and the extra keys that give equal tokens a different meaning (LoRA adapter, multimodal items, cache salt;
+// vllm/v1/RULES.md §3). So the hash identifies the block and all blocks before it.
 //
 // There are three functions. LE is used in the recorded traces; CBOR is vLLM's sha256_cbor. Both are SHA-256, for
-// which no collision can be found, so a prefix hit is as reliable as a comparison of the tokens. Fast is XXH3-128
-// with a secret seed of this process. Among billions of blocks, two different prompts have equal hashes with a
-// probability of about 2^-64. But XXH3 gives no guarantee against an attacker who chooses prompts and recognizes
-// hits by their timing. A collision would give one user the keys and values of another user's prompt. Use Fast only
-// if all users of a cache may see each other's data, or give each tenant its own salt.
+// which no collision is known, so a prefix hit is as reliable as a comparison of the tokens. Fast is XXH3-128 with
+// a secret seed of this process. Among billions of blocks, two different prompts have equal hashes with a probability
+// of about 2^-64. But XXH3 gives no guarantee against an attacker who chooses prompts and recognizes hits by their
+// timing. A collision would give one user the keys and values of another user's prompt. Use Fast only if all users of
+// a cache may see each other's data, or give each tenant its own salt.
 package blockhash
 
 import (
@@ -21,17 +20,18 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Hash identifies a block and all blocks before it. If a Function makes fewer than 32 bytes, the other bytes are 0.
+// Hash identifies a block and all blocks before it. Fast sets only the first 16 bytes; the others are 0.
 type Hash [32]byte
 
-// Equal reports whether two hashes are equal. It compares eight bytes at a time, without a call of the runtime.
+// Equal reports whether two hashes are equal. It compares eight bytes at a time, which is faster than the == of
+// arrays: that calls a function of the runtime.
 func (h *Hash) Equal(o *Hash) bool {
 	le := binary.LittleEndian
 	return le.Uint64(h[0:]) == le.Uint64(o[0:]) && le.Uint64(h[8:]) == le.Uint64(o[8:]) &&
 		le.Uint64(h[16:]) == le.Uint64(o[16:]) && le.Uint64(h[24:]) == le.Uint64(o[24:])
 }
 
-// Short returns the first 8 bytes in hex, as recordings show a hash.
+// Short returns the first 8 bytes of the hash in hex, the form in which recordings write hashes.
 func (h *Hash) Short() string { return hex.EncodeToString(h[:8]) }
 
 // Low64 returns the last 8 bytes as a big-endian number. If VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES is set, vLLM
@@ -45,17 +45,6 @@ type Function interface {
 	// Sum writes the hash of a block to out. tokens are the block's tokens, and parent is the hash of the block
 	// before it. out may be parent. extra is nil or not empty (vllm/v1/RULES.md §3).
 	Sum(out, parent *Hash, tokens []int32, extra []Key)
-}
-
-// ByName returns the function with the name that recordings use: "le" or "cbor".
-func ByName(name string) (Function, bool) {
-	switch name {
-	case "le":
-		return LE{}, true
-	case "cbor":
-		return CBOR("0"), true
-	}
-	return nil, false
 }
 
 // Fast is XXH3-128 with a secret seed. The package comment describes its risk.
@@ -87,15 +76,15 @@ func (f Fast) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 	binary.LittleEndian.PutUint64(out[8:], sum.Hi)
 }
 
-// LE is SHA-256 over the parent, the number of tokens, the tokens and the extra keys. Numbers are
-// little endian. Recordings use it.
+// LE is SHA-256 over the parent, the number of tokens, the tokens and the extra keys. Numbers are little endian. The
+// recordings of vLLM use LE.
 type LE struct{}
 
 // Root returns 32 zero bytes.
 func (LE) Root() Hash { return Hash{} }
 
-// stackBytes is enough for a block of 32 tokens, the usual maximum. A larger buffer would cost time, because it is
-// cleared for each block. Larger blocks use the heap.
+// stackBytes is the size of Sum's buffer on the stack. It is enough for a block of 32 tokens, the usual maximum;
+// larger blocks use the heap. The buffer is cleared for each block, so a larger one would cost time.
 const stackBytes = 32 + 4 + 32*5 + 1
 
 // Sum implements Function.

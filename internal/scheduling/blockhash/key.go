@@ -19,8 +19,8 @@ const (
 	Tuple
 )
 
-// An Item is a multimodal input, for example an image. It takes the place of Length tokens of the prompt, from
-// Offset on.
+// An Item is a multimodal input, for example an image. The tokens of the prompt from Offset to Offset+Length-1 are
+// placeholders of the item.
 type Item struct {
 	Identifier     string
 	Offset, Length int
@@ -51,17 +51,18 @@ func (e *Extras) Check() error {
 	return nil
 }
 
-// Last starts a Cursor at the last multimodal item. vLLM does this for a run of blocks that does not begin at token
-// 0 (vllm/v1/RULES.md §3). A block that generated tokens complete begins such a run, so its hash covers only the last
-// item in the block. If this matters for a request with several items at the end of the prompt, give the request a
-// salt that covers the items.
+// Last is the Cursor that starts at the last multimodal item. vLLM starts there when it hashes blocks after token 0,
+// such as the blocks that become full while tokens are generated (vllm/v1/RULES.md §3). The hash of such a block
+// covers only the last item in the block. If this matters for a request with several items at the end of the prompt,
+// give the request a salt that covers the items.
 const Last Cursor = -1
 
-// A Cursor is the index of the next multimodal item of a run of blocks.
+// A Cursor is the index of the next multimodal item to look at. The caller hashes the blocks of a request in ascending
+// order with one Cursor.
 type Cursor int
 
-// Block returns the extra keys of the block [start, end) in vLLM's order (LoRA, multimodal, salt), or nil if there
-// are no keys. It advances the cursor.
+// Block returns the extra keys of the block of the tokens start to end-1 in vLLM's order (LoRA, multimodal, salt), or
+// nil if there are no keys. It advances the cursor.
 func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	if e.none() {
 		return nil
@@ -77,8 +78,8 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends the keys of multimodal items. The offset in a key is relative to the start of the block, so it is
-// negative if the item begins before the block.
+// items appends a key for each multimodal item that overlaps the block of the tokens start to end-1. The key has the
+// item's identifier and its offset from the start of the block, which is negative if the item begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {

@@ -1,9 +1,9 @@
-// Package device is the pool of physical blocks of one device, for vLLM V0 and the system of the PagedAttention
-// paper: reference counts and a stack of free blocks. It also has what the block managers of these two systems
-// share: the recycled arrays of block tables, and the watermark.
+// Package device is the pool of physical blocks of one device, for vLLM V0 and the system of the PagedAttention paper:
+// reference counts and a stack of free blocks. Tables and Watermark are other code that the block managers of these
+// two systems share.
 //
-// The rules of counting are in package block. The pool of vLLM V1, with its queue of free blocks and its prefix
-// cache, is package llmmemory/internal/scheduling/vllm/v1/pool.
+// The rules of counting are in package block. The pool of vLLM V1, with its queue of free blocks and its prefix cache,
+// is package llmmemory/internal/scheduling/vllm/v1/pool.
 package device
 
 import (
@@ -14,18 +14,18 @@ import (
 	"llmmemory/internal/block"
 )
 
-// A Pair is a copy that must be made: of block Src to block Dst.
+// A Pair is the order to copy the contents of block Src to block Dst.
 type Pair struct{ Src, Dst int32 }
 
 // A Device has the blocks of one memory, with consecutive ids; their reference counts; and a stack of free blocks, so
-// that the block freed last is taken first.
+// that Take returns the block that was freed last.
 type Device struct {
 	first  int32
 	counts []int32
 	free   []int32 // top at the end
 }
 
-// Descending makes a device of n blocks whose ids start at first. Take returns blocks that were never used in
+// Descending returns a device of n blocks whose ids start at first. Take returns blocks that were never used in
 // descending order of their ids.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
@@ -64,7 +64,8 @@ func (d *Device) Drop(id int32) (freed bool) {
 	return true
 }
 
-// Unref does what Drop does, but does not put an unused block on the stack: the caller keeps it.
+// Unref removes a reference to a block in use and reports whether no reference is left. Unlike Drop, it does not put
+// the unused block on the stack.
 func (d *Device) Unref(id int32) (unused bool) {
 	if d.counts[id-d.first] <= 0 {
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
@@ -79,7 +80,7 @@ func (d *Device) Ref(id int32) (first bool) {
 	return d.counts[id-d.first] == 1
 }
 
-// CopyOnWrite replaces the shared block that slot names by the block fresh, which Take has returned, and drops the
+// CopyOnWrite sets *slot, which names a shared block, to the block fresh, which Take has returned, and drops a
 // reference to the shared block. It returns the copy that the caller must make.
 func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
@@ -94,7 +95,7 @@ func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first
 // Count is the number of table entries that name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
-// Counts returns the reference counts of all blocks; block id has the index id - First. The caller must not change
+// Counts returns the reference counts of all blocks. Block id has the index id - First(). The caller must not change
 // them.
 func (d *Device) Counts() []int32 { return d.counts }
 
@@ -107,7 +108,7 @@ func (d *Device) Has(id int32) bool { return uint(id-d.first) < uint(len(d.count
 // NumFree is the number of blocks in the stack.
 func (d *Device) NumFree() int { return len(d.free) }
 
-// Free yields the stack from its top, in the order in which Take returns the blocks.
+// Free yields the free blocks in the order in which Take would return them.
 func (d *Device) Free() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for _, id := range slices.Backward(d.free) {
@@ -118,8 +119,8 @@ func (d *Device) Free() iter.Seq[int32] {
 	}
 }
 
-// Check checks that the stack has only blocks with the count 0, each once, and that the count of each block is the
-// number of table entries that name the block. kept is the number of blocks with the count 0 that are not on the
+// Check returns an error unless the stack has only blocks with the count 0, each once, and the count of each block is
+// the number of table entries that name the block. kept is the number of blocks with the count 0 that are not on the
 // stack. entries yields every mapped entry of every table.
 func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 	stacked := make([]bool, len(d.counts))
@@ -163,12 +164,13 @@ func (t *Tables) Take() []int32 {
 	return table
 }
 
-// Give returns the array of a table for reuse. The caller must not use it afterwards.
+// Give stores the array of a table, which a later Take may return. The caller must not use the table afterwards.
 func (t *Tables) Give(table []int32) {
 	if cap(table) > 0 {
 		t.spare = append(t.spare, table[:0])
 	}
 }
 
-// Watermark returns how many blocks new requests must leave free: the given part of the blocks, rounded down.
+// Watermark returns the number of blocks that must stay free when a request is admitted: the given part of the blocks,
+// rounded down.
 func Watermark(part float64, blocks int) int { return int(part * float64(blocks)) }

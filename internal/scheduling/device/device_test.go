@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that each device takes the block that was freed last first.
+// Ensure that Ascending and Descending return unused blocks from opposite ends, and that Take returns the block that
+// was freed last.
 func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))

@@ -37,19 +37,19 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 
 // sequence returns the request with the id. It returns an error if the request lacks the sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
-	place := s.requests.Find(id)
-	if place == reqtable.None {
+	index := s.requests.Find(id)
+	if index == reqtable.None {
 		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
 	}
-	q := s.requests.At(place)
+	q := s.requests.At(index)
 	if sequence < 0 || sequence >= len(q.Seqs) {
 		return nil, fmt.Errorf("%w %d: there is no sequence %d", serve.ErrRequest, id, sequence)
 	}
 	return q, nil
 }
 
-func (s *Scheduler) forget(place int32) {
-	q := s.requests.At(place)
+func (s *Scheduler) forget(index int32) {
+	q := s.requests.At(index)
 	for i := range q.Seqs {
 		s.memory.free(q, i)
 	}
@@ -74,7 +74,7 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	id := func(place int32) int { return s.requests.At(place).id }
+	id := func(index int32) int { return s.requests.At(index).id }
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
@@ -84,17 +84,17 @@ func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
 	}
-	for id, place := range s.requests.All() {
-		q := s.requests.At(place)
-		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(place) {
-			return invariants.Broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
-				q.id, id, q.running(), q.swapped, s.swapped.Has(place))
+	for id, index := range s.requests.All() {
+		q := s.requests.At(index)
+		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(index) {
+			return invariants.Broken("request %d at the index of %d has %d sequences, swapped out: %t, in that queue: %t",
+				q.id, id, q.running(), q.swapped, s.swapped.Has(index))
 		}
 	}
 	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {
-		for place := range q.All() {
-			if next := q.Next(place); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(place).arrival {
-				return invariants.Broken("request %d is in front of one that came before", s.requests.At(place).id)
+		for index := range q.All() {
+			if next := q.Next(index); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(index).arrival {
+				return invariants.Broken("request %d is in front of one that came before", s.requests.At(index).id)
 			}
 		}
 	}

@@ -99,11 +99,11 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: a prompt of %d tokens for %d sequences: an iteration has at most %d and %d",
 			serve.ErrRequest, r.ID, r.Prompt, n, s.limits.MaxNumBatchedTokens, s.limits.MaxNumSeqs)
 	}
-	place := s.requests.Add(r.ID)
-	if place == reqtable.None {
+	index := s.requests.Add(r.ID)
+	if index == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	q := s.requests.At(place)
+	q := s.requests.At(index)
 	q.begin(r, n)
 	q.arrival = s.arrivals
 	if err := s.memory.accept(q); err != nil {
@@ -111,7 +111,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, err)
 	}
 	s.arrivals++
-	s.waiting.PushBack(place)
+	s.waiting.PushBack(index)
 	return nil
 }
 
@@ -144,8 +144,8 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	if err != nil {
 		return err
 	}
-	for place := range s.running.All() {
-		it.Tokens += s.requests.At(place).running()
+	for index := range s.running.All() {
+		it.Tokens += s.requests.At(index).running()
 	}
 	if s.swapped.Len() == 0 {
 		if err := s.admit(it); err != nil {
@@ -157,22 +157,22 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 }
 
 func (s *Scheduler) resort() {
-	for _, place := range s.joined {
-		if s.running.Has(place) {
-			s.running.Remove(place)
-			s.insert(s.running, place)
+	for _, index := range s.joined {
+		if s.running.Has(index) {
+			s.running.Remove(index)
+			s.insert(s.running, index)
 		}
 	}
 	s.joined = s.joined[:0]
 }
 
 // insert adds a request to a queue, which is sorted by arrival.
-func (s *Scheduler) insert(q *reqtable.Queue, place int32) {
+func (s *Scheduler) insert(q *reqtable.Queue, index int32) {
 	before := q.Tail()
-	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(place).arrival {
+	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(index).arrival {
 		before = q.Prev(before)
 	}
-	q.InsertAfter(place, before)
+	q.InsertAfter(index, before)
 }
 
 // runRunning gives the running requests, by arrival, a slot for each of their sequences. If no slot is left, it
@@ -181,64 +181,64 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
 	}
-	for place := s.running.Head(); place != reqtable.None; {
-		q := s.requests.At(place)
+	for index := s.running.Head(); index != reqtable.None; {
+		q := s.requests.At(index)
 		for !s.growing.canAppend(q) {
 			victim := s.running.Tail()
 			if err := s.preempt(it, victim); err != nil {
 				return err
 			}
-			if victim == place {
+			if victim == index {
 				return nil
 			}
 		}
 		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
-		place = s.running.Next(place)
+		index = s.running.Next(index)
 	}
 	return nil
 }
 
 // preempt moves the request, by arrival, to the waiting or to the swapped requests.
-func (s *Scheduler) preempt(it *serve.Iteration, place int32) error {
-	q := s.requests.At(place)
+func (s *Scheduler) preempt(it *serve.Iteration, index int32) error {
+	q := s.requests.At(index)
 	swapped, err := s.growing.preempt(it, q)
 	if err != nil {
 		return fmt.Errorf("request %d: %w", q.id, err)
 	}
 	q.preempted = s.steps
-	s.running.Remove(place)
+	s.running.Remove(index)
 	if swapped {
-		s.insert(s.swapped, place)
+		s.insert(s.swapped, index)
 	} else {
-		s.insertFront(s.waiting, place)
+		s.insertFront(s.waiting, index)
 	}
 	it.Preempted = append(it.Preempted, serve.Preemption{ID: q.id, Swapped: swapped})
 	return nil
 }
 
 // insertFront does what insert does, but searches from the head: a preempted request belongs near the head.
-func (s *Scheduler) insertFront(q *reqtable.Queue, place int32) {
+func (s *Scheduler) insertFront(q *reqtable.Queue, index int32) {
 	before := reqtable.None
 	for next := range q.All() {
-		if s.requests.At(next).arrival > s.requests.At(place).arrival {
+		if s.requests.At(next).arrival > s.requests.At(index).arrival {
 			break
 		}
 		before = next
 	}
-	q.InsertAfter(place, before)
+	q.InsertAfter(index, before)
 }
 
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
-	for place := s.swapped.Head(); place != reqtable.None; place = s.swapped.Head() {
-		q := s.requests.At(place)
+	for index := s.swapped.Head(); index != reqtable.None; index = s.swapped.Head() {
+		q := s.requests.At(index)
 		if !s.growing.canSwapIn(q) {
 			if s.growing.canEverSwapIn(q) {
 				return nil
 			}
-			s.swapped.Remove(place)
-			s.ignore(it, place)
+			s.swapped.Remove(index)
+			s.ignore(it, index)
 			continue
 		}
 		if s.running.Len()+q.running() > s.limits.MaxNumSeqs {
@@ -247,9 +247,9 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 		if err := s.growing.swapIn(it, q); err != nil {
 			return err
 		}
-		s.swapped.Remove(place)
-		s.running.PushBack(place)
-		s.joined = append(s.joined, place)
+		s.swapped.Remove(index)
+		s.running.PushBack(index)
+		s.joined = append(s.joined, index)
 		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
@@ -260,14 +260,14 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 // admit admits waiting requests, by arrival, as long as they fit. It stops at a request that was preempted in this
 // step.
 func (s *Scheduler) admit(it *serve.Iteration) error {
-	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
-		q := s.requests.At(place)
+	for index := s.waiting.Head(); index != reqtable.None; index = s.waiting.Head() {
+		q := s.requests.At(index)
 		if q.preempted == s.steps {
 			return nil
 		}
 		if !s.memory.possible(q) || q.length() > s.limits.MaxNumBatchedTokens {
-			s.waiting.Remove(place)
-			s.ignore(it, place)
+			s.waiting.Remove(index)
+			s.ignore(it, index)
 			continue
 		}
 		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.running() > s.limits.MaxNumSeqs {
@@ -276,30 +276,30 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 		if err := s.memory.admit(q); err != nil {
 			return err
 		}
-		s.waiting.Remove(place)
-		s.running.PushBack(place)
+		s.waiting.Remove(index)
+		s.running.PushBack(index)
 		it.Tokens += q.length() - s.cached
-		s.admitted = append(s.admitted, place)
-		s.joined = append(s.joined, place)
+		s.admitted = append(s.admitted, index)
+		s.joined = append(s.joined, index)
 	}
 	return nil
 }
 
 // ignore drops a request that can never run. The request is in no queue. The artifact would wait for it for ever.
-func (s *Scheduler) ignore(it *serve.Iteration, place int32) {
-	it.Ignored = append(it.Ignored, s.requests.At(place).id)
-	s.forget(place)
+func (s *Scheduler) ignore(it *serve.Iteration, index int32) {
+	it.Ignored = append(it.Ignored, s.requests.At(index).id)
+	s.forget(index)
 }
 
 func (s *Scheduler) batch(it *serve.Iteration) {
-	for _, place := range s.admitted {
-		q := s.requests.At(place)
+	for _, index := range s.admitted {
+		q := s.requests.At(index)
 		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.running(), Last: true})
 		q.grow()
 	}
 	remaining := s.running.Len() - len(s.admitted) // the admitted are at the end
-	for place := s.running.Head(); remaining > 0; place = s.running.Next(place) {
-		q := s.requests.At(place)
+	for index := s.running.Head(); remaining > 0; index = s.running.Next(index) {
+		q := s.requests.At(index)
 		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length(), Seqs: q.running()})
 		q.grow()
 		remaining--

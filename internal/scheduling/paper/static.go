@@ -54,12 +54,12 @@ func (s *Static) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
 			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.MaxModelLen)
 	}
-	place := s.requests.Add(r.ID)
-	if place == reqtable.None {
+	index := s.requests.Add(r.ID)
+	if index == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	*s.requests.At(place) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
-	s.waiting.PushBack(place)
+	*s.requests.At(index) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
+	s.waiting.PushBack(index)
 	return nil
 }
 
@@ -73,8 +73,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 		s.form(it)
 		return nil
 	}
-	for place := range s.running.All() {
-		q := s.requests.At(place)
+	for index := range s.running.All() {
+		q := s.requests.At(index)
 		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: s.prompt + s.iterations, Seqs: q.seqs})
 		it.Tokens += q.seqs
 	}
@@ -87,20 +87,20 @@ func (s *Static) Step(it *serve.Iteration) error {
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
-	for place := s.waiting.Head(); place != reqtable.None && s.running.Len() < s.config.BatchSize; place = s.waiting.Head() {
-		q := s.requests.At(place)
+	for index := s.waiting.Head(); index != reqtable.None && s.running.Len() < s.config.BatchSize; index = s.waiting.Head() {
+		q := s.requests.At(index)
 		prompt := max(s.prompt, q.prompt)
 		output = max(output, q.output)
 		if prompt+output > s.config.MaxModelLen || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
 			break
 		}
 		s.prompt = prompt
-		s.waiting.Remove(place)
-		s.running.PushBack(place)
+		s.waiting.Remove(index)
+		s.running.PushBack(index)
 	}
 	s.unfinished = s.running.Len()
-	for place := range s.running.All() {
-		q := s.requests.At(place)
+	for index := range s.running.All() {
+		q := s.requests.At(index)
 		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: s.prompt, Seqs: q.seqs, Last: true})
 		it.Tokens += s.prompt
 	}
@@ -120,14 +120,14 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 		}
 	}
 	for _, id := range ids {
-		if place := s.requests.Find(id); s.running.Has(place) {
-			s.requests.At(place).finished = true
+		if index := s.requests.Find(id); s.running.Has(index) {
+			s.requests.At(index).finished = true
 			s.unfinished--
 		}
 	}
-	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(place int32) {
-		answered = append(answered, s.requests.At(place).id)
-		s.requests.Remove(s.requests.At(place).id)
+	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(index int32) {
+		answered = append(answered, s.requests.At(index).id)
+		s.requests.Remove(s.requests.At(index).id)
 	})
 	if err != nil {
 		return answered, err
@@ -135,9 +135,9 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if s.unfinished > 0 {
 		return answered, nil
 	}
-	for place := range s.running.All() {
-		id := s.requests.At(place).id
-		s.running.Remove(place)
+	for index := range s.running.All() {
+		id := s.requests.At(index).id
+		s.running.Remove(index)
 		s.requests.Remove(id)
 		answered = append(answered, id)
 	}
@@ -152,27 +152,27 @@ func (s *Static) Usage() serve.Usage {
 // Table returns a table with a single entry: the request's place in the batch, which its sequences share. It
 // returns nil for a waiting request.
 func (s *Static) Table(id, sequence int) []int32 {
-	index := int32(0)
-	for place := range s.running.All() {
-		if q := s.requests.At(place); q.id == id && sequence >= 0 && sequence < q.seqs {
-			return []int32{index}
+	slot := int32(0)
+	for index := range s.running.All() {
+		if q := s.requests.At(index); q.id == id && sequence >= 0 && sequence < q.seqs {
+			return []int32{slot}
 		}
-		index++
+		slot++
 	}
 	return nil
 }
 
 // Queues returns the ids of the requests in each queue, in order. The queue swapped is always empty.
 func (s *Static) Queues() (waiting, running, swapped []int) {
-	id := func(place int32) int { return s.requests.At(place).id }
+	id := func(index int32) int { return s.requests.At(index).id }
 	return s.waiting.IDs(id), s.running.IDs(id), nil
 }
 
 // Check checks the whole state: every request is in one queue, and the batch is within its limits.
 func (s *Static) Check() error {
 	unfinished := 0
-	for place := range s.running.All() {
-		if !s.requests.At(place).finished {
+	for index := range s.running.All() {
+		if !s.requests.At(index).finished {
 			unfinished++
 		}
 	}

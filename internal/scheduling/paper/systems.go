@@ -106,14 +106,14 @@ func (p *paged) usage() serve.Usage {
 }
 
 func (p *paged) check(s *Scheduler) error {
-	for place := range s.waiting.All() {
-		if q := s.requests.At(place); len(q.Seqs[0].table) > 0 {
+	for index := range s.waiting.All() {
+		if q := s.requests.At(index); len(q.Seqs[0].table) > 0 {
 			return invariants.Broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
 		}
 	}
 	return p.Check(func(yield func(*Group) bool) {
-		for _, place := range s.requests.All() {
-			if !s.waiting.Has(place) && !yield(&s.requests.At(place).Group) {
+		for _, index := range s.requests.All() {
+			if !s.waiting.Has(index) && !yield(&s.requests.At(index).Group) {
 				return
 			}
 		}
@@ -187,8 +187,8 @@ func (r *reserved) usage() serve.Usage {
 
 func (r *reserved) check(s *Scheduler) error {
 	used := 0
-	for place := range s.running.All() {
-		for _, c := range s.requests.At(place).chunks {
+	for index := range s.running.All() {
+		for _, c := range s.requests.At(index).chunks {
 			used += int(c.Size)
 		}
 	}

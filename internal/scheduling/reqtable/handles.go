@@ -1,15 +1,15 @@
 package reqtable
 
-// Handles assigns a number, called a handle, to each value. It never uses a handle twice, so after a value is
-// removed, its handle finds nothing. The zero Handles is empty. It is not safe for concurrent use.
+// Handles assigns a number, called a handle, to each value. It assigns each handle once, so Get returns nil for the
+// handle of a removed value. The zero Handles is empty. It is not safe for concurrent use.
 type Handles[T any] struct {
-	places []place[T]
-	free   []uint32
-	n      int
+	entries []entry[T]
+	free    []uint32
+	n       int
 }
 
-type place[T any] struct {
-	value      *T     // nil if the place is free
+type entry[T any] struct {
+	value      *T     // nil if the entry is free
 	generation uint32 // high half of the value's handle; incremented by Remove
 }
 
@@ -19,10 +19,10 @@ func (t *Handles[T]) Add(value *T) uint64 {
 	if n := len(t.free); n > 0 {
 		index, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		index = uint32(len(t.places))
-		t.places = append(t.places, place[T]{generation: 1})
+		index = uint32(len(t.entries))
+		t.entries = append(t.entries, entry[T]{generation: 1})
 	}
-	p := &t.places[index]
+	p := &t.entries[index]
 	p.value = value
 	t.n++
 	return uint64(p.generation)<<32 | uint64(index)
@@ -31,22 +31,23 @@ func (t *Handles[T]) Add(value *T) uint64 {
 // Get returns the value with the handle h, or nil if there is no such value.
 func (t *Handles[T]) Get(h uint64) *T {
 	index := uint32(h)
-	if uint64(index) >= uint64(len(t.places)) || t.places[index].generation != uint32(h>>32) {
+	if uint64(index) >= uint64(len(t.entries)) || t.entries[index].generation != uint32(h>>32) {
 		return nil
 	}
-	return t.places[index].value
+	return t.entries[index].value
 }
 
-// Remove removes the value with the handle h. A place whose generations are used up is not reused.
+// Remove removes the value with the handle h. Its entry is used for another value, with the next generation, until the
+// generations, 32 bits wide, are used up.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return
 	}
 	index := uint32(h)
-	t.places[index].value = nil
+	t.entries[index].value = nil
 	t.n--
-	t.places[index].generation++
-	if t.places[index].generation != 0 {
+	t.entries[index].generation++
+	if t.entries[index].generation != 0 {
 		t.free = append(t.free, index)
 	}
 }

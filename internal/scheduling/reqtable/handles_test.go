@@ -29,9 +29,9 @@ func TestAPlaceWhoseGenerationsAreUsedUpIsLeftAlone(t *testing.T) {
 	var table Handles[int]
 	v := 1
 	h := table.Add(&v)
-	table.places[0].generation = ^uint32(0)
+	table.entries[0].generation = ^uint32(0)
 	table.Remove(uint64(^uint32(0)) << 32)
-	require.NotEqual(t, uint32(0), uint32(table.Add(&v)), "another place")
+	require.NotEqual(t, uint32(0), uint32(table.Add(&v)), "another entry")
 	require.Nil(t, table.Get(h))
 	require.Nil(t, table.Get(0))
 }

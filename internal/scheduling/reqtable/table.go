@@ -1,7 +1,7 @@
-// Package reqtable finds requests by number. A Table is an array of requests, with a map from the ids that the
-// owner of the table chose, and queues of requests. A request's place is its index in the array. A place is in at
-// most one queue, so the links of a queue are only two numbers for each place, and moving a request from one queue
-// to another allocates nothing. Handles is a table without queues that chooses the numbers itself.
+// Package reqtable has tables and queues of requests. A Table is an array of requests, and a map from the ids that the
+// caller chose to indexes of the array. A Queue is a list of indexes. An index is in at most one queue, so all queues
+// of a table share one array of links, and moving a request from one queue to another allocates nothing. Handles is a
+// table without queues that chooses the numbers of the requests itself.
 package reqtable
 
 import (
@@ -11,10 +11,11 @@ import (
 	"slices"
 )
 
-// None means that there is no such place.
+// None means that there is no such index.
 const None int32 = -1
 
-// A Table has one T for each id, in its place until Remove. A pointer to it is valid until the next Add.
+// A Table stores one T for each id. The index of an id stays the same until Remove; a pointer that At returns is valid
+// until the next Add.
 type Table[T any] struct {
 	items  []T
 	links  []link
@@ -25,12 +26,12 @@ type Table[T any] struct {
 
 type link struct {
 	next, prev int32
-	in         int32 // number of the queue; 0 if the place is in no queue
+	in         int32 // number of the queue; 0 if the index is in no queue
 	marked     bool
 }
 
-// Add makes a place for id and returns it. If id already has a place, Add returns None. The place still has its
-// earlier contents, so that the caller can reuse the arrays in it.
+// Add assigns an index to id and returns it. If id already has an index, Add returns None. The T at the index still
+// has the contents of a removed request, so that the caller can reuse its arrays.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
 		t.byID = map[int]int32{}
@@ -38,43 +39,43 @@ func (t *Table[T]) Add(id int) int32 {
 	if _, taken := t.byID[id]; taken {
 		return None
 	}
-	var place int32
+	var index int32
 	if n := len(t.free); n > 0 {
-		place, t.free = t.free[n-1], t.free[:n-1]
+		index, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		place = int32(len(t.items))
+		index = int32(len(t.items))
 		t.items = append(t.items, *new(T))
 		t.links = append(t.links, link{})
 	}
-	t.byID[id] = place
-	return place
+	t.byID[id] = index
+	return index
 }
 
-// Find returns the place of id, or None.
+// Find returns the index of id, or None.
 func (t *Table[T]) Find(id int) int32 {
-	if place, ok := t.byID[id]; ok {
-		return place
+	if index, ok := t.byID[id]; ok {
+		return index
 	}
 	return None
 }
 
-// At returns the contents of a place.
-func (t *Table[T]) At(place int32) *T { return &t.items[place] }
+// At returns the T at an index.
+func (t *Table[T]) At(index int32) *T { return &t.items[index] }
 
-// Remove frees the place of id. The place must not be in a queue.
+// Remove removes id. Its index must not be in a queue.
 func (t *Table[T]) Remove(id int) {
-	place, ok := t.byID[id]
-	if !ok || t.links[place].in != 0 {
-		panic(fmt.Sprintf("place %d of id %d is removed, but it is in a queue or does not exist", place, id))
+	index, ok := t.byID[id]
+	if !ok || t.links[index].in != 0 {
+		panic(fmt.Sprintf("index %d of id %d is removed, but it is in a queue or does not exist", index, id))
 	}
 	delete(t.byID, id)
-	t.free = append(t.free, place)
+	t.free = append(t.free, index)
 }
 
 // Len is the number of ids in the table.
 func (t *Table[T]) Len() int { return len(t.byID) }
 
-// Check returns an error if one of ids is not in the table, or is given twice.
+// Check returns an error if one of ids is not in the table or occurs twice in ids.
 func (t *Table[T]) Check(ids ...int) error {
 	err := t.mark(ids)
 	if err == nil {
@@ -83,29 +84,29 @@ func (t *Table[T]) Check(ids ...int) error {
 	return err
 }
 
-// TakeAll removes the places of ids from the queues and calls f for each place, in the order of the queues and of
-// the places in them. It ignores ids that are in none of the queues. If Check returns an error for ids, TakeAll
-// returns this error and changes nothing.
-func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(place int32)) error {
+// TakeAll removes the requests ids from the queues and calls f for the index of each, queue after queue from head to
+// tail. It ignores ids that are in none of the queues. If Check returns an error for ids, TakeAll returns this error
+// and changes nothing.
+func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(index int32)) error {
 	if err := t.mark(ids); err != nil {
 		return err
 	}
 	remaining := len(ids)
 	for _, id := range ids {
-		if place := t.byID[id]; t.links[place].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(place) }) {
-			t.links[place].marked = false
+		if index := t.byID[id]; t.links[index].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(index) }) {
+			t.links[index].marked = false
 			remaining--
 		}
 	}
 	for _, q := range queues {
-		for place := q.Head(); place != None && remaining > 0; {
-			next := q.Next(place)
-			if t.links[place].marked {
-				q.Remove(place)
-				f(place)
+		for index := q.Head(); index != None && remaining > 0; {
+			next := q.Next(index)
+			if t.links[index].marked {
+				q.Remove(index)
+				f(index)
 				remaining--
 			}
-			place = next
+			index = next
 		}
 	}
 	return nil
@@ -113,12 +114,12 @@ func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(place int32)) erro
 
 func (t *Table[T]) mark(ids []int) error {
 	for i, id := range ids {
-		place := t.Find(id)
-		if place == None || t.links[place].marked {
+		index := t.Find(id)
+		if index == None || t.links[index].marked {
 			t.unmark(ids[:i])
 			return fmt.Errorf("there is no request %d, or it is named twice", id)
 		}
-		t.links[place].marked = true
+		t.links[index].marked = true
 	}
 	return nil
 }
@@ -129,18 +130,18 @@ func (t *Table[T]) unmark(ids []int) {
 	}
 }
 
-// All yields ids and places in no order.
+// All yields the ids and their indexes in no particular order.
 func (t *Table[T]) All() iter.Seq2[int, int32] { return maps.All(t.byID) }
 
-// Queue returns an empty queue of places.
+// Queue returns an empty queue of indexes of the table.
 func (t *Table[T]) Queue() *Queue {
 	t.queues++
 	return &Queue{links: &t.links, number: t.queues, head: None, tail: None}
 }
 
-// NewQueues returns n empty queues for the places from 0 to places-1, without a table.
-func NewQueues(places, n int) []*Queue {
-	links := make([]link, places)
+// NewQueues returns n empty queues of the indexes from 0 to size-1, without a table.
+func NewQueues(size, n int) []*Queue {
+	links := make([]link, size)
 	queues := make([]*Queue, n)
 	for i := range queues {
 		queues[i] = &Queue{links: &links, number: int32(i + 1), head: None, tail: None}
@@ -148,7 +149,7 @@ func NewQueues(places, n int) []*Queue {
 	return queues
 }
 
-// A Queue is a list of places.
+// A Queue is a list of indexes.
 type Queue struct {
 	links      *[]link
 	number     int32
@@ -159,63 +160,63 @@ type Queue struct {
 // Len is the length of the queue.
 func (q *Queue) Len() int { return q.n }
 
-// Head and Tail are the places at the ends, or None.
+// Head and Tail return the first and the last index, or None.
 func (q *Queue) Head() int32 { return q.head }
 func (q *Queue) Tail() int32 { return q.tail }
 
-// IDs returns id(place) for the places from head to tail.
-func (q *Queue) IDs(id func(place int32) int) []int {
+// IDs returns id(index) for the indexes from head to tail.
+func (q *Queue) IDs(id func(index int32) int) []int {
 	ids := []int{}
-	for place := range q.All() {
-		ids = append(ids, id(place))
+	for index := range q.All() {
+		ids = append(ids, id(index))
 	}
 	return ids
 }
 
-// Next and Prev return the neighbours of a place in the queue, or None.
-func (q *Queue) Next(place int32) int32 { return (*q.links)[place].next }
-func (q *Queue) Prev(place int32) int32 { return (*q.links)[place].prev }
+// Next and Prev return the neighbours of an index in the queue, or None.
+func (q *Queue) Next(index int32) int32 { return (*q.links)[index].next }
+func (q *Queue) Prev(index int32) int32 { return (*q.links)[index].prev }
 
-// PushBack adds a place at the tail. It panics if the place is already in a queue.
-func (q *Queue) PushBack(place int32) { q.insert(place, q.tail, None) }
+// PushBack adds an index at the tail. It panics if the index is already in a queue.
+func (q *Queue) PushBack(index int32) { q.insert(index, q.tail, None) }
 
-// PushFront adds a place at the head.
-func (q *Queue) PushFront(place int32) { q.insert(place, None, q.head) }
+// PushFront adds an index at the head.
+func (q *Queue) PushFront(index int32) { q.insert(index, None, q.head) }
 
-// InsertAfter adds a place after the place before, or at the head if before is None.
-func (q *Queue) InsertAfter(place, before int32) {
+// InsertAfter adds an index after the index before, or at the head if before is None.
+func (q *Queue) InsertAfter(index, before int32) {
 	if before == None {
-		q.PushFront(place)
+		q.PushFront(index)
 		return
 	}
-	q.insert(place, before, q.Next(before))
+	q.insert(index, before, q.Next(before))
 }
 
-func (q *Queue) insert(place, prev, next int32) {
+func (q *Queue) insert(index, prev, next int32) {
 	links := *q.links
-	if links[place].in != 0 {
-		panic(fmt.Sprintf("place %d is queued twice", place))
+	if links[index].in != 0 {
+		panic(fmt.Sprintf("index %d is queued twice", index))
 	}
-	links[place] = link{next: next, prev: prev, in: q.number}
+	links[index] = link{next: next, prev: prev, in: q.number}
 	if prev == None {
-		q.head = place
+		q.head = index
 	} else {
-		links[prev].next = place
+		links[prev].next = index
 	}
 	if next == None {
-		q.tail = place
+		q.tail = index
 	} else {
-		links[next].prev = place
+		links[next].prev = index
 	}
 	q.n++
 }
 
-// Remove takes a place out of the queue.
-func (q *Queue) Remove(place int32) {
+// Remove removes an index from the queue.
+func (q *Queue) Remove(index int32) {
 	links := *q.links
-	l := links[place]
+	l := links[index]
 	if l.in != q.number {
-		panic(fmt.Sprintf("place %d is taken out of a queue that it is not in", place))
+		panic(fmt.Sprintf("index %d is taken out of a queue that it is not in", index))
 	}
 	if l.prev == None {
 		q.head = l.next
@@ -227,22 +228,22 @@ func (q *Queue) Remove(place int32) {
 	} else {
 		links[l.next].prev = l.prev
 	}
-	links[place] = link{}
+	links[index] = link{}
 	q.n--
 }
 
-// Has reports whether a place is in the queue.
-func (q *Queue) Has(place int32) bool { return (*q.links)[place].in == q.number }
+// Has reports whether an index is in the queue.
+func (q *Queue) Has(index int32) bool { return (*q.links)[index].in == q.number }
 
-// All yields the places from head to tail. The caller may remove the place that All has just yielded.
+// All yields the indexes from head to tail. The caller may remove the index that All has just yielded.
 func (q *Queue) All() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
-		for place := q.head; place != None; {
-			next := q.Next(place)
-			if !yield(place) {
+		for index := q.head; index != None; {
+			next := q.Next(index)
+			if !yield(index) {
 				return
 			}
-			place = next
+			index = next
 		}
 	}
 }

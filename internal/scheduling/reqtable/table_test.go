@@ -13,7 +13,7 @@ type twoQueues struct {
 	table  Table[int]
 	queues []*Queue
 	lists  [2][]int32
-	idle   []int32 // places in no queue
+	idle   []int32 // indexes in no queue
 	next   int
 }
 
@@ -26,41 +26,41 @@ func TestTwoQueuesOverOneTableStayTwoLists(t *testing.T) {
 }
 
 func (m *twoQueues) Add(t *rapid.T) {
-	place := m.table.Add(m.next)
-	*m.table.At(place) = m.next
+	index := m.table.Add(m.next)
+	*m.table.At(index) = m.next
 	require.Equal(t, None, m.table.Add(m.next))
-	m.idle = append(m.idle, place)
+	m.idle = append(m.idle, index)
 	m.next++
 }
 
 func (m *twoQueues) which(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
 
-func (m *twoQueues) enter(t *rapid.T, f func(q *Queue, list []int32, place int32) []int32) {
+func (m *twoQueues) enter(t *rapid.T, f func(q *Queue, list []int32, index int32) []int32) {
 	if len(m.idle) == 0 {
 		return
 	}
-	w, place := m.which(t), m.idle[0]
+	w, index := m.which(t), m.idle[0]
 	m.idle = m.idle[1:]
-	m.lists[w] = f(m.queues[w], m.lists[w], place)
+	m.lists[w] = f(m.queues[w], m.lists[w], index)
 }
 
 func (m *twoQueues) Back(t *rapid.T) {
-	m.enter(t, func(q *Queue, l []int32, place int32) []int32 { q.PushBack(place); return append(l, place) })
+	m.enter(t, func(q *Queue, l []int32, index int32) []int32 { q.PushBack(index); return append(l, index) })
 }
 
 func (m *twoQueues) Front(t *rapid.T) {
-	m.enter(t, func(q *Queue, l []int32, place int32) []int32 { q.PushFront(place); return slices.Insert(l, 0, place) })
+	m.enter(t, func(q *Queue, l []int32, index int32) []int32 { q.PushFront(index); return slices.Insert(l, 0, index) })
 }
 
 func (m *twoQueues) After(t *rapid.T) {
-	m.enter(t, func(q *Queue, l []int32, place int32) []int32 {
+	m.enter(t, func(q *Queue, l []int32, index int32) []int32 {
 		i := rapid.IntRange(0, len(l)).Draw(t, "position")
 		if i == 0 {
-			q.InsertAfter(place, None)
+			q.InsertAfter(index, None)
 		} else {
-			q.InsertAfter(place, l[i-1])
+			q.InsertAfter(index, l[i-1])
 		}
-		return slices.Insert(l, i, place)
+		return slices.Insert(l, i, index)
 	})
 }
 
@@ -70,22 +70,22 @@ func (m *twoQueues) Remove(t *rapid.T) {
 		return
 	}
 	i := rapid.IntRange(0, len(m.lists[w])-1).Draw(t, "position")
-	place := m.lists[w][i]
-	m.queues[w].Remove(place)
+	index := m.lists[w][i]
+	m.queues[w].Remove(index)
 	m.lists[w] = slices.Delete(m.lists[w], i, i+1)
-	m.table.Remove(*m.table.At(place))
+	m.table.Remove(*m.table.At(index))
 }
 
 func (m *twoQueues) TakeAll(t *rapid.T) {
 	var ids []int
 	var want []int32
-	for _, place := range slices.Concat(m.lists[0], m.lists[1]) {
+	for _, index := range slices.Concat(m.lists[0], m.lists[1]) {
 		if rapid.Bool().Draw(t, "mark") {
-			ids, want = append(ids, *m.table.At(place)), append(want, place)
+			ids, want = append(ids, *m.table.At(index)), append(want, index)
 		}
 	}
 	var got []int32
-	collect := func(place int32) { got = append(got, place) }
+	collect := func(index int32) { got = append(got, index) }
 	require.Error(t, m.table.Check(append(slices.Clone(ids), -1)...))
 	require.Error(t, m.table.TakeAll(append(slices.Clone(ids), -1), m.queues, collect))
 	if len(ids) > 0 {
@@ -97,7 +97,7 @@ func (m *twoQueues) TakeAll(t *rapid.T) {
 	require.NoError(t, m.table.TakeAll(ids, m.queues, collect))
 	require.Equal(t, want, got)
 	for w := range m.lists {
-		m.lists[w] = slices.DeleteFunc(m.lists[w], func(place int32) bool { return slices.Contains(want, place) })
+		m.lists[w] = slices.DeleteFunc(m.lists[w], func(index int32) bool { return slices.Contains(want, index) })
 	}
 	m.idle = append(m.idle, want...)
 	if len(m.idle) > 0 { // ids in no queue are ignored, and no mark remains
@@ -114,17 +114,17 @@ func (m *twoQueues) Check(t *rapid.T) {
 		require.Equal(t, len(m.lists[w]), q.Len())
 		require.Equal(t, m.lists[w], append(m.lists[w][:0:0], slices.Collect(q.All())...))
 		before := None
-		for place := range q.All() {
-			require.True(t, q.Has(place) && !m.queues[1-w].Has(place))
-			require.Equal(t, before, q.Prev(place))
-			before = place
+		for index := range q.All() {
+			require.True(t, q.Has(index) && !m.queues[1-w].Has(index))
+			require.Equal(t, before, q.Prev(index))
+			before = index
 		}
 		require.Equal(t, before, q.Tail())
 	}
 	require.Equal(t, n, m.table.Len())
-	for id, place := range m.table.All() {
-		require.Equal(t, id, *m.table.At(place))
-		require.Equal(t, place, m.table.Find(id))
+	for id, index := range m.table.All() {
+		require.Equal(t, id, *m.table.At(index))
+		require.Equal(t, index, m.table.Find(id))
 	}
 }
 

@@ -1,16 +1,17 @@
-// Package serve is the common interface of the schedulers of an LLM server. The caller,
-// which can be a simulator or a worker with a model, adds requests, runs the iterations
-// that the scheduler returns, and reports which answers are complete.
+// Package serve is the common interface of the schedulers of an LLM server. The caller, which can be a simulator or a
+// worker with a model, adds requests, runs the iterations that the scheduler returns, and reports which answers are
+// complete.
 //
 //	for {
 //		add what has arrived
 //		scheduler.Step(&it)
-//		run it: every decoding sequence, and every prompt that became complete,
-//		generates one token
-//		answered = scheduler.Finish(answered[:0], the requests whose last token that was)
+//		run it: every decoding sequence, and every prompt whose last chunk ran,
+//			generates one token
+//		answered = scheduler.Finish(answered[:0], the requests that have generated their last token)
 //	}
 //
-// A scheduler may rely on this order. Step counts the tokens. This package must not contain scheduling rules.
+// A scheduler may rely on this order: Step assumes that each request of the previous iteration that Finish did not end
+// has generated its token. This package must not contain scheduling rules.
 package serve
 
 import (
@@ -19,7 +20,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRequest is wrapped when a request cannot be added or is unknown.
+// ErrRequest is wrapped by the errors for a request that cannot be added or is unknown.
 var ErrRequest = errors.New("bad request")
 
 // A Request is a prompt that waits for an answer.
@@ -28,28 +29,29 @@ type Request struct {
 	Prompt int // tokens, at least 1
 	Seqs   int // answers to one prompt: parallel samples or beams; 0 means 1
 
-	// Output is the number of tokens of the answer. Orca's and FasterTransformer's schedulers reserve memory for
-	// these tokens. V1's scheduler ends the request after this number.
+	// Output is the number of tokens of the answer. The schedulers of Orca and FasterTransformer reserve memory for
+	// these tokens. The scheduler of V1 ends the request after this number.
 	Output int
 
-	// Tokens is the prompt, followed by the answer that the model will generate. Only schedulers that cache
-	// prefixes need it; they read a token only after it was generated. The caller must not change Tokens before the
-	// request is finished.
+	// Tokens are the tokens of the prompt, followed by the answer that the model will generate. Only schedulers that
+	// cache prefixes need Tokens; they read a token of the answer only after it was generated. The caller must not
+	// change Tokens before the request is finished.
 	Tokens []int32
 }
 
 // A Scheduler decides what runs in the next iteration.
 type Scheduler interface {
-	// Add puts a request at the end of the waiting queue. An error wraps ErrRequest; nothing has changed then.
+	// Add puts a request at the end of the waiting queue. If it returns an error, which wraps ErrRequest, it has
+	// changed nothing.
 	Add(Request) error
 
-	// Step schedules the next iteration, writes it to its argument, and reuses the argument's arrays. After Step,
-	// everything in the iteration counts as computed.
+	// Step schedules the next iteration and writes it to its argument, whose arrays it reuses. The tokens of the
+	// iteration count as computed from then on.
 	Step(*Iteration) error
 
-	// Finish ends requests whose answers are complete, and requests that were aborted, in any order. It appends the
-	// requests that leave the system to answered. These are all of ids, unless the scheduler ends a batch as a
-	// whole.
+	// Finish ends the requests ids, in any order: their answers are complete, or they were aborted. It appends the
+	// requests that leave the system to answered. A scheduler that ends a batch as a whole appends all requests of the
+	// batch when the last one ends; other schedulers append all of ids.
 	Finish(answered []int, ids ...int) ([]int, error)
 
 	// Usage returns how much of the memory is in use.
@@ -60,8 +62,8 @@ type Scheduler interface {
 type GroupScheduler interface {
 	Scheduler
 
-	// Refork replaces beam child by a copy of beam parent. It must be called between two steps. It appends the
-	// block copies that must be made now to it.Copies.
+	// Refork replaces beam child by a copy of beam parent. It must be called between two steps. It appends to it.Copies
+	// the copies of blocks that the worker must make at once.
 	Refork(it *Iteration, id, child, parent int) error
 }
 
@@ -106,16 +108,16 @@ type Decode struct {
 	Drafts  int // draft tokens to verify
 }
 
-// A Preemption takes the blocks of a running request away.
+// A Preemption says that a running request lost its blocks.
 type Preemption struct {
 	ID      int
-	Swapped bool // the blocks go to the CPU; otherwise they are computed again
+	Swapped bool // the blocks are swapped out to the CPU; otherwise they will be computed again
 }
 
 // Usage is a manager's memory in blocks.
 type Usage struct {
-	Blocks  int // of the GPU
-	Used    int // of these
+	Blocks  int // blocks of the GPU
+	Used    int // blocks in use
 	Logical int // table entries on the GPU: more than Used if blocks are shared
 }
 
@@ -129,8 +131,8 @@ func (it *Iteration) Reset() {
 // Empty reports whether the model has nothing to do.
 func (it *Iteration) Empty() bool { return len(it.Prefills) == 0 && len(it.Decodes) == 0 }
 
-// Idle reports whether the step did nothing. If it did nothing, later steps do nothing either until the next Add or
-// Finish.
+// Idle reports whether the step did nothing. After a step that did nothing, later steps do nothing either until the
+// next Add or Finish.
 func (it *Iteration) Idle() bool {
 	return it.Empty() && len(it.SwapOut) == 0 && len(it.SwapIn) == 0 && len(it.Preempted) == 0 && len(it.Ignored) == 0
 }

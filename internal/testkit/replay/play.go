@@ -43,10 +43,9 @@ func newPlayer(t *Trace) player {
 		return checkedPlayer{newOldPlayer(&t.init)}
 	}
 	c := &t.header.Config
-	hash, ok := blockhash.ByName(c.Hash)
-	if !ok {
-		must(fmt.Errorf("there is no hash %q: want le or cbor", c.Hash))
-	}
+	hash := oneOf("there is no hash", c.Hash, "le or cbor", map[string]blockhash.Function{
+		"le": blockhash.LE{}, "cbor": blockhash.CBOR("0"),
+	})
 	return oneOf("the type is", t.header.Type, "pool, manager or scheduler", map[string]func() player{
 		"pool": func() player { return newPoolPlayer(c, hash) }, "manager": func() player { return newManagerPlayer(c, hash) },
 		"scheduler": func() player { return newSchedulerPlayer(c, hash) },

@@ -42,7 +42,7 @@ var oldMutants = []mutant{
 	{"victims come from the end of the queue", "vllm/v0/step.go",
 		"victim := s.running.Tail()", "victim := s.running.Head()", "v0_sched_recompute"},
 	{"a recomputed request waits in front", "vllm/v0/step.go",
-		"s.waiting.PushFront(place) // the", "s.waiting.PushBack(place) // the", "v0_sched_recompute"},
+		"s.waiting.PushFront(index) // the", "s.waiting.PushBack(index) // the", "v0_sched_recompute"},
 	{"swapped requests keep others from being admitted", "vllm/v0/step.go",
 		"if s.swapped.Len() == 0 {", "if s.swapped.Len() >= 0 {", "v0_sched_swap"},
 	{"nothing is swapped in after a preemption", "vllm/v0/step.go",
@@ -79,5 +79,5 @@ var oldMutants = []mutant{
 	{"no reservation is longer than a sequence", "paper/orca.go",
 		"return min(prompt+output, longest)", "return prompt + output", "sosp_orca_constant"},
 	{"blocks are freed in the order of the running queue", "reqtable/table.go",
-		"for place := q.Head(); place != None && remaining > 0; {\n\t\t\tnext := q.Next(place)", "for place := q.Tail(); place != None && remaining > 0; {\n\t\t\tnext := q.Prev(place)", "v0_sched_bs16 v0_sched_chunked."},
+		"for index := q.Head(); index != None && remaining > 0; {\n\t\t\tnext := q.Next(index)", "for index := q.Tail(); index != None && remaining > 0; {\n\t\t\tnext := q.Prev(index)", "v0_sched_bs16 v0_sched_chunked."},
 }

@@ -8,13 +8,13 @@ func (s *Scheduler) batch() {
 	t.it.Tokens = t.tokens
 	s.now++
 	for _, part := range [...][]int32{t.admitted, t.prefills, t.swappedFills} {
-		for _, place := range part {
-			s.prefill(s.requests.At(place))
+		for _, index := range part {
+			s.prefill(s.requests.At(index))
 		}
 	}
 	for _, part := range [...][]int32{t.decodes, t.swappedDecodes} {
-		for _, place := range part {
-			q := s.requests.At(place)
+		for _, index := range part {
+			q := s.requests.At(index)
 			q.access, q.accessed = s.now, true
 			t.it.Decodes = append(t.it.Decodes, serve.Decode{ID: q.id, Context: q.Len, Seqs: 1})
 			q.computed++

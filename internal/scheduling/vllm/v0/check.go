@@ -137,17 +137,17 @@ func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
 	}
-	for id, place := range s.requests.All() {
-		q := s.requests.At(place)
+	for id, index := range s.requests.All() {
+		q := s.requests.At(index)
 		onCPU := s.manager.deviceOf(&q.Seq) == &s.manager.cpu
 		switch {
 		case q.id != id:
-			return invariants.Broken("request %d is in the place of %d", q.id, id)
-		case s.waiting.Has(place) && (q.known || q.computed > 0 || q.decoding):
+			return invariants.Broken("request %d is at the index of %d", q.id, id)
+		case s.waiting.Has(index) && (q.known || q.computed > 0 || q.decoding):
 			return invariants.Broken("request %d waits with %d blocks and %d tokens computed", id, len(q.table), q.computed)
-		case s.running.Has(place) && (!q.known || onCPU):
+		case s.running.Has(index) && (!q.known || onCPU):
 			return invariants.Broken("request %d runs without blocks on the GPU", id)
-		case s.swapped.Has(place) && (!q.known || !onCPU):
+		case s.swapped.Has(index) && (!q.known || !onCPU):
 			return invariants.Broken("request %d is swapped out without blocks on the CPU", id)
 		case q.computed > q.full || q.decoding && q.computed != q.Len-1:
 			return invariants.Broken("request %d has %d tokens computed of %d, %d in its table, decoding: %t", id, q.computed, q.Len, q.full, q.decoding)
@@ -158,8 +158,8 @@ func (s *Scheduler) Check() error {
 
 func (s *Scheduler) seqs() iter.Seq[*Seq] {
 	return func(yield func(*Seq) bool) {
-		for _, place := range s.requests.All() {
-			if !yield(&s.requests.At(place).Seq) {
+		for _, index := range s.requests.All() {
+			if !yield(&s.requests.At(index).Seq) {
 				return
 			}
 		}

@@ -109,15 +109,15 @@ func (s *Scheduler) Add(r serve.Request) error {
 	case s.config.Manager.EnablePrefixCaching && len(r.Tokens) < r.Prompt:
 		return fmt.Errorf("%w %d: %d of %d tokens are given, and prefix caching needs them", serve.ErrRequest, r.ID, len(r.Tokens), r.Prompt)
 	}
-	place := s.requests.Add(r.ID)
-	if place == reqtable.None {
+	index := s.requests.Add(r.ID)
+	if index == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
-	q := s.requests.At(place)
+	q := s.requests.At(index)
 	q.Seq.reset()
 	q.Len, q.Tokens = r.Prompt, r.Tokens
 	*q = request{Seq: q.Seq, id: r.ID}
-	s.waiting.PushBack(place)
+	s.waiting.PushBack(index)
 	return nil
 }
 
@@ -133,8 +133,8 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 }
 
 // forget frees a request that is in no queue.
-func (s *Scheduler) forget(place int32) {
-	q := s.requests.At(place)
+func (s *Scheduler) forget(index int32) {
+	q := s.requests.At(index)
 	s.manager.Free(&q.Seq)
 	q.Tokens = nil
 	s.requests.Remove(q.id)
@@ -152,14 +152,14 @@ func (s *Scheduler) Manager() *Manager { return s.manager }
 // Table returns the block table of a request, or nil if there is no such request. The table is valid until the next
 // Step, and must not be changed.
 func (s *Scheduler) Table(id int) []int32 {
-	if place := s.requests.Find(id); place != reqtable.None {
-		return s.requests.At(place).Table()
+	if index := s.requests.Find(id); index != reqtable.None {
+		return s.requests.At(index).Table()
 	}
 	return nil
 }
 
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	id := func(place int32) int { return s.requests.At(place).id }
+	id := func(index int32) int { return s.requests.At(index).id }
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }

@@ -28,8 +28,8 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	} else {
 		s.stepWhole()
 	}
-	for _, place := range t.preempted {
-		s.waiting.PushFront(place) // the last preempted request, which came first, ends up in front
+	for _, index := range t.preempted {
+		s.waiting.PushFront(index) // the last preempted request, which came first, ends up in front
 	}
 	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {
@@ -79,8 +79,8 @@ func (s *Scheduler) stepChunked() {
 // queueRunning adds scheduled requests to the running queue, behind the requests that were not scheduled.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
-		for _, place := range part {
-			s.running.PushBack(place)
+		for _, index := range part {
+			s.running.PushBack(index)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func (s *Scheduler) admit() {
 	if !s.config.Chunked {
 		longest = min(longest, s.config.MaxNumBatchedTokens)
 	}
-	for place := s.waiting.Head(); place != reqtable.None; place = s.waiting.Head() {
-		q := s.requests.At(place)
+	for index := s.waiting.Head(); index != reqtable.None; index = s.waiting.Head() {
+		q := s.requests.At(index)
 		n := s.chunked(q.remaining())
 		status := Never
 		if n <= longest {
@@ -127,14 +127,14 @@ func (s *Scheduler) admit() {
 		if status == Later {
 			return
 		}
-		s.waiting.Remove(place)
+		s.waiting.Remove(index)
 		if status == Never {
 			t.it.Ignored = append(t.it.Ignored, q.id)
-			s.forget(place)
+			s.forget(index)
 			continue
 		}
 		q.chunk = n
-		t.admitted = append(t.admitted, place)
+		t.admitted = append(t.admitted, index)
 		t.tokens += n
 		t.seqs++
 	}
@@ -153,14 +153,14 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 // end of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
-	for place := s.running.Head(); place != reqtable.None; place = s.running.Head() {
-		q := s.requests.At(place)
+	for index := s.running.Head(); index != reqtable.None; index = s.running.Head() {
+		q := s.requests.At(index)
 		n := s.chunked(q.remaining())
 		if n == 0 {
 			return
 		}
-		s.running.Remove(place)
-		if !s.preemptFor(place) {
+		s.running.Remove(index)
+		if !s.preemptFor(index) {
 			if t.failed != nil {
 				return
 			}
@@ -168,7 +168,7 @@ func (s *Scheduler) runRunning() {
 		}
 		s.append(q)
 		if t.failed != nil {
-			s.running.PushFront(place)
+			s.running.PushFront(index)
 			return
 		}
 		q.chunk = n
@@ -177,33 +177,33 @@ func (s *Scheduler) runRunning() {
 			t.seqs++ // stepWhole has counted them already
 		}
 		if q.decoding {
-			t.decodes = append(t.decodes, place)
+			t.decodes = append(t.decodes, index)
 		} else {
-			t.prefills = append(t.prefills, place)
+			t.prefills = append(t.prefills, index)
 		}
 	}
 }
 
 // preemptFor preempts requests until the given request can append, and reports whether it can. If no other request
 // is left, preemptFor preempts the given request.
-func (s *Scheduler) preemptFor(place int32) bool {
-	q := s.requests.At(place)
+func (s *Scheduler) preemptFor(index int32) bool {
+	q := s.requests.At(index)
 	for !s.canAppend(q) {
 		victim := s.running.Tail()
 		if victim == reqtable.None {
-			victim = place
+			victim = index
 		} else {
 			s.running.Remove(victim)
 		}
 		if err := s.preempt(victim); err != nil {
 			s.step.failed = err
-			s.running.PushFront(place)
-			if victim != place {
+			s.running.PushFront(index)
+			if victim != index {
 				s.running.PushBack(victim)
 			}
 			return false
 		}
-		if victim == place {
+		if victim == index {
 			return false
 		}
 	}
@@ -226,13 +226,13 @@ func (s *Scheduler) append(q *request) {
 }
 
 // preempt takes the blocks away from a request. The request must not be in a queue.
-func (s *Scheduler) preempt(place int32) error {
-	q, t := s.requests.At(place), &s.step
+func (s *Scheduler) preempt(index int32) error {
+	q, t := s.requests.At(index), &s.step
 	if s.config.Mode == Recompute {
 		length, tokens := q.Len, q.Tokens
 		s.manager.Free(&q.Seq)
 		q.Len, q.Tokens, q.computed, q.decoding = length, tokens, 0, false
-		t.preempted = append(t.preempted, place)
+		t.preempted = append(t.preempted, index)
 	} else {
 		if !s.manager.CanSwapOut(&q.Seq) {
 			return fmt.Errorf("%w: request %d cannot be swapped out: give the CPU more than %d blocks", ErrNoFreeBlocks, q.id, s.config.Manager.NumCPUBlocks)
@@ -241,7 +241,7 @@ func (s *Scheduler) preempt(place int32) error {
 		if t.it.SwapOut, err = s.manager.SwapOut(t.it.SwapOut, &q.Seq); err != nil {
 			return err
 		}
-		s.swapped.PushBack(place)
+		s.swapped.PushBack(index)
 	}
 	t.it.Preempted = append(t.it.Preempted, serve.Preemption{ID: q.id, Swapped: s.config.Mode == Swap})
 	return nil
@@ -255,20 +255,20 @@ func (s *Scheduler) swapIn() {
 	if t.failed != nil || len(t.it.Preempted) > 0 {
 		return
 	}
-	for place := s.swapped.Head(); place != reqtable.None; place = s.swapped.Head() {
-		q := s.requests.At(place)
+	for index := s.swapped.Head(); index != reqtable.None; index = s.swapped.Head() {
+		q := s.requests.At(index)
 		switch s.manager.CanSwapIn(0, &q.Seq) {
 		case Later:
 			return
 		case Never:
-			s.abandon(place)
+			s.abandon(index)
 			continue
 		}
 		n := q.remaining()
 		if !s.fits(n) {
 			return
 		}
-		s.swapped.Remove(place)
+		s.swapped.Remove(index)
 		var err error
 		if t.it.SwapIn, err = s.manager.SwapIn(t.it.SwapIn, &q.Seq); err != nil {
 			panic(err) // CanSwapIn counted at least as many blocks
@@ -277,9 +277,9 @@ func (s *Scheduler) swapIn() {
 		t.tokens += n
 		t.seqs++
 		if q.decoding {
-			t.swappedDecodes = append(t.swappedDecodes, place)
+			t.swappedDecodes = append(t.swappedDecodes, index)
 		} else {
-			t.swappedFills = append(t.swappedFills, place)
+			t.swappedFills = append(t.swappedFills, index)
 		}
 		if s.append(q); t.failed != nil {
 			return
@@ -289,12 +289,12 @@ func (s *Scheduler) swapIn() {
 
 // abandon ignores a request that can never be swapped in. vLLM only frees requests in the running queue, so the CPU
 // blocks of this request are never freed.
-func (s *Scheduler) abandon(place int32) {
-	q := s.requests.At(place)
-	s.swapped.Remove(place)
+func (s *Scheduler) abandon(index int32) {
+	q := s.requests.At(index)
+	s.swapped.Remove(index)
 	s.step.abandoned = append(s.step.abandoned, q.id)
 	lost := q.Seq
 	s.lost = append(s.lost, &lost)
 	q.Seq = Seq{}
-	s.forget(place)
+	s.forget(index)
 }
