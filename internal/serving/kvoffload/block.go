@@ -30,7 +30,7 @@ type Tier interface {
 	Close() error
 }
 
-// ErrDamaged is wrapped when the bytes read differ from the block that was stored.
+// ErrDamaged is wrapped by the error of Load when the bytes read are not those that were stored.
 var ErrDamaged = errors.New("the block is damaged")
 
 // A Space identifies everything that a block's bytes depend on, except its tokens: the weights, the shape and type of
@@ -57,14 +57,15 @@ const (
 	headerSize = sumOffset + 8
 )
 
-// A Memory holds a block to store, with space for the header before it, so that a tier need not copy the block.
+// A Memory holds a block to store. It has space for the header before the block, so that a tier can write
+// both without copying the block.
 type Memory struct {
 	whole []byte // whole pages
 	size  int    // bytes of the block
 }
 
-// alignment is the alignment that writes past the page cache need for memory, offsets and lengths. No disk has
-// larger sectors.
+// alignment is the alignment of memory, offsets and lengths that writes need to bypass the page cache. No
+// disk has larger sectors.
 const alignment = 4096
 
 func NewMemory(size int) Memory {

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Chain combines tiers, the fastest first. It stores blocks in all tiers. Each tier loads the blocks that follow
-// those found in the tiers before it.
+// A Chain combines tiers, the fastest first. It stores each block in all tiers. It loads leading blocks from
+// the first tier, the blocks after them from the second tier, and so on.
 type Chain []Tier
 
 // Count implements Tier.

@@ -46,14 +46,16 @@ const (
 	spacePrefix   = "llmkv-1-" // begins the names of the folders of spaces; 1 is the number of the format
 	partialPrefix = "partial-"
 
-	// A partial file of this age was left behind by a process that has ended.
+	// abandonedAfter is the age from which a partial file is removed: the process that wrote it has ended.
 	abandonedAfter = 10 * time.Minute
-	// If too few files could be removed, the folder waits this long before it tries again.
-	removedAgainAfter = time.Minute
-	// A second use of a block within this time is not recorded, to save writes.
-	useNotedEvery = time.Minute
-	// This many calls may be in progress, each of which occupies a thread. The number includes calls whose callers
-	// gave up because the disk does not answer.
+	// removeInterval is the time after a failed removal of files until the folder tries to remove files
+	// again.
+	removeInterval = time.Minute
+	// useInterval is the shortest time between two uses of a block that are both recorded. It limits the
+	// writes of file times.
+	useInterval = time.Minute
+	// concurrentCalls is the largest number of calls in progress. Each occupies a thread, even after its
+	// caller has given up because the disk does not answer.
 	concurrentCalls = 16
 )
 
@@ -154,8 +156,8 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work, which counts what it has done. It returns this count when work ends or the context is done. work
-// may then still run, because a call for a file cannot be interrupted.
+// inTime runs work until it ends or the context is done, and returns the count that work has reached by then.
+// A call for a file cannot be interrupted, so work may still run after inTime has returned.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -216,7 +218,7 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 }
 
 func (f *Folder) noteUse(name string, info fs.FileInfo) {
-	if now := time.Now(); now.Sub(info.ModTime()) > useNotedEvery {
+	if now := time.Now(); now.Sub(info.ModTime()) > useInterval {
 		_ = os.Chtimes(name, now, now) // fails on another user's file, which is then only removed earlier
 	}
 }
@@ -313,11 +315,13 @@ func (f *Folder) reserve(size int64) error {
 	return f.evict(size)
 }
 
-// evict measures the folder. If size more bytes exceed the limit, it removes the least recently used files until a
-// tenth of the limit, and at least size bytes, are free. A file that another process removes meanwhile counts as
-// removed. The folder does not see the bytes that other processes store, so it is measured again after a tenth of the
-// limit has been stored. If too few files can be removed, evict tries again after a minute; until then, only the free
-// space is used.
+// evict measures the folder. If size more bytes would exceed the limit, it removes the least recently used
+// files until a tenth of the limit and at least size bytes are free. A file that another process has removed
+// meanwhile counts as removed.
+//
+// Other processes may store blocks in the folder, which this process does not count. So the folder is
+// measured again after this process has stored a tenth of the limit. If too few files can be removed, evict
+// does not try again for a minute, and blocks are stored only in the space that is free.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()
@@ -355,7 +359,7 @@ func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	}
 	if failed != nil {
 		f.full = fmt.Errorf("%s may hold %d bytes and holds %d, and files cannot be removed: %w", f.path, f.maxBytes, total, failed)
-		f.retry = time.Now().Add(removedAgainAfter)
+		f.retry = time.Now().Add(removeInterval)
 	}
 	return total
 }

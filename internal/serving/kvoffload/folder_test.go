@@ -68,9 +68,9 @@ func requireLoads(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash, n 
 	require.Equal(t, n, have)
 }
 
-func newFolder(t *testing.T, dir string, most int64) *kvoffload.Folder {
+func newFolder(t *testing.T, dir string, maxBytes int64) *kvoffload.Folder {
 	t.Helper()
-	f, err := kvoffload.NewFolder(dir, space, most)
+	f, err := kvoffload.NewFolder(dir, space, maxBytes)
 	require.NoError(t, err)
 	return f
 }
@@ -142,15 +142,15 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// Ensure that the blocks that were used least recently go first, also those of another model, and that the path is not
-// used as a pattern.
+// Ensure that the least recently used blocks are removed first, even if they belong to another model, and
+// that special characters in the folder's path have no meaning.
 func TestAFolderKeepsItsSize(t *testing.T) {
-	const most = 20 * blockBytes
+	const maxBytes = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")
-	other, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("another model"), most)
+	other, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("another model"), maxBytes)
 	require.NoError(t, err)
 	storeAll(t, other, named(5))
-	f := newFolder(t, dir, most)
+	f := newFolder(t, dir, maxBytes)
 	storeAll(t, f, named(10))
 	for i, name := range files(t, dir) { // all of them long ago, the first of f last
 		at := time.Now().Add(-time.Hour + time.Duration(i)*time.Second)
@@ -160,7 +160,7 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	blocks := named(40)
 	for i := 10; i < 40; i++ {
 		require.NoError(t, f.Store(t.Context(), blocks[i], memoryOf(content(i))))
-		require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+		require.LessOrEqual(t, sizeOf(t, dir), int64(maxBytes))
 		if i == 24 { // ten blocks are gone
 			requireLoads(t, f, named(1), 1)
 			n, err := f.Count(t.Context(), blocks[1:2])
@@ -174,7 +174,8 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	require.Equal(t, 1, n, "the newest")
 }
 
-// Ensure that files of killed processes and of older formats go, and that files of other programs stay.
+// Ensure that opening a folder removes files of killed processes and of older formats, and keeps files of
+// other programs.
 func TestAFolderIsCleanedWhenItIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	storeAll(t, newFolder(t, dir, 1<<20), named(1))
@@ -205,14 +206,14 @@ func TestAFolderThatCannotBeUsedIsRefused(t *testing.T) {
 	require.NoError(t, os.Mkdir(open, 0o700))
 	require.NoError(t, os.Chmod(open, 0o777))
 	for _, c := range []struct {
-		path string
-		most int64
-		says string
+		path     string
+		maxBytes int64
+		says     string
 	}{
 		{file, 1, "not a directory"}, {filepath.Join(file, "a"), 1, "not a directory"},
 		{t.TempDir(), 0, "may hold 0 bytes"}, {open, 1, "chmod o-w"}, {"/proc/1/kv", 1, "kv"},
 	} {
-		_, err := kvoffload.NewFolder(c.path, space, c.most)
+		_, err := kvoffload.NewFolder(c.path, space, c.maxBytes)
 		require.ErrorIs(t, err, kvoffload.ErrFolder, c.path)
 		require.ErrorContains(t, err, c.says)
 	}
@@ -268,11 +269,11 @@ func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 }
 
 func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
-	const most, servers = 100 * blockBytes, 5
+	const maxBytes, servers = 100 * blockBytes, 5
 	dir := t.TempDir()
 	var all []*kvoffload.Folder
 	for range servers {
-		all = append(all, newFolder(t, dir, most))
+		all = append(all, newFolder(t, dir, maxBytes))
 	}
 	for i, b := range named(90 * servers) {
 		require.NoError(t, all[i%servers].Store(t.Context(), b, memoryOf(content(i))))
@@ -280,7 +281,7 @@ func TestAFolderThatManyShareKeepsItsSize(t *testing.T) {
 	require.LessOrEqual(t, len(files(t, dir)), 100+servers*10)
 }
 
-// Ensure that reads that do not end, because the disk does not answer, occupy only a few threads.
+// Ensure that reads occupy only a few threads when the disk does not answer.
 func TestReadsThatDoNotEndAreFew(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)
@@ -358,7 +359,7 @@ func TestAFolderKeepsBlocksOfEverySize(t *testing.T) {
 	}
 }
 
-// sharedMemory returns a folder of a file system in memory. Older kernels refuse unbuffered writes there.
+// sharedMemory returns a folder in /dev/shm. Older kernels refuse unbuffered writes to it.
 func sharedMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "")
 	if err != nil {

@@ -18,12 +18,13 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that blocks are still loaded, and that the folder is walked once a minute.
+// Ensure that blocks are still loaded if no file can be removed, and that the folder looks for files to
+// remove once a minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most = 20 * blockBytes
+		const maxBytes = 20 * blockBytes
 		dir := t.TempDir()
-		f := newFolder(t, dir, most)
+		f := newFolder(t, dir, maxBytes)
 		tried, allowed := 0, false
 		f.SetRemove(func(name string) error {
 			if tried++; allowed {
@@ -40,7 +41,7 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 					stored++
 				}
 			}
-			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+			require.LessOrEqual(t, sizeOf(t, dir), int64(maxBytes))
 			return stored, last
 		}
 		stored, err := storeSome()
@@ -74,18 +75,19 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that the folder uses the rest of its size, and is walked at most once a minute.
+// Ensure that blocks are stored in the space that files without permission to remove them leave free, and
+// that the folder looks for files to remove at maxBytes once a minute.
 func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most = 100 * blockBytes
+		const maxBytes = 100 * blockBytes
 		dir := t.TempDir()
-		storeAll(t, newFolder(t, dir, 2*most), named(92))
+		storeAll(t, newFolder(t, dir, 2*maxBytes), named(92))
 		fixed := map[string]bool{}
 		for _, name := range files(t, dir) {
 			fixed[name] = true
 		}
 		first, walks := files(t, dir)[0], 0
-		f := newFolder(t, dir, most)
+		f := newFolder(t, dir, maxBytes)
 		f.SetRemove(func(name string) error {
 			if !fixed[name] {
 				return os.Remove(name)
@@ -98,14 +100,14 @@ func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 		blocks := named(200)
 		for i := 92; i < len(blocks); i++ {
 			_ = f.Store(t.Context(), blocks[i], memoryOf(content(i)))
-			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+			require.LessOrEqual(t, sizeOf(t, dir), int64(maxBytes))
 		}
 		require.Len(t, files(t, dir), 93)
 		require.Equal(t, 1, walks)
 		for minute := range 3 {
 			time.Sleep(time.Minute)
 			require.NoError(t, f.Store(t.Context(), blockhash.Hash{9, byte(minute)}, memoryOf(content(0))))
-			require.LessOrEqual(t, sizeOf(t, dir), int64(most))
+			require.LessOrEqual(t, sizeOf(t, dir), int64(maxBytes))
 		}
 	})
 }
@@ -137,7 +139,7 @@ func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that when the disk is full, the block that does not fit is not stored and no part of it remains.
+// Ensure that a block that does not fit on the disk is not stored, and that no part of it remains.
 func TestAFullDiskCostsABlock(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {

@@ -18,9 +18,9 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// The Offloader assumes for KnownFor, and for less than twice that time, that a tier still has a block. Tiers remove
-	// unused blocks, so a request that uses the block later offers it again. KnownFor is at most 10 minutes; 0 means 10
-	// minutes.
+	// KnownFor is the time for which the Offloader assumes that a tier still has a block, and does not store
+	// the block again. The real time is between KnownFor and twice KnownFor. It has an end because tiers
+	// remove blocks that are not used. KnownFor is at most 10 minutes; 0 means 10 minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
@@ -152,7 +152,8 @@ func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
 	o.queue <- stored{block, m} // never blocks: its capacity is the limit of memory
 }
 
-// memory returns memory for a block, unless too many blocks wait to be stored.
+// memory returns memory for a block. It returns false if too many blocks wait to be stored, or if storing has
+// just failed.
 func (o *Offloader) memory() (m Memory, ok bool) {
 	select {
 	case m := <-o.free:
@@ -185,7 +186,7 @@ func (o *Offloader) known(block blockhash.Hash) bool {
 	return o.recent[block] || o.older[block]
 }
 
-// remember notes that the tier has the blocks or will soon have them.
+// remember records that the tier has the blocks or will soon have them.
 func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,8 +196,8 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld drops the blocks in older and moves those in recent there, if recent has maxRecent blocks or was begun
-// KnownFor ago. After twice that time it drops both.
+// forgetOld drops the blocks in older and moves the blocks in recent to older, if recent has maxRecent blocks
+// or was started at least KnownFor ago. If it was started at least twice KnownFor ago, it drops all blocks.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)
@@ -289,7 +290,7 @@ func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	return n
 }
 
-// decline counts and logs n blocks that are computed although a tier has them.
+// decline counts and logs n blocks that a tier has but the server computes.
 func (o *Offloader) decline(n int, loading, computing time.Duration) {
 	o.mu.Lock()
 	o.stats.Computed += int64(n)
@@ -363,7 +364,7 @@ func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
 	o.rate.add(float64(len(blocks)), took)
 }
 
-// deadline returns how long to wait for a tier: the time that computing takes.
+// deadline returns how long to wait for a tier: as long as computing the blocks would take.
 func deadline(compute time.Duration) time.Duration {
 	if compute <= 0 {
 		return unknownDeadline

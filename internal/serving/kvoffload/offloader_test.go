@@ -116,7 +116,7 @@ func TestALoadReadsWhatWasStored(t *testing.T) {
 	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
 }
 
-// Ensure that data that arrives after the time to compute the blocks is written nowhere.
+// Ensure that a load that takes longer than computing the blocks returns no blocks.
 func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	tier := newSlow(t)
 	storeAll(t, tier.Folder, named(5))
@@ -195,7 +195,7 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	requireLoads(t, far, blocks, 10)
 }
 
-// Ensure that a block that a tier lost, for lack of space or by damage, is stored again.
+// Ensure that blocks that a tier has lost are stored again, after Find or Load has not found them.
 func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
 		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
@@ -218,7 +218,8 @@ func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	}
 }
 
-// Ensure that the tier does not treat a block that the process uses from its own cache as unused.
+// Ensure that a block that the process still uses, from its own cache, is offered to the tier again after
+// some time, so that the tier does not remove it as unused.
 func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -2,7 +2,8 @@ package kvoffload
 
 import "time"
 
-// A rate is an average of amounts per time, in which recent amounts have more weight.
+// A rate is the average rate of several measurements, such as blocks per second. Recent measurements have
+// more weight.
 type rate struct {
 	amount, seconds float64
 	last            time.Time

@@ -183,7 +183,7 @@ func (r *Redis) Store(ctx context.Context, block blockhash.Hash, m Memory) error
 	return r.client.Set(ctx, key, m.stored(&r.space, &block), r.ttl).Err()
 }
 
-// noteUse marks a block as used now and reports whether the server has it.
+// noteUse records that a block is used now. It reports whether the server has the block.
 func (r *Redis) noteUse(ctx context.Context, key string) (bool, error) {
 	if r.ttl > 0 {
 		return r.client.Expire(ctx, key, r.ttl).Result()

@@ -96,8 +96,8 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin checks the first line of a reply or of an element. It accepts unknown types: the client does not know them
-// either, and closes the connection itself.
+// begin checks the first line of a reply, or of an element of a reply. It accepts unknown types, because the
+// client closes the connection when it reads one.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *replies) begin(line []byte) error {
 	return nil
 }
 
-// end records that an element is complete, and with it every array that it completes.
+// end records that an element of a reply is complete. It also closes the arrays whose last element this was.
 func (r *replies) end() {
 	for last := len(r.open) - 1; last >= 0; last-- {
 		if r.open[last]--; r.open[last] > 0 {

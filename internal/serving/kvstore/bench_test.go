@@ -86,8 +86,9 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade decodes 32 sequences that share 4,096 tokens, which are read once for all sequences or once for
-// each, one head after the other, so that the prefix of a head stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the prefix
+// once for all sequences with reading it once for each sequence. In the second case, the sequences of a head
+// are computed one after the other, so that the head's prefix stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {
@@ -157,8 +158,8 @@ func BenchmarkBlockSize(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite compares reshape_and_cache of 2,048 tokens with copying their keys and values. Each iteration writes to
-// other blocks.
+// BenchmarkWrite compares reshape_and_cache of 2,048 tokens with copying their keys and values. Each
+// iteration writes to blocks that the previous one did not write to.
 func BenchmarkWrite(b *testing.B) {
 	const n, width = 2048, kvHeads * headSize
 	for _, layout := range []attention.Layout{attention.LayoutTile, attention.LayoutFlash, attention.LayoutVLLM} {

@@ -73,9 +73,10 @@ type Copier struct {
 // NewCopier returns a Copier that copies on pool.
 func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 
-// Copy copies the pairs in order: a later pair reads what an earlier pair has written. The two caches are the same
-// memory (vLLM's copy_blocks), or their memory does not overlap (swap_blocks). Their shapes and scales must be equal;
-// strides and numbers of blocks may differ. An error wraps attention.ErrArgument; Copy has then copied nothing.
+// Copy copies the pairs in order: a later pair reads what an earlier pair has written. The two caches must be
+// the same memory (vLLM's copy_blocks), or memory that does not overlap (swap_blocks). Their shapes and
+// scales must be equal, but their strides and numbers of blocks may differ. If Copy returns an error, it has
+// copied nothing. The error wraps attention.ErrArgument.
 func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	if err := checkCopy(to, from); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ErrRequest is wrapped by the error for a step that continues a request which no earlier step has begun.
+// ErrRequest is wrapped by the error of Check for a row that continues a request which has no tables.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
@@ -55,9 +55,10 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Check returns an error if Begin must not begin the step. blocks lists the blocks of row 0 and group 0, then of row
-// 0 and group 1, and so on. The blocks of row i and group g end at index ends[i·groups+g]; they become the entries of
-// the row's table from entry starts[i·groups+g] on. gone lists requests whose tables are dropped before the step.
+// Check returns an error if the arguments of Begin are wrong. The list blocks has the new blocks of row 0 and
+// group 0, then those of row 0 and group 1, and so on. The blocks of row i and group g end at index
+// ends[i·groups+g]. They replace the entries of the row's table in that group from starts[i·groups+g] on. The
+// tables of the requests in gone are treated as dropped.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,
@@ -112,7 +113,7 @@ func checkSlots(slots []int64, n int64) error {
 	return nil
 }
 
-// tablesBefore returns the tables to which a row adds blocks, or nil if the row begins new tables.
+// tablesBefore returns the tables that a row continues, or nil if the row begins new tables.
 func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	if r.Computed < 0 || r.Tokens < 1 || r.Computed > math.MaxInt32-r.Tokens {
 		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", attention.ErrArgument, r.ID,
@@ -128,7 +129,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks refuses a gap behind the had present entries, and too few blocks for the row's tokens.
+// checkBlocks returns an error if the blocks leave a gap after the table's present entries, or if the table
+// would have too few blocks for the row's tokens.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
@@ -147,8 +149,8 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 	return nil
 }
 
-// Begin enters the blocks of a step into the tables. They replace the tables' entries from starts on. The last call
-// of Check must have accepted the same step.
+// Begin changes the tables for a step, and lays out the tables, starts and lengths of its rows for attention.
+// The last call of Check must have accepted the same arguments.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
 	at := int64(0)

@@ -33,7 +33,8 @@ type transformer struct {
 	cos, sin []float32 // of the rotation of queries and keys; nil: none
 }
 
-// A batch contains tokens of some sequences. For each group of layers, it says where the memory of the tokens is.
+// A batch contains tokens of some sequences. For each group of layers, it has the slots of the tokens and the
+// block tables of the sequences.
 type batch struct {
 	tokens    []int32
 	positions []int32
@@ -239,8 +240,8 @@ func (t *transformer) makeRotation(longest int) {
 	}
 }
 
-// times sets y to the product of the matrix w and x. It computes four rows at once, so that the processor need not
-// wait for one sum before it continues the next.
+// times sets y to the product of the matrix w and the vector x. It adds up four rows at once, so that the
+// processor can work on four sums in parallel.
 func times(y, w, x []float32) {
 	done := 0
 	for ; done+4 <= len(y); done += 4 {
@@ -281,7 +282,7 @@ func normalize(y, x []float32) {
 	}
 }
 
-func most(logits []float32) int32 {
+func argmax(logits []float32) int32 {
 	best := 0
 	for i, v := range logits {
 		if v > logits[best] {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant breaks a rule that moves data. It names a text that occurs once in a file below internal, and the text
-// that replaces it.
+// A mutant breaks a rule about keys and values. In a file below internal, it replaces the text from, which
+// occurs once, by the text to.
 type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{
@@ -42,7 +42,8 @@ var mutants = []mutant{
 		"return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
-// dataOnly leaves out the checks of bookkeeping, so that a test can fail only because the data is wrong.
+// dataOnly turns off the checks of the scheduler's state, so that a test fails only if keys or values are
+// wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
 // Ensure that the tests of survival fail if a rule is changed. The normal run only checks that the texts exist.

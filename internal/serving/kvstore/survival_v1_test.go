@@ -96,10 +96,10 @@ func (e *v1) traffic(steps int, fork bool) {
 		if fork && e.r.IntN(3) == 0 && len(e.ids) < 8 {
 			e.fork()
 		}
-		e.one()
+		e.runStep()
 	}
 	for i := 0; len(e.ids) > 0 && i < 500; i++ {
-		e.one()
+		e.runStep()
 	}
 	require.Empty(e.t, e.ids)
 }

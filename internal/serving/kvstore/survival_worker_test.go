@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// A v1 is vLLM V1's scheduler and a worker. The worker knows only the steps that the scheduler makes.
+// A v1 is vLLM V1's scheduler with a worker. The worker gets only what a step of the scheduler contains.
 type v1 struct {
 	t *testing.T
 	r *rand.Rand
@@ -66,8 +66,8 @@ func (e *v1) add(tokens []int32, answer int) {
 	e.requests[id] = &request{tokens: slices.Clone(tokens), prompt: len(tokens), said: map[int][]float32{}}
 }
 
-// one runs a step: first the copies, then write and attention in each layer, then sampling.
-func (e *v1) one() {
+// runStep runs a step: first the copies, then write and attention in each layer, then sampling.
+func (e *v1) runStep() {
 	require.NoError(e.t, e.Schedule(&e.step))
 	s := &e.step
 	for _, id := range s.Preempted {
@@ -158,8 +158,8 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify stores the logits. It returns the accepted drafts and the next token. If the row does not complete the
-// prompt, it returns nothing.
+// verify stores the logits of a row. It returns the accepted drafts and the next token, or nothing if the row
+// does not complete the prompt.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {
@@ -168,14 +168,14 @@ func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float3
 	if row.NumComputedTokens+known < len(q.tokens) {
 		return nil
 	}
-	got := []int32{most(logits[known-1])}
+	got := []int32{argmax(logits[known-1])}
 	for i, d := range drafts {
 		if d != got[len(got)-1] {
 			e.rejected += len(drafts) - i
 			break
 		}
 		q.said[row.NumComputedTokens+known+i] = logits[known+i]
-		got = append(got, most(logits[known+i]))
+		got = append(got, argmax(logits[known+i]))
 	}
 	return got
 }
@@ -230,13 +230,13 @@ func (e *v1) fork() {
 
 // draft guesses what comes: some right, some wrong.
 func (e *v1) draft() {
-	most := e.config.NumSpeculativeTokens
-	if most == 0 {
+	maxDrafts := e.config.NumSpeculativeTokens
+	if maxDrafts == 0 {
 		return
 	}
 	var counts, tokens []int32
 	for _, id := range e.ids {
-		n := e.r.IntN(most + 1)
+		n := e.r.IntN(maxDrafts + 1)
 		counts = append(counts, int32(n))
 		q := e.requests[id]
 		var truth []int32
@@ -258,7 +258,7 @@ func continuation(t *transformer, d attention.DType, tokens []int32, n int) []in
 	all := slices.Clone(tokens)
 	for range n {
 		logits := onePass(t, d, all)
-		all = append(all, most(logits[len(all)-1]))
+		all = append(all, argmax(logits[len(all)-1]))
 	}
 	return all[len(tokens):]
 }
@@ -279,7 +279,7 @@ func (e *v1) check() {
 		}
 		if !q.forked {
 			for i := q.prompt; i < len(q.tokens); i++ {
-				require.Equal(e.t, most(want[i-1]), q.tokens[i])
+				require.Equal(e.t, argmax(want[i-1]), q.tokens[i])
 			}
 		}
 	}

@@ -23,8 +23,8 @@ type Rotation struct {
 	Cos, Sin []float32
 	Size     int // rotated elements of a head: even, at most the head size
 
-	// Interleaved says which elements of a head are rotated together: 2i and 2i+1 (GPT-J) if it is true, i and
-	// i+Size/2 (GPT-NeoX, Llama) otherwise.
+	// Interleaved says which two elements of a head are rotated together: 2i and 2i+1 (GPT-J) if true,
+	// otherwise i and i+Size/2 (GPT-NeoX, Llama).
 	Interleaved bool
 }
 
@@ -52,9 +52,9 @@ type side struct {
 	contiguous int       // elements
 }
 
-// large is a size in bytes that is larger than the caches of a core. Writes of this size or more bypass the caches,
-// so that the processor does not read the memory before it writes.
-const large = 4 << 20
+// bypassBytes is a size that is larger than the caches of a core. Writes of this size or more bypass the
+// caches, so that the processor does not read the memory before it writes.
+const bypassBytes = 4 << 20
 
 // A scratch is the memory in which a worker transposes and converts 16 keys or values.
 type scratch struct {
@@ -66,9 +66,10 @@ func NewWriter(pool *parallel.Pool) *Writer {
 	return &Writer{pool: pool, workers: make([]scratch, pool.Size())}
 }
 
-// Write writes each token's key and value into its slot (vLLM's reshape_and_cache). If several tokens have the same
-// slot, the last one stays. Keys are rotated first, then divided by their scale and rounded. An error wraps
-// attention.ErrArgument; Write has then written nothing.
+// Write writes each token's key and value into its slot (vLLM's reshape_and_cache). If several tokens have
+// the same slot, the slot keeps the last one. A key is rotated first. Then the numbers are divided by the
+// scale and rounded. If Write returns an error, it has written nothing. The error wraps
+// attention.ErrArgument.
 func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	if err := t.check(c); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 		}
 	}
 	w.parts = min(c.NumKVHeads, w.pool.Size())
-	w.bypass = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
+	w.bypass = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= bypassBytes
 	w.pool.Run(w.parts, w)
 	w.cache, w.slots, w.key, w.value = nil, nil, side{}, side{}
 	return nil
