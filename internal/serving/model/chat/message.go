@@ -28,8 +28,8 @@ func (m *Message) variables() map[string]any {
 	return all
 }
 
-// WithTextArguments returns messages in which the arguments of all calls are JSON in a string, as some templates expect.
-// changed is false if there are no arguments that were values.
+// WithTextArguments returns a copy of messages in which the arguments of tool calls are texts with JSON, as some
+// templates expect. changed is false if all arguments were texts already.
 func WithTextArguments(messages []Message) (to []Message, changed bool, err error) {
 	asJSON, err := asJSON()
 	if err != nil {
@@ -58,7 +58,7 @@ func WithTextArguments(messages []Message) (to []Message, changed bool, err erro
 
 var asJSON = sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse("{{ value | tojson }}") })
 
-// each returns a copy of the message in which f has replaced each text except the role.
+// each returns a copy of m in which f has replaced each text except the role.
 func (m Message) each(f func(string) string) Message {
 	m.Content, m.Name, m.ToolCallID, m.Reasoning = f(m.Content), f(m.Name), f(m.ToolCallID), f(m.Reasoning)
 	m.ToolCalls = slices.Clone(m.ToolCalls)
@@ -98,13 +98,14 @@ func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]
 	return messages, kwargs, m, nil
 }
 
-// endOfMessage is appended to the last message, so that its end can be found in the prompt. It ends with a space; if
-// the template strips messages, this space is missing in the prompt.
+// endOfMessage is appended to the last message, so that its end can be found in the prompt. A template may strip
+// messages; the final space of endOfMessage is then missing in the prompt.
 const endOfMessage = "\uE03A\uE03B "
 
-// Continue marks the end of the last message, which the model is to continue. The function cut removes everything after
-// this end from the rendered prompt. messages must not be empty. The prompt equals that of continue_final_message in
-// Hugging Face's transformers.
+// Continue prepares a prompt that ends within the last message, so that the model continues this message. It returns
+// messages with a marker at the end of the last one, and the function cut, which removes the marker and everything
+// after it from the rendered prompt. The result equals that of continue_final_message in Hugging Face's
+// transformers. messages must not be empty.
 func Continue(messages []Message) (marked []Message, cut func(prompt string) (string, error)) {
 	marked = append(marked, messages...)
 	marked[len(marked)-1].Content += endOfMessage

@@ -1,6 +1,6 @@
 // Package chat renders the messages of a chat to a prompt with the model's own template, which is written in Jinja.
 //
-// A template comes with a model but is not trusted: it can read no files, and its work is bounded. The tokenizer
+// A template comes with a model but is not trusted: it cannot read files, and its work is limited. The tokenizer
 // decides which special tokens the prompt contains.
 package chat
 
@@ -18,7 +18,8 @@ import (
 // ErrTemplate is wrapped when a template cannot be read, or when it refuses messages.
 var ErrTemplate = errors.New("chat template")
 
-// ErrKwargs is wrapped when Kwargs has a variable that Render or New sets.
+// ErrKwargs is wrapped if Options.Kwargs has a variable that this package sets itself, such as messages or
+// bos_token.
 var ErrKwargs = errors.New("chat_template_kwargs")
 
 // A Message is one message of a chat. The template gets the fields after Content only if they are not empty.
@@ -32,9 +33,10 @@ type Message struct {
 
 var errNoObject = errors.New("has arguments that are neither an object nor an object in a string")
 
-// ToolCall reads a tool call in OpenAI's form, whose arguments are JSON in a string. As in vLLM, it decodes the
-// arguments, and missing arguments become an empty object. A string that is not JSON but begins like an object, such as the
-// arguments of a call that was cut, stays a string, because some templates accept it.
+// ToolCall decodes a tool call in OpenAI's form, whose arguments are a string with JSON. As in vLLM, the result has
+// the decoded arguments, and an empty object if they are missing. Arguments that are not JSON but begin like an
+// object remain a string, because some templates accept it. A call that was cut off at a token limit has such
+// arguments.
 func ToolCall(text []byte) (any, error) {
 	call, function := named(text)
 	if function == nil {
@@ -64,7 +66,7 @@ func ToolCall(text []byte) (any, error) {
 	return call, nil
 }
 
-// IsText reports whether the arguments in a result of ToolCall are a string.
+// IsText reports whether the arguments of call, a result of ToolCall, are a string.
 func IsText(call any) bool {
 	_, ok := call.(*jinja.Dict).Get("function").(*jinja.Dict).Get("arguments").(string)
 	return ok
@@ -76,13 +78,14 @@ func CallID(call any) string {
 	return id
 }
 
-// Tool reads a tool in OpenAI's form. ok is false if the tool has no function with a name.
+// Tool decodes a tool in OpenAI's form. ok is false if the tool has no function with a name.
 func Tool(text []byte) (tool any, ok bool) {
 	tool, function := named(text)
 	return tool, function != nil
 }
 
-// named reads an object with a function that has a name. function is nil if the object has no such function.
+// named decodes an object that has a function with a name, such as a tool or a call, and also returns the function.
+// function is nil if the object has none.
 func named(text []byte) (object any, function *jinja.Dict) {
 	object, _ = jinja.FromJSON(text)
 	fields, ok := object.(*jinja.Dict)
@@ -140,14 +143,14 @@ type Options struct {
 	Answer bool           // see Render
 	Kwargs map[string]any // see Render
 
-	// Marked lists characters to mark in the prompt if they come from messages or from Kwargs. Roles are not marked,
-	// because templates make special tokens from them.
+	// Marked lists characters that are replaced by marks where they come from texts in messages or Kwargs. Roles are
+	// not marked, because templates make special tokens from them.
 	Marked []rune
 }
 
 // RenderTo passes the prompt to write piece by piece. While the template computes without output, RenderTo calls
-// write with "" from time to time. If write returns an error, RenderTo stops and returns that error, wrapped. RenderTo
-// returns the marks that stand for the characters of Options.Marked in the prompt, or nil if there are none.
+// write with "" from time to time. If write returns an error, RenderTo stops and returns that error, wrapped.
+// RenderTo also returns the marks in the prompt, or nil if it marked no characters.
 func (t *Template) RenderTo(
 	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {
@@ -184,7 +187,7 @@ func (t *Template) RenderTo(
 			variables[name] = nil
 		}
 	}
-	err = t.template.RenderMarked(func(piece string) error { return write(piece, m) }, variables, m)
+	err = t.template.RenderTo(func(piece string) error { return write(piece, m) }, variables, m)
 	switch {
 	case refusal != nil:
 		return nil, refusal

@@ -1,7 +1,7 @@
-// Package marks tells characters that come from a client from characters of a chat template, which combines both into
-// one text. In the client's texts, it replaces the characters that special tokens need by private-use characters, their
-// marks. If a special token in the rendered text contains a mark, the client wrote a part of it, so it is not a special
-// token.
+// Package marks distinguishes, in a text that a chat template has rendered, the characters that a client wrote from
+// those that the template wrote. Before rendering, it replaces characters of the client's texts that occur in
+// special tokens by private-use characters, their marks. A special token in the rendered text that contains a mark
+// was written in part by the client, so it is not a special token.
 package marks
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Marks maps characters to marks, which occur in none of the texts. A nil *Marks changes no text. A Marks never
-// changes and is safe for concurrent use.
+// Marks maps characters to marks, which are private-use characters that occur in none of the texts given to New. A
+// nil *Marks changes no text. A Marks never changes and is safe for concurrent use.
 type Marks struct {
 	marks map[rune]rune
 	plain []rune // the characters of the marks first, first+1, ...
@@ -21,16 +21,16 @@ type Marks struct {
 // ErrExhausted is the error for texts that leave too few unused private-use characters in a row.
 var ErrExhausted = errors.New("the texts have too many private-use characters")
 
-// In UTF-8, every character of plane 16, and no other, begins with the byte 0xf4. These two are private-use
-// characters.
+// lowest and highest are the first and the last private-use character of plane 16. In UTF-8, only the characters of
+// this plane begin with the byte lead.
 const (
 	lowest  = 0x100000
 	highest = 0x10fffd
 	lead    = 0xf4
 )
 
-// New returns marks for chars. The marks occur neither in texts nor in beside, a text that will not be marked. New
-// returns nil if no text contains one of chars.
+// New returns marks for chars. The marks do not occur in texts, whose characters will be marked, nor in beside,
+// whose characters will not. New returns nil if no text in texts contains one of chars.
 func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil
@@ -103,7 +103,8 @@ func (m *Marks) Plain(text string) string {
 	return strings.Map(m.Char, text)
 }
 
-// Split returns the text without marks, and the byte offsets in it of the characters that were marked.
+// Split replaces the marks of a text by their characters. It also returns the byte offsets of these characters in
+// plain.
 func (m *Marks) Split(text string) (plain string, marked []int) {
 	if !m.In(text) {
 		return text, nil
@@ -119,8 +120,8 @@ func (m *Marks) Split(text string) (plain string, marked []int) {
 	return b.String(), marked
 }
 
-// Index compares sub and text without their marks. It returns the byte range of the first or last occurrence of sub in
-// text, or -1, -1.
+// Index returns the byte range of the first occurrence of sub in text, or of the last one if last is true, or -1,
+// -1. Marks are equal to their characters.
 func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	find := strings.Index
 	if last {
@@ -141,7 +142,7 @@ func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	return from, from + m.offset(text[from:], len(sub))
 }
 
-// offset returns the offset in a text of byte n of its plain text.
+// offset returns the byte offset in text of the character at byte n of m.Plain(text).
 func (m *Marks) offset(text string, n int) int {
 	for at, r := range text {
 		if n <= 0 {

@@ -14,7 +14,7 @@ func (p *parser) postfix(e expr) expr {
 			if t := p.take(); t.kind == number {
 				e = func(s *scope) any { return s.m.item(base(s), t.value) }
 			} else if t.kind == name {
-				if slices.Contains(methodsLeftOut, t.text) && p.matches(operator, "(") {
+				if slices.Contains(unsupportedMethods, t.text) && p.matches(operator, "(") {
 					fail("the method %q is not supported in a chat template", t.text)
 				}
 				e = func(s *scope) any { return s.m.attribute(base(s), t.text) }
@@ -72,14 +72,14 @@ func (p *parser) called(base expr) expr {
 	return func(s *scope) any {
 		v, a := base(s), read(s)
 		if *blocked {
-			a.named.put("caller", s.vars[theCaller])
+			a.named.put("caller", s.vars[callerVariable])
 		}
 		return s.m.call(v, a)
 	}
 }
 
-// filters parses filters and tests that follow e. If first is true, the name of a filter comes next, without the
-// sign |.
+// filters parses the filters and tests that follow e. If first is true, e is followed directly by the name of a
+// filter, without the sign |, as in the tag filter.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)
@@ -118,7 +118,9 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied returns an expression that applies a filter or a test to e. If read is nil, it parses the arguments.
+// applied returns an expression that applies the filter or test title to e. what is "filter" or "test", and known
+// has all of that sort. read evaluates the arguments; if it is nil, applied parses arguments in parentheses, which
+// may be missing.
 func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
 	if read == nil {
 		read = func(*scope) arguments { return arguments{named: newDict()} }
@@ -128,7 +130,7 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 	}
 	f, ok := known[title]
 	switch {
-	case !ok && slices.Contains(leftOut, title):
+	case !ok && slices.Contains(unsupportedNames, title):
 		fail("the %s %q is not supported in a chat template", what, title)
 	case !ok && p.optional == 0:
 		fail("there is no %s %q", what, title)
@@ -176,11 +178,11 @@ type missing struct{}
 
 func given(v any) bool { return v != missing{} }
 
-func or(v, other any) any {
+func or(v, fallback any) any {
 	if given(v) {
 		return v
 	}
-	return other
+	return fallback
 }
 
 func (p *parser) arguments() func(*scope) arguments {

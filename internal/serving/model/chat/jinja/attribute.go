@@ -36,7 +36,7 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
-// entry returns the value of key k. If d has no key k and k has marks, it looks for the key without marks.
+// entry returns the value of key k. If d has no key k and k has marks, it inspecting for the key without marks.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	if !d.has(k) && isText(k) {
 		k = m.plain(textOf(k))
@@ -99,8 +99,9 @@ func (m *machine) path(v, attribute any) any {
 	return v
 }
 
-// by returns a function that returns the given attribute of an item, or the item itself if there is no attribute.
-func (m *machine) by(attribute any) func(any) any {
+// keyFunc returns the function that filters such as sort use to get the key of an item: the item's attribute, or the
+// item itself if attribute is not given or None.
+func (m *machine) keyFunc(attribute any) func(any) any {
 	if !given(attribute) || attribute == nil {
 		return func(v any) any { return v }
 	}

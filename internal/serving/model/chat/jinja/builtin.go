@@ -4,23 +4,23 @@ import "strings"
 
 type builtin struct {
 	parameters string
-	call       code
+	call       builtinFunc
 }
 
-// A code implements a builtin, which is applied to v. a has the arguments in the order of the parameters. If
-// parameters is raw, a has one element: the arguments as the template gives them.
-type code func(m *machine, v any, a []any) any
+// A builtinFunc implements a filter, a test or a method, which is applied to v. a has the arguments in the order of
+// the builtin's parameters. If the builtin's parameters are raw, a has one element, of type arguments.
+type builtinFunc func(m *machine, v any, a []any) any
 
 const raw = "*"
 
-// apply calls a filter or a method, and counts the work of reading its value.
+// apply calls a filter or a method. It spends steps for reading v.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin, and counts making its result as work. It does not count the size of v: most tests read only
-// the type of v, so they cost nothing for a long text.
+// invoke calls a builtin. It spends steps for the result, but not for the size of v: most tests read only the type
+// of v, so they cost nothing for a long text.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
@@ -30,12 +30,12 @@ func (b builtin) invoke(m *machine, v any, a arguments) any {
 	return m.made(b.call(m, v, bound))
 }
 
-// jinja2 and Python have these, and this package does not support them.
+// Names that jinja2 or Python defines and this package does not support.
 var (
-	leftOut = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
+	unsupportedNames = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
 		"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")
-	functionsLeftOut = strings.Fields("cycler joiner lipsum self super")
-	methodsLeftOut   = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha " +
+	unsupportedFunctions = strings.Fields("cycler joiner lipsum self super")
+	unsupportedMethods   = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha " +
 		"isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans " +
 		"partition rfind rindex rjust rpartition swapcase translate zfill copy cycle changed")
 )
@@ -47,20 +47,20 @@ var globals = map[string]any{
 }
 
 var tests = map[string]builtin{
-	"defined":   {"", ofKind(func(v any) bool { return !isUndefined(v) })},
-	"undefined": {"", ofKind(isUndefined)},
-	"none":      {"", ofKind(func(v any) bool { return v == nil })},
-	"boolean":   {"", ofKind(func(v any) bool { _, ok := v.(bool); return ok })},
-	"true":      {"", ofKind(func(v any) bool { return v == true })},
-	"false":     {"", ofKind(func(v any) bool { return v == false })},
-	"integer":   {"", ofKind(func(v any) bool { _, ok := v.(int64); return ok })},
-	"float":     {"", ofKind(func(v any) bool { _, ok := v.(float64); return ok })},
-	"number":    {"", ofKind(isNumber)},
-	"string":    {"", ofKind(isText)},
-	"mapping":   {"", ofKind(func(v any) bool { _, ok := v.(*Dict); return ok })},
-	"callable":  {"", ofKind(func(v any) bool { _, ok := v.(*function); return ok })},
-	"iterable":  {"", ofKind(isIterable)},
-	"sequence":  {"", ofKind(isSequence)},
+	"defined":   {"", typeTest(func(v any) bool { return !isUndefined(v) })},
+	"undefined": {"", typeTest(isUndefined)},
+	"none":      {"", typeTest(func(v any) bool { return v == nil })},
+	"boolean":   {"", typeTest(func(v any) bool { _, ok := v.(bool); return ok })},
+	"true":      {"", typeTest(func(v any) bool { return v == true })},
+	"false":     {"", typeTest(func(v any) bool { return v == false })},
+	"integer":   {"", typeTest(func(v any) bool { _, ok := v.(int64); return ok })},
+	"float":     {"", typeTest(func(v any) bool { _, ok := v.(float64); return ok })},
+	"number":    {"", typeTest(isNumber)},
+	"string":    {"", typeTest(isText)},
+	"mapping":   {"", typeTest(func(v any) bool { _, ok := v.(*Dict); return ok })},
+	"callable":  {"", typeTest(func(v any) bool { _, ok := v.(*function); return ok })},
+	"iterable":  {"", typeTest(isIterable)},
+	"sequence":  {"", typeTest(isSequence)},
 	"upper":     {"", inCase(upper, lower)},
 	"lower":     {"", inCase(lower, upper)},
 
@@ -77,15 +77,17 @@ var tests = map[string]builtin{
 	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
 }
 
-// ofKind returns a test that reads only the type of a value.
-func ofKind(f func(v any) bool) code { return func(_ *machine, v any, _ []any) any { return f(v) } }
+// typeTest returns a test that calls f, which reads only the type of its value.
+func typeTest(f func(v any) bool) builtinFunc {
+	return func(_ *machine, v any, _ []any) any { return f(v) }
+}
 
-func compared(symbol string) code {
+func compared(symbol string) builtinFunc {
 	compare := comparisons[symbol]
 	return func(m *machine, v any, a []any) any { return compare(m, v, a[0]) }
 }
 
-func inCase(to, other func(string) string) code {
+func inCase(to, other func(string) string) builtinFunc {
 	return func(m *machine, v any, _ []any) any {
 		m.spend(size(v) / 16)
 		s := textOf(v)
@@ -93,7 +95,7 @@ func inCase(to, other func(string) string) code {
 	}
 }
 
-func divisible(by, rest int64) code {
+func divisible(by, rest int64) builtinFunc {
 	return func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, by), rest) }
 }
 

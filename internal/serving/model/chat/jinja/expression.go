@@ -2,8 +2,8 @@ package jinja
 
 import "slices"
 
-// tuple parses an expression, or several expressions as a tuple. Each evaluation of the result spends one unit of the
-// template's budget for each token of the source.
+// tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an
+// inline if. Each evaluation of the result spends one step for each token of the source.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or
@@ -62,9 +62,9 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical parses the operands of "and" or "or". The value of the expression is the first operand whose truth value
-// equals the parameter decides, or the last operand if there is no such operand.
-func (p *parser) logical(word string, decides bool, operand func() expr) expr {
+// logical parses the operands of word, which is "and" or "or". As in Python, the value of the expression is the
+// first operand whose truth value is stopAt, or the last operand if there is no such operand.
+func (p *parser) logical(word string, stopAt bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {
 		operands = append(operands, operand())
@@ -74,7 +74,7 @@ func (p *parser) logical(word string, decides bool, operand func() expr) expr {
 	}
 	return func(s *scope) (v any) {
 		for _, e := range operands {
-			if v = e(s); s.m.truth(v) == decides {
+			if v = e(s); s.m.truth(v) == stopAt {
 				break
 			}
 		}
@@ -207,7 +207,7 @@ func (p *parser) primary() expr {
 		if v, ok := constants[t.text]; ok {
 			return func(*scope) any { return v }
 		}
-		if slices.Contains(functionsLeftOut, t.text) {
+		if slices.Contains(unsupportedFunctions, t.text) {
 			fail("%q is not supported in a chat template", t.text)
 		}
 		p.used[t.text] = true

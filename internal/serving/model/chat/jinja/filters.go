@@ -8,9 +8,9 @@ import (
 )
 
 var filters = map[string]builtin{
-	"capitalize": {"", onText(capitalize)},
-	"lower":      {"", onText(lower)},
-	"upper":      {"", onText(upper)},
+	"capitalize": {"", textFunc(capitalize)},
+	"lower":      {"", textFunc(lower)},
+	"upper":      {"", textFunc(upper)},
 	"title":      {"", func(m *machine, v any, _ []any) any { return m.capitals(m.str(v)) }},
 	"trim":       {"chars", stripped(strings.TrimFunc)},
 	"replace":    {"old new count", replacing((*machine).str)},
@@ -30,7 +30,7 @@ var filters = map[string]builtin{
 	"list":  {"", func(m *machine, v any, _ []any) any { return &list{items: m.copied(v)} }},
 	"items": {"", dictItems},
 	"join": {"d attribute", func(m *machine, v any, a []any) any {
-		part := m.by(a[1])
+		part := m.keyFunc(a[1])
 		return m.join(m.str(or(a[0], "")), m.items(v), func(item any) string { return m.str(part(item)) })
 	}},
 	"reverse":  {"", reversed},
@@ -40,10 +40,10 @@ var filters = map[string]builtin{
 	}},
 	"unique":     {"case_sensitive attribute", unique},
 	"map":        {raw, func(m *machine, v any, a []any) any { return m.mapped(v, a[0].(arguments)) }},
-	"select":     {raw, chosen(false, true)},
-	"selectattr": {raw, chosen(true, true)},
-	"reject":     {raw, chosen(false, false)},
-	"rejectattr": {raw, chosen(true, false)},
+	"select":     {raw, selection(false, true)},
+	"selectattr": {raw, selection(true, true)},
+	"reject":     {raw, selection(false, false)},
+	"rejectattr": {raw, selection(true, false)},
 }
 
 func indent(m *machine, v any, a []any) any {
@@ -158,7 +158,7 @@ func dictSort(m *machine, v any, a []any) any {
 }
 
 func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
-	part, cased, backward := m.by(attribute), m.truth(or(exact, false)), m.truth(or(reverse, false))
+	part, cased, backward := m.keyFunc(attribute), m.truth(or(exact, false)), m.truth(or(reverse, false))
 	slices.SortStableFunc(items, func(a, b any) int {
 		x, y := part(a), part(b)
 		if !cased && isText(x) && isText(y) {
@@ -173,7 +173,7 @@ func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
 }
 
 func unique(m *machine, v any, a []any) any {
-	result, seen, part := &list{kind: generator}, newDict(), m.by(a[1])
+	result, seen, part := &list{kind: generator}, newDict(), m.keyFunc(a[1])
 	for _, item := range m.copied(v) {
 		k := part(item)
 		if isText(k) && !m.truth(or(a[0], false)) {
@@ -194,14 +194,14 @@ func (m *machine) mapped(v any, a arguments) any {
 	}
 	var apply func(item any) any
 	if len(a.list) == 0 {
-		attribute, other := a.named.pop("attribute", missing{}), a.named.pop("default", missing{})
+		attribute, fallback := a.named.pop("attribute", missing{}), a.named.pop("default", missing{})
 		if !given(attribute) {
 			fail("map has no filter and no attribute")
 		}
 		apply = func(item any) any {
 			got := m.path(item, attribute)
 			if isUndefined(got) {
-				return or(other, got)
+				return or(fallback, got)
 			}
 			return got
 		}
@@ -218,20 +218,20 @@ func (m *machine) mapped(v any, a arguments) any {
 	return result
 }
 
-// chosen returns the code of the filters select and reject or, if byAttribute is true, of selectattr and
-// rejectattr. The result keeps the items for which the test returns keeps.
-func chosen(byAttribute, keeps bool) code {
+// selection returns the function of the filters select and reject or, if byAttribute is true, of selectattr and
+// rejectattr. These filters return the items for which a test returns want.
+func selection(byAttribute, want bool) builtinFunc {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)
 		if !m.truth(v) {
 			return result
 		}
-		part := m.by(nil)
+		part := m.keyFunc(nil)
 		if byAttribute {
 			if len(a.list) == 0 {
 				fail("the filter has no attribute")
 			}
-			part, a = m.by(a.list[0]), a.rest()
+			part, a = m.keyFunc(a.list[0]), a.rest()
 		}
 		test := m.truth
 		if len(a.list) > 0 {
@@ -242,7 +242,7 @@ func chosen(byAttribute, keeps bool) code {
 			test = func(v any) bool { return f.invoke(m, v, a.rest()) == true }
 		}
 		for _, item := range m.copied(v) {
-			if test(part(item)) == keeps {
+			if test(part(item)) == want {
 				result.items = append(result.items, item)
 			}
 		}

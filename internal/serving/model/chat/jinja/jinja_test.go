@@ -32,7 +32,8 @@ type rendered struct {
 	}
 }
 
-// render does what package chat does, but strftime_now returns a fixed text for each format of real templates.
+// render renders a template with the functions that package chat defines. Its strftime_now returns the same time in
+// each call.
 func render(t *testing.T, source string, variables map[string]json.RawMessage) (string, error) {
 	parsed, err := jinja.Parse(source)
 	if err != nil {
@@ -211,8 +212,8 @@ func TestOtherNamesOfTestsAndMethods(t *testing.T) {
 	}
 }
 
-// looks lists templates that inspect the texts x and y, and output texts made from them.
-var looks = []string{
+// inspecting lists templates that inspect the texts x and y, and output texts made from them.
+var inspecting = []string{
 	"{{ x }}", "{{ x | trim }}{{ x.strip('<') }}{{ x.lstrip('<a') }}{{ x.rstrip(y) }}",
 	"{{ x.split('<a>') }}{{ x.split('<')[0] }}{{ x.rsplit('>', 1) }}{{ x.split('a>', 1)[-1] }}{{ x.split() }}",
 	"{% if y %}{{ x.split(y)[-1] }}{{ 'a<b>'.split(y) }}{% endif %}", "{{ x.splitlines() }}",
@@ -235,7 +236,7 @@ var looks = []string{
 
 func TestMarksDoNotChangeWhatATemplateMakes(t *testing.T) {
 	texts := rapid.StringOfN(rapid.RuneFrom([]rune("<<>>ab| \n'\"&｜é")), 0, 6, -1)
-	for _, source := range looks {
+	for _, source := range inspecting {
 		template, err := jinja.Parse(source)
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
@@ -246,7 +247,7 @@ func TestMarksDoNotChangeWhatATemplateMakes(t *testing.T) {
 			m, err := marks.New(chars, slices.Values([]string{x, y}), "")
 			require.NoError(t, err)
 			var got strings.Builder
-			err = template.RenderMarked(func(piece string) error {
+			err = template.RenderTo(func(piece string) error {
 				got.WriteString(piece)
 				return nil
 			}, map[string]any{"x": m.Mark(x), "y": m.Mark(y)}, m)

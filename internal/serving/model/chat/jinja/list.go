@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// indexed reports whether the elements of a list have indices. Those of generators and of views of a dict have
-// none.
+// indexed reports whether the elements of l can be read by index, as those of lists, tuples and ranges. Those of
+// generators and of views of a dict cannot.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
 func (m *machine) copied(v any) []any {
@@ -118,7 +118,8 @@ func (l *loop) at(i int) any {
 
 func newDict() *Dict { return &Dict{values: map[any]any{}} }
 
-// key returns a Go value that is the same for all keys that are equal in Python.
+// key returns the key of Dict.values for a Python key. Keys that are equal in Python, such as 1, 1.0 and True, give
+// the same result.
 func key(k any) any {
 	switch k := k.(type) {
 	case markup:
@@ -151,10 +152,10 @@ func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
 func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
 
-// pop removes a key and returns its value. If there is no such key, it returns other.
-func (d *Dict) pop(k string, other any) any {
+// pop removes a key and returns its value. If there is no such key, it returns fallback.
+func (d *Dict) pop(k string, fallback any) any {
 	if !d.has(k) {
-		return other
+		return fallback
 	}
 	v := d.values[k]
 	delete(d.values, k)

@@ -9,17 +9,17 @@ import (
 )
 
 var textMethods = map[string]builtin{
-	"capitalize":   {"", onText(capitalize)},
-	"lower":        {"", onText(lower)},
-	"upper":        {"", onText(upper)},
-	"title":        {"", onText(titled)},
+	"capitalize":   {"", textFunc(capitalize)},
+	"lower":        {"", textFunc(lower)},
+	"upper":        {"", textFunc(upper)},
+	"title":        {"", textFunc(titled)},
 	"strip":        {"chars", stripped(strings.TrimFunc)},
 	"lstrip":       {"chars", stripped(strings.TrimLeftFunc)},
 	"rstrip":       {"chars", stripped(strings.TrimRightFunc)},
 	"startswith":   {"affix", withAffix(strings.HasPrefix)},
 	"endswith":     {"affix", withAffix(strings.HasSuffix)},
-	"removeprefix": {"prefix", withoutPrefix},
-	"removesuffix": {"suffix", withoutSuffix},
+	"removeprefix": {"prefix", without(false)},
+	"removesuffix": {"suffix", without(true)},
 	"split":        {"sep maxsplit", splitText(false)},
 	"rsplit":       {"sep maxsplit", splitText(true)},
 	"splitlines":   {"", splitLines},
@@ -28,7 +28,7 @@ var textMethods = map[string]builtin{
 	"join": {"items", func(m *machine, v any, a []any) any {
 		return m.join(asText(v), m.items(a[0]), asText)
 	}},
-	"format": {raw, func(m *machine, v any, a []any) any { return m.filled(asText(v), a[0].(arguments)) }},
+	"format": {raw, func(m *machine, v any, a []any) any { return m.formatFields(asText(v), a[0].(arguments)) }},
 }
 
 // dictMethods has the methods of a dict. Methods that change a dict are undefined in jinja2's sandbox, even if the dict
@@ -46,16 +46,16 @@ var dictMethods = map[string]builtin{
 	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
 }
 
-// onText returns a method or a filter that calls f with its value, a text.
-func onText(f func(s string) string) code {
+// textFunc returns a method or a filter that returns f of its value, as text.
+func textFunc(f func(s string) string) builtinFunc {
 	return func(m *machine, v any, _ []any) any { return f(m.str(v)) }
 }
 
-func stripped(trim func(string, func(rune) bool) string) code {
+func stripped(trim func(string, func(rune) bool) string) builtinFunc {
 	return func(m *machine, v any, a []any) any { return keepMarkup(v, trim(m.str(v), m.cut(a[0]))) }
 }
 
-func withAffix(has func(s, affix string) bool) code {
+func withAffix(has func(s, affix string) bool) builtinFunc {
 	return func(m *machine, v any, a []any) any {
 		s := m.plain(asText(v))
 		if l, ok := a[0].(*list); ok && l.kind == tuple {
@@ -65,23 +65,22 @@ func withAffix(has func(s, affix string) bool) code {
 	}
 }
 
-func withoutPrefix(m *machine, v any, a []any) any {
-	s := asText(v)
-	if from, to := m.index(s, asText(a[0]), false); from == 0 {
-		return s[to:]
+// without returns a method that removes an affix: removesuffix if suffix is true, else removeprefix.
+func without(suffix bool) builtinFunc {
+	return func(m *machine, v any, a []any) any {
+		s := asText(v)
+		from, to := m.index(s, asText(a[0]), suffix)
+		switch {
+		case suffix && to == len(s):
+			return s[:from]
+		case !suffix && from == 0:
+			return s[to:]
+		}
+		return s
 	}
-	return s
 }
 
-func withoutSuffix(m *machine, v any, a []any) any {
-	s := asText(v)
-	if from, to := m.index(s, asText(a[0]), true); to == len(s) {
-		return s[:from]
-	}
-	return s
-}
-
-func splitText(fromRight bool) code {
+func splitText(fromRight bool) builtinFunc {
 	return func(m *machine, v any, a []any) any {
 		return &list{items: m.split(asText(v), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
 	}
@@ -102,19 +101,20 @@ func findText(m *machine, v any, a []any) any {
 	return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))
 }
 
-func replacing(text func(m *machine, v any) string) code {
+func replacing(text func(m *machine, v any) string) builtinFunc {
 	return func(m *machine, v any, a []any) any {
 		return m.replaced(text(m, v), text(m, a[0]), text(m, a[1]), or(a[2], nil))
 	}
 }
 
-func dictView(kind string, items func(d *Dict) []any) code {
+func dictView(kind string, items func(d *Dict) []any) builtinFunc {
 	return func(_ *machine, v any, _ []any) any { return &list{kind: kind, items: items(v.(*Dict))} }
 }
 
 var verbs = regexp.MustCompile(`%[-+ 0#]*\d*(?:\.\d*)?.?`)
 
-// format computes Python's format % values with the conversions %s, %r, %d, %c and %%.
+// format returns the value of Python's expression format % values. It supports the conversions %s, %r, %d, %c and
+// %%.
 func (m *machine) format(format string, values []any) string {
 	result := verbs.ReplaceAllStringFunc(format, func(verb string) string {
 		if verb == "%%" {
@@ -146,8 +146,8 @@ func (m *machine) format(format string, values []any) string {
 
 var fields = regexp.MustCompile(`\{\{|\}\}|\{[^{}.\[:!]*\}|[{}]`)
 
-// filled computes Python's str.format with fields such as {}, {0} and {name}.
-func (m *machine) filled(format string, a arguments) string {
+// formatFields returns format.format(a) of Python. It supports fields such as {}, {0} and {name}.
+func (m *machine) formatFields(format string, a arguments) string {
 	next := 0
 	return fields.ReplaceAllStringFunc(format, func(field string) string {
 		switch field {

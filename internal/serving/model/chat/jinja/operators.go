@@ -42,8 +42,8 @@ var arithmetic = map[string]func(m *machine, a, b any) any{
 	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
 }
 
-// numbers applies an operator to two numbers. It calls ints if both are integers, and floats if one is a float or
-// ints is nil.
+// numbers applies the operator symbol to two numbers. If both are integers, it calls ints, which reports an overflow
+// with false; if one is a float or ints is nil, it calls floats.
 func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
 	if !isNumber(a) || !isNumber(b) {
 		defined(a)
@@ -214,7 +214,8 @@ func (m *machine) equal(a, b any) (same bool) {
 	return a == b
 }
 
-// order compares a and b. It fails if the two cannot be ordered.
+// order compares a and b as Python does. It fails if a template compares values that have no order, such as a text
+// and a number.
 func order(m *machine, a, b any) int {
 	m.spend(1)
 	x, ok := a.(*list)

@@ -64,8 +64,8 @@ func (p *parser) deeper() {
 	}
 }
 
-// until parses statements up to a tag with one of the names in ends. The caller must take this tag. The name "" stands
-// for the end of the template.
+// until parses statements up to a tag whose name is in ends, and leaves this name to the caller. The name "" means
+// the end of the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -90,7 +90,8 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at returns a statement that sets the machine's line, counts as work, and then runs st.
+// at returns a statement that runs st. Before that, it sets the machine's line to that of t, for errors, and spends
+// a step.
 func (t token) at(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line
@@ -116,11 +117,11 @@ func (p *parser) statement() stmt {
 	case "filter":
 		filtered := p.filters(bodyOf, true)
 		p.closed()
-		body := p.ended("endfilter")
+		body := p.bodyUntil("endfilter")
 		return func(s *scope) flow { s.m.write(s.m.str(filtered(body.captured(s)))); return next }
 	case "generation":
 		p.closed()
-		body := p.ended("endgeneration")
+		body := p.bodyUntil("endgeneration")
 		return func(s *scope) flow { return body.run(s.inner()) }
 	case "break", "continue":
 		p.closed()
@@ -135,8 +136,9 @@ func (p *parser) statement() stmt {
 	}
 }
 
-// ended parses a body, in which break and continue cannot end loops around the body.
-func (p *parser) ended(name string) block {
+// bodyUntil parses statements up to the tag name, and that tag. Loops around these statements cannot be ended by
+// break and continue in them.
+func (p *parser) bodyUntil(name string) block {
 	outer := p.loops
 	p.loops = 0
 	b := p.until(name)
@@ -288,12 +290,12 @@ func (p *parser) set() stmt {
 	}
 	filtered := p.filters(bodyOf, false)
 	p.closed()
-	body := p.ended("endset")
+	body := p.bodyUntil("endset")
 	return func(s *scope) flow { target(s, filtered(body.captured(s))); return next }
 }
 
-// bodyVariable is the variable that holds the output of a tag's body. No name in a template can be spelled like
-// that.
+// bodyVariable is the name of the variable with the output of a tag's body. A template cannot have a variable with
+// this name.
 const bodyVariable = "{% set %}"
 
 func bodyOf(s *scope) any { return s.vars[bodyVariable] }
@@ -328,7 +330,7 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	p.closed()
 	outer := p.used
 	p.used = map[string]bool{}
-	body := p.ended(ends)
+	body := p.bodyUntil(ends)
 	used := p.used
 	p.used = outer
 	maps.Copy(outer, used)
@@ -361,8 +363,9 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	}
 }
 
-// theCaller is the variable that holds the body of a call block. No name in a template can be spelled like that.
-const theCaller = "{% call %}"
+// callerVariable is the name of the variable with the macro that renders the body of a call block. A template cannot
+// have a variable with this name.
+const callerVariable = "{% call %}"
 
 func (p *parser) call() stmt {
 	parameters := p.parameters()
@@ -375,7 +378,7 @@ func (p *parser) call() stmt {
 	caller := p.macro("caller", parameters, "endcall")
 	return func(s *scope) flow {
 		at := s.inner()
-		at.vars[theCaller] = caller(s)
+		at.vars[callerVariable] = caller(s)
 		s.m.write(s.m.str(called(at)))
 		return next
 	}

@@ -22,7 +22,8 @@ const (
 	operator
 )
 
-// A token is a piece of a template. Tokens for strings and numbers also have a value.
+// A token is a name, operator, string or number in a tag, the beginning or the end of a tag, or text outside of
+// tags. Strings and numbers also have a value.
 type token struct {
 	kind  kind
 	text  string
@@ -49,8 +50,9 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// ended includes the white space after the end of a tag that the tag removes.
-func ended(end, rest string) int {
+// tagLength returns the length of end, the end of a tag at the beginning of rest, and of the white space after it
+// that the tag removes.
+func tagLength(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
 	}
@@ -64,7 +66,8 @@ type scanner struct {
 	tokens []token
 }
 
-// scan splits a template into tokens. It keeps the number of the current line in line, for errors.
+// scan splits a template into tokens. While it does, line is the number of the current line; callers use it in
+// errors.
 func scan(source string, line *int) []token {
 	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
 	for s.rest != "" {
@@ -105,9 +108,9 @@ func (s *scanner) skip(n int) {
 	s.rest = s.rest[n:]
 }
 
-// data emits the n bytes of text before a tag, without the white space that the tag removes. A tag with the sign '-'
-// removes all white space before it. If strips is true, a tag removes the white space between the start of the line and
-// the tag, unless its sign is '+'.
+// data emits the n bytes of text before a tag. It leaves out the white space before the tag if the tag's sign is
+// '-'. If strips is true and the tag has no sign, it leaves out the white space between the start of the line and
+// the tag.
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before
@@ -128,7 +131,7 @@ func (s *scanner) raw() bool {
 	if begin == "" {
 		return false
 	}
-	s.skip(ended(begin, s.rest))
+	s.skip(tagLength(begin, s.rest))
 	ends := rawEnd.FindStringSubmatchIndex(s.rest)
 	if ends == nil {
 		fail("{%% raw %%} has no {%% endraw %%}")
@@ -138,7 +141,7 @@ func (s *scanner) raw() bool {
 		sign = s.rest[ends[2]]
 	}
 	s.data(ends[0], sign, true)
-	s.skip(ended(s.rest[:ends[1]-ends[0]], s.rest))
+	s.skip(tagLength(s.rest[:ends[1]-ends[0]], s.rest))
 	return true
 }
 
@@ -163,7 +166,7 @@ func (s *scanner) inside(ends *regexp.Regexp) {
 		s.skip(blanks(s.rest))
 		if stop := ends.FindString(s.rest); stop != "" && open == "" {
 			s.emit(closing, "the end of the tag", nil)
-			s.skip(ended(stop, s.rest))
+			s.skip(tagLength(stop, s.rest))
 			return
 		}
 		found := ""

@@ -208,7 +208,8 @@ func tojson(m *machine, v any, a []any) any {
 	return b.String()
 }
 
-// json writes a value. line has a line break and the indentation of the value.
+// json writes v as JSON to b. line is a line break followed by the indentation of v's own line; it is used if
+// st.lines is true.
 func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 	m.spend(4)
 	switch v := v.(type) {
@@ -300,7 +301,8 @@ func (m *machine) jsonText(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte('"')
 }
 
-// EachText returns a copy of v, a value of FromJSON. In the copy, f has replaced each text, keys included.
+// EachText returns a copy of v, a value of FromJSON, in which each text is replaced by f of it, including the keys
+// of objects.
 func EachText(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:

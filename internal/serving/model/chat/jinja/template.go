@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	maxSteps  = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
-	round     = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
-	maxDepth  = 200     // nesting of calls of macros, of values and of expressions
-	maxChain  = 500     // operators, attributes or filters in a row
-	callEvery = 1 << 14 // the most steps between two calls of write
-	maxRange  = 100000  // elements of a range, as in jinja2's sandbox
+	maxSteps      = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
+	round         = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
+	maxDepth      = 200     // nesting of calls of macros, of values and of expressions
+	maxChain      = 500     // operators, attributes or filters in a row
+	stepsPerWrite = 1 << 14 // the most steps between two calls of write
+	maxRange      = 100000  // elements of a range, as in jinja2's sandbox
 )
 
 // A Template is safe for concurrent use.
@@ -28,7 +28,7 @@ type Template struct{ body block }
 // A Function is a variable that a template can call.
 type Function func(args []any) (any, error)
 
-// A failure is the value of a panic that Parse and Render turn into an error.
+// A failure is what fail panics with. Parse and Render recover it and return its error.
 type failure struct{ err error }
 
 func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
@@ -59,19 +59,16 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 	err := t.RenderTo(func(piece string) error {
 		text.WriteString(piece)
 		return nil
-	}, variables)
+	}, variables, nil)
 	return text.String(), err
 }
 
 // RenderTo passes the rendered text to write piece by piece. While the template computes without output, RenderTo
 // calls write with "" from time to time. If write returns an error, RenderTo stops and wraps it.
-func (t *Template) RenderTo(write func(piece string) error, variables map[string]any) error {
-	return t.RenderMarked(write, variables, nil)
-}
-
-// RenderMarked does what RenderTo does, for variables in whose texts some characters are marked. The template's
+//
+// If mk is not nil, some characters of the variables' texts may be replaced by marks of mk. The template's
 // operations treat a mark as its character, and the rendered text keeps the marks.
-func (t *Template) RenderMarked(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
+func (t *Template) RenderTo(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
 	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
@@ -98,7 +95,7 @@ func (m *machine) spend(n int) {
 	if m.steps -= n; m.steps < 0 || n < 0 {
 		panic(failure{errWork})
 	}
-	if before/callEvery != m.steps/callEvery {
+	if before/stepsPerWrite != m.steps/stepsPerWrite {
 		m.give("")
 	}
 }
@@ -119,7 +116,8 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size returns the number of bytes of a text, or the number of elements of another value.
+// size returns the length of a value, as far as reading it takes time: bytes of a text, elements of a list or dict,
+// 0 for other values.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -151,7 +149,7 @@ func (m *machine) captured(f func()) string {
 	return text
 }
 
-// A scope holds the variables of a template, a macro or an iteration of a loop.
+// A scope has the variables that a template, a macro or an iteration of a loop has set, and the scope around it.
 type scope struct {
 	m    *machine
 	vars map[string]any

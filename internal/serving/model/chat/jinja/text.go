@@ -18,7 +18,8 @@ func (m *machine) plain(s string) string {
 	return m.marks.Plain(s)
 }
 
-// index returns the byte range of the first or last sub in s, or -1, -1. It treats marks as their characters.
+// index returns the byte range of the first occurrence of sub in s, or of the last one if last is true, or -1, -1.
+// Marks are equal to their characters.
 func (m *machine) index(s, sub string, last bool) (from, to int) {
 	if m.marks.In(s) {
 		m.spend(1 + len(s)/16)
@@ -42,7 +43,7 @@ func asText(v any) string {
 	return textOf(v)
 }
 
-// textOf returns a text as a string, or "" for other values.
+// textOf returns the string of a text, with or without markup. It returns "" for other values.
 func textOf(v any) string {
 	if s, ok := v.(markup); ok {
 		return string(s)
@@ -110,7 +111,8 @@ func (m *machine) cut(chars any) func(rune) bool {
 	return func(r rune) bool { return strings.ContainsRune(set, m.marks.Char(r)) }
 }
 
-// split splits a text at most n times at a separator. If the separator is nil, it splits at white space.
+// split splits s at most n times at separator, or at white space if separator is nil. A negative n means no limit.
+// If fromRight is true, the splits are made at the last separators.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
 	by, spaces := "", separator == nil
 	if spaces {
@@ -165,7 +167,7 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled implements Python's str.title: a letter that does not follow a letter is capitalized.
+// titled returns Python's s.title(): letters that follow a letter become lower case, others upper case.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
@@ -178,7 +180,8 @@ func titled(s string) string {
 	}, s)
 }
 
-// capitals capitalizes the words of a text, as the filter title does.
+// capitals returns s with each word capitalized, as jinja2's filter title does. In contrast to titled, only certain
+// characters separate words.
 func (m *machine) capitals(s string) string {
 	var b strings.Builder
 	for s != "" {
