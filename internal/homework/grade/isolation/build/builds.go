@@ -10,11 +10,12 @@ import (
 	"slices"
 )
 
-// ErrSecond is wrapped if a submission compiles with the flags of the course and not with those of the sanitizers.
+// ErrSecond means that a submission compiles with the flags of the course, but not with those of the sanitizers.
 var ErrSecond = errors.New("the second build does not compile")
 
-// Sanitized builds a program with the sanitizers and the C library's heap, and returns its path. The program ends at the
-// first error. The text is preprocessed with the flags of the course, so that it cannot detect the build.
+// Sanitized builds a program with the sanitizers and the C library's malloc, and returns its path. The program ends at
+// the first error. The source is preprocessed with the flags of the course, so that its macros cannot tell that the
+// sanitizers are used.
 func (k *Kit) Sanitized(p *Program) (string, error) {
 	if err := k.watched(); err != nil {
 		return "", err
@@ -52,10 +53,10 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo copies the C library into the kit's folder, with another build id, and returns the flags to link a
-// program with the copy. It returns no flags if the library is not as expected. Valgrind finds the debug information of a
-// library by its build id, if it is installed, and reading it takes a third of Memcheck's time. It is not needed: reports
-// only have lines of llm_memory.c.
+// withoutDebugInfo copies the C library into the kit's folder with another build id, and returns the flags to link a
+// program with the copy. If debug information of the library is installed, Valgrind finds it by the build id, and
+// reading it takes a third of Memcheck's time, although no report needs it: reports only have lines of llm_memory.c.
+// withoutDebugInfo returns no flags if it finds no library or no build id.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)
@@ -74,7 +75,7 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 	return []string{"-Wl,-rpath," + k.dir}
 }
 
-// changeBuildID changes the build id. It returns false if there is none.
+// changeBuildID changes the build id in the file of a library. It returns false if there is none.
 func changeBuildID(library []byte) bool {
 	file, err := elf.NewFile(bytes.NewReader(library))
 	if err != nil {
@@ -93,8 +94,8 @@ func changeBuildID(library []byte) bool {
 	return true
 }
 
-// enterable returns an error if submissions cannot enter a folder. If the grader runs as root, submissions run
-// as another user.
+// enterable returns an error if submissions cannot enter a folder. If the grader runs as root, submissions run as
+// another user; otherwise enterable returns nil.
 func enterable(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

@@ -1,13 +1,13 @@
-// Package build makes a program from a submission: it checks the text and the object file (the gate), compiles with the
-// flags of the course, and links with grader/process/runner.c, whose heap replaces malloc.
+// Package build makes a program from a submission. It checks the text and the object file (the gate), compiles with
+// the flags of the course, and links with grader/process/runner.c, whose malloc replaces the C library's.
 //
-// The text is checked before any tool reads it. It must not make the compiler read other files into its messages, use
-// other flags, or report other line numbers. If macros put words together, the preprocessed text is checked, too. The
-// object file must have no code that runs outside the six calls, and use no function of the C library that the homework
-// does not need.
+// The text is checked before any tool reads it. It must not make the compiler put other files into its messages, use
+// other flags, or report other line numbers. If macros may build words that are not in the text, the preprocessed text
+// is checked, too. The object file must not have code that runs outside the six functions of the homework, and may
+// only use functions of the C library that the homework needs.
 //
-// The package does not run submissions. The tools have limits, and their output is cut; a submission that exceeds the
-// limits counts as not compiling.
+// The package does not run submissions. The tools have limits, and only the beginning of their output is kept. A
+// submission that exceeds a limit counts as not compiling.
 package build
 
 import (
@@ -28,10 +28,10 @@ import (
 // CourseFlags are the flags with which the handout compiles a submission.
 const CourseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// ErrRejected is wrapped if the compiler rejects a submission. The text of the error is the compiler's output.
+// ErrRejected means that the compiler rejected a submission. The error's text ends with the compiler's output.
 var ErrRejected = errors.New("does not compile with the flags of the course")
 
-// A Kit has what all builds share: a folder with llm_memory.h, the compiled runner, and so on.
+// A Kit has what the builds of all submissions share, such as a folder with llm_memory.h and the compiled runner.
 type Kit struct {
 	Gate     Gate // the actions that staff have changed
 	folder   *jobs.Temporary
@@ -46,7 +46,8 @@ type Kit struct {
 // Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit compiles the runner (package grader). flags are added to the course's flags.
+// NewKit makes a Kit: it creates the folder and compiles the runner (package grader). Submissions are compiled with
+// the course's flags and then these flags.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -96,11 +97,12 @@ type Program struct {
 	Misspelled []string
 }
 
-// Native returns the path of the program with the course's flags and the grader's heap.
+// Native returns the path of the program that was compiled with the course's flags and linked with the grader's
+// malloc.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 
-// Watched returns the path of the program with the C library's heap, for Memcheck. The first call links it. It must not
-// be called concurrently for the same program.
+// Watched returns the path of the program for Memcheck, which uses the C library's malloc. The first call links the
+// program. Watched must not be called concurrently for the same program.
 func (k *Kit) Watched(p *Program) (string, error) {
 	path := filepath.Join(p.dir, "watched")
 	if _, err := os.Stat(path); err == nil {
@@ -115,7 +117,7 @@ func (k *Kit) Watched(p *Program) (string, error) {
 	return path, nil
 }
 
-// Build compiles and links one submission. The name is used in messages.
+// Build checks, compiles and links a submission. Errors begin with name.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	dir, err := os.MkdirTemp(k.dir, "s-")
 	if err == nil {
@@ -149,7 +151,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In a separate folder, an llm_memory.h beside the submission does not replace the course's.
+	// The compiler looks for llm_memory.h beside the source first. In this new folder there is none, so it finds the
+	// course's.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err
@@ -171,8 +174,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link makes the program with the grader's heap. It makes the submission's other names local, so that they do
-// not clash with other names, and adds stubs for missing functions.
+// link links the program with the grader's malloc. It makes all names of the submission local except the six
+// functions, so that they do not clash with names of the grader, and adds stubs for the functions that are missing.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -202,13 +205,13 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// misspelled returns the other names that differ from name only in capitals and underscores.
+// misspelled returns those of the other names that differ from name only in capitals and underscores.
 func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
 }
 
-// ld links a program. Another user can execute it, whatever the umask is.
+// ld links a program, and lets other users execute it, whatever the umask is.
 func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
 	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and similar functions
@@ -218,7 +221,9 @@ func (k *Kit) ld(program string, args ...string) error {
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
-// redirected returns the flags of objcopy for the functions that a submission calls and does not define.
+// redirected returns the flags with which objcopy redirects the submission's calls of C library functions to the
+// grader's functions (submission_malloc). list is a heading of names.txt; needed are the functions that the submission
+// calls.
 func redirected(list string, needed []string) (flags []string) {
 	for _, f := range names[list] {
 		if slices.Contains(needed, f) {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// ErrGate is wrapped by every Refusal, of a text or of an object file.
+// ErrGate means that the gate has refused a submission, because of its text or its object file. Every Refusal wraps
+// it.
 var ErrGate = errors.New("is not run")
 
 // public lists the six functions of the handout.
@@ -45,13 +46,14 @@ func in(list string, some ...string) bool {
 	return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names[list], name) })
 }
 
-// Limits of an object file; a correct one has less than 16 KiB.
+// Limits of an object file in bytes. A correct submission has less than 16 KiB of code and data.
 const (
 	maxCode = 1 << 20
 	maxData = 16 << 20
 )
 
-// traps matches the instructions that enter the kernel. The bytes in trapBytes also occur inside other instructions.
+// traps matches instructions that enter the kernel in the output of objdump. trapBytes are their codes, which also
+// occur inside other instructions.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
@@ -102,7 +104,7 @@ func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	return &g.object, v.err()
 }
 
-// sections checks the sections. It reports whether the code may contain traps.
+// sections checks the sections of an object file. suspicious reports whether the code contains trapBytes.
 func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
@@ -228,8 +230,8 @@ func list(names []string) string {
 	return text
 }
 
-// plain returns the name as a student writes it. Newer C libraries replace memcpy by __memcpy_chk, strtol by
-// __isoc23_strtol and signal by __sysv_signal.
+// plain returns the name of a function as a student writes it. The headers of newer C libraries replace memcpy by
+// __memcpy_chk, strtol by __isoc23_strtol and signal by __sysv_signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {

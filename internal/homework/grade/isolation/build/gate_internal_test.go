@@ -37,7 +37,8 @@ func SharedKit(t testing.TB) *Kit {
 	return &shared
 }
 
-// compiled compiles a source with other flags and without the check of its text.
+// compiled compiles a source with the given flags instead of the course's, without checking its text. It returns the
+// object file, and the text of the correct submission for checkObject.
 func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *text) {
 	t.Helper()
 	read, err := readText([]byte(corpus.Correct(t)), &verdicts{}) // the lines of whatever is harmless
@@ -204,7 +205,7 @@ func TestAGateFileIsChecked(t *testing.T) {
 	}
 }
 
-// Ensure that the gate accepts object files of other distributions' compilers, and of all kinds of harmless code.
+// Ensure that the gate accepts the object files of other distributions' compilers, and all kinds of harmless code.
 func TestWhatAnObjectMayHave(t *testing.T) {
 	k := SharedKit(t)
 	const talk = `
@@ -257,7 +258,8 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 	}
 }
 
-// Ensure that the child processes are killed, too, and that this does not reject the submission.
+// Ensure that a tool that hangs is killed together with its child processes, and that this does not reject the
+// submission.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := SharedKit(t)
 	tools := t.TempDir()
@@ -282,8 +284,8 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// Ensure that a function is reported by its own name where a header, also one of another C library version,
-// replaces it by a checked variant such as __memcpy_chk.
+// Ensure that the gate names a function as students do, although a header replaces it by a variant such as
+// __memcpy_chk. The names are those of several versions of the C library.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/corpus"
 )
 
-// buildID returns the build id of a library. Valgrind uses it to find the library's debug information.
+// buildID returns the build id of a library, by which Valgrind finds the library's debug information.
 func buildID(t *testing.T, library string) []byte {
 	t.Helper()
 	file, err := elf.Open(library)
@@ -40,8 +40,8 @@ func loads(t *testing.T, program string) string {
 	return string(m[1])
 }
 
-// Ensure that Memcheck does not find debug information of the C library, since reading it makes Memcheck one
-// and a half times as slow.
+// Ensure that Memcheck finds no debug information of the C library. Reading it makes Memcheck take one and a half
+// times as long.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
 	k := build.SharedKit(t)
 	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An Action is what happens to a submission that breaks a rule of the gate.
+// An Action says what to do with a submission that breaks a rule of the gate.
 type Action string
 
 // The actions. Only Refuse costs points: all of them.
@@ -22,17 +22,17 @@ const (
 //go:embed gate.txt
 var gateText string
 
-// rules has every rule with its default action. By default, a submission is refused if it attacks the grader or hides
+// rules maps every rule to its default action. By default, a submission is refused if it attacks the grader or hides
 // something from it. readText and checkObject check the rules.
 var rules, _ = parseGate(gateText, nil)
 
-// A Gate maps names of rules to actions. A rule that is missing has its default action.
+// A Gate maps rules to the actions that staff have chosen. A rule that is not in the map has its default action.
 type Gate map[string]Action
 
 // ErrGateFile is wrapped by the errors of ParseGate.
 var ErrGateFile = errors.New("not a gate file")
 
-// String returns a file that ParseGate reads: gate.txt with the actions of g.
+// String returns gate.txt with the actions of g. ParseGate can read the result.
 func (g Gate) String() string {
 	var b strings.Builder
 	for line := range strings.Lines(gateText) {
@@ -46,7 +46,7 @@ func (g Gate) String() string {
 // ParseGate reads a gate file.
 func ParseGate(text []byte) (Gate, error) { return parseGate(string(text), rules) }
 
-// parseGate reads a gate file, whose rules must be known, unless known is nil.
+// parseGate reads a gate file. All its rules must be in known, unless known is nil.
 func parseGate(text string, known Gate) (Gate, error) {
 	g, n := Gate{}, 0
 	for line := range strings.Lines(text) {
@@ -71,7 +71,7 @@ func parseGate(text string, known Gate) (Gate, error) {
 	return g, nil
 }
 
-// action returns what happens to a submission that breaks a rule. It panics if there is no such rule.
+// action returns the action for a submission that breaks a rule. It panics if there is no such rule.
 func (g Gate) action(rule string) Action {
 	if rules[rule] == "" {
 		panic("the gate has no rule " + rule)
@@ -88,7 +88,8 @@ type verdicts struct {
 
 const maxAdvice = 20 // that is reported
 
-// broken records that a rule is broken on a line of llm_memory.c; line 0 means no particular line.
+// broken records that the submission breaks a rule in a line of llm_memory.c, or in no particular line if line is 0.
+// format and values are the message for the student.
 func (v *verdicts) broken(line int, rule, format string, values ...any) {
 	r := Refusal{line, rule, fmt.Sprintf(format, values...)}
 	known := slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == rule && o.Line == line })
@@ -107,7 +108,7 @@ func (v *verdicts) refuse(r *Refusal) {
 	}
 }
 
-// err returns the reason to refuse the submission, nil if there is none.
+// err returns the first Refusal, or nil if the submission is not refused.
 func (v *verdicts) err() error {
 	if v.refused == nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the rule names in the code, arguments of broken and in Refusals, are exactly those in gate.txt.
+// Ensure that the rules that the code names, in arguments of broken and in Refusals, are exactly the rules of
+// gate.txt.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

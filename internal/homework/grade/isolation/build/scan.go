@@ -24,9 +24,9 @@ const (
 	newline
 )
 
-// A scanner reads source in the first three of C's translation phases: trigraphs, lines joined by a backslash, comments.
-// The gate misses what the scanner misses, so the scanner follows gcc where it is laxer than the standard: there may be
-// blanks between the backslash and the end of the line.
+// A scanner splits a source into tokens, after the first three of C's translation phases: it replaces trigraphs, joins
+// lines that end with a backslash, and removes comments. What the scanner misses, the gate misses. So the scanner
+// follows gcc where gcc is laxer than the standard: there may be blanks between the backslash and the end of the line.
 type scanner struct {
 	text  []byte
 	lines []int32 // line of each byte
@@ -155,7 +155,8 @@ func (s *scanner) blank() {
 	}
 }
 
-// header reads <...> or "...", in which a backslash has no meaning.
+// header reads the name of a header, <...> or "...", in which a backslash has no special meaning. It returns false if
+// there is no such name.
 func (s *scanner) header() bool {
 	closing := map[byte]byte{'<': '>', '"': '"'}[s.peek(0)]
 	end := bytes.IndexByte(s.text[s.at+1:], closing)
@@ -166,10 +167,10 @@ func (s *scanner) header() bool {
 	return true
 }
 
-// quoted reads a string or character constant, at most to the end of the line.
-func (s *scanner) quoted(by byte) {
+// quoted reads a string or character constant up to the quotation mark or the end of the line.
+func (s *scanner) quoted(quote byte) {
 	for s.at++; s.peek(0) != '\n'; s.at++ {
-		if s.peek(0) == by {
+		if s.peek(0) == quote {
 			s.at++
 			return
 		}
@@ -192,8 +193,8 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation returns the length of the punctuator at s.at. It returns 1 for each byte of a longer punctuator that no
-// rule checks, such as <<=.
+// punctuation returns the length of the punctuator at s.at. A longer punctuator that no rule needs, such as <<=, is
+// read as several punctuators of length 1.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the scanner sees every directive that gcc sees, whatever text surrounds it. The test uses #error,
-// because gcc reports each one that it sees.
+// Ensure that the scanner sees every directive that gcc sees, whatever text is around it. The directives are #error,
+// because gcc reports each of them.
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
 	level.SkipQuick(t)
 	const texts = 200
@@ -49,8 +49,8 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// errorsOfGcc returns how many #error directives gcc sees in each source. One run of gcc reads all sources up
-// to the first fatal error.
+// errorsOfGcc returns how many #error directives gcc sees in each source. A run of gcc includes the sources one after
+// the other and ends at a fatal error; the next run begins with the source after that.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ const (
 	maxNesting = 1000 // of parentheses, brackets and braces
 )
 
-// A Refusal is why a submission is not run. It wraps ErrGate.
+// A Refusal says why a submission was refused before it ran. It wraps ErrGate.
 type Refusal struct {
 	Line int    // line of llm_memory.c; 0: none
 	Rule string // name of the rule: size
@@ -30,8 +30,8 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
-// Form reports whether the rule is about the form of the file. Such a rule is rarely broken by an attack. Usual
-// causes are old line endings, another encoding, or the student's own header.
+// Form reports whether the broken rule is about the form of the file. An attack rarely breaks such a rule; usual
+// causes are old line endings, another encoding, or a header file of the student's.
 func (r *Refusal) Form() bool {
 	if r.Rule == "include" {
 		return strings.HasPrefix(r.Why, "#include of ") && !strings.Contains(r.Why, "/") // not of another folder
@@ -39,7 +39,7 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
-// A text holds what later checks need to know about a source.
+// A text has the facts about a source that later checks need.
 type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
@@ -47,7 +47,7 @@ type text struct {
 	attributes bool // there are attributes, or words that name one
 }
 
-// line returns the first line of the first word that occurs, or 0.
+// line returns the first line of the first of these words that occurs in the source, or 0 if none does.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {
@@ -57,8 +57,8 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// readText checks a text before any tool reads it. The text must not read files, change the compiler's options or line
-// numbers, or look different from what it is.
+// readText checks the text of a source before any tool reads it. The text must not read other files, change the
+// compiler's options or line numbers, or mean something else to the compiler than to a reader.
 func readText(source []byte, v *verdicts) (*text, error) {
 	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
@@ -97,7 +97,7 @@ func bytesGate(source []byte, v *verdicts) {
 	}
 }
 
-// readExpanded checks the output of the preprocessor, except the lines from headers.
+// readExpanded checks the preprocessor's output, except for the lines that come from headers.
 func readExpanded(expanded []byte, v *verdicts) error {
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0
@@ -200,7 +200,7 @@ func (g *textGate) include(name token, rest []token) {
 	}
 }
 
-// pragma reports pragmas that silence the compiler, change its flags, or rename symbols.
+// pragma reports pragmas that suppress the compiler's messages, change its flags, or rename symbols.
 func (g *textGate) pragma(name token, rest []token) {
 	var words []string
 	for _, t := range rest {

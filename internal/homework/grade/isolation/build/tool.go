@@ -16,17 +16,18 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// limits is a shell script that limits the processor time of a tool, its memory (1 GiB) and its files (64 MiB),
-// because the tool reads hostile files. sh counts memory in KiB and files in blocks of 512 bytes.
+// limits is a shell script that runs a tool with limits of processor time ($0 is in seconds), memory (1 GiB) and the
+// size of files (64 MiB), because the tool reads hostile files. sh counts memory in KiB and files in blocks of 512
+// bytes.
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
-// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime). Emulation slows a compiler
-// far more than the work by which the slowness is measured: on an emulated machine, the correct submission took 3.6
-// s.
+// cpu is a tool's limit of processor time on a machine whose slowness is 1 (package cputime). It is generous because
+// emulation slows a compiler far more than the computation that measures the slowness: on an emulated machine,
+// compiling the correct submission took 3.6 s.
 const cpu = time.Minute
 
-// patience limits the time of a tool by the clock. It is so much more than cpu that only a machine that is far
-// too busy exceeds it.
+// patience is a tool's limit of elapsed time. It is so much more than cpu that only on an overloaded machine a tool
+// exceeds it.
 const patience = time.Hour
 
 const (
@@ -36,7 +37,7 @@ const (
 	maxSaid   = 64 << 10
 )
 
-// A complaint is an error in the file that a tool reads.
+// A complaint is a tool's message about an error in the file that it reads.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }
@@ -48,7 +49,8 @@ func (k *Kit) run(tool string, args ...string) error {
 	return err
 }
 
-// output runs a tool and returns what it prints. Errors other than a *complaint are the grader's.
+// output runs a tool and returns its standard output. If the error is a *complaint, the submission is wrong; any other
+// error means that the grader failed.
 func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	for seconds := int(cpu / time.Second); ; seconds *= 2 {
 		out, used, err := k.within(seconds, tool, args...)
@@ -102,7 +104,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	return out.Bytes(), used, nil
 }
 
-// explain adds the reason why a tool gave up, if the tool's message does not say it.
+// explain returns a tool's message, and adds why the tool gave up if the message does not say so.
 func explain(tool, said string, err error) string {
 	switch {
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):

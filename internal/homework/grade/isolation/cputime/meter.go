@@ -7,13 +7,13 @@ import (
 )
 
 var (
-	// ErrTime is wrapped if a process has reached a limit, or waits for an event that cannot happen.
+	// ErrTime means that a process has reached a limit, or waits for an event that cannot happen.
 	ErrTime = errors.New("it does not come back")
 
-	// ErrSlow is wrapped if a process ended so near its limit that it could reach the limit on another machine.
+	// ErrSlow means that a process ended so near its limit that it could reach the limit on another machine.
 	ErrSlow = errors.New("it is too slow to be judged")
 
-	// ErrStarved is wrapped if the machine gives a process too little processor time to judge it.
+	// ErrStarved means that the machine gave a process too little processor time to judge it.
 	ErrStarved = errors.New("the machine is too busy")
 )
 
@@ -28,20 +28,21 @@ const (
 	precision = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit limits the work of a process, counted from the usage in from.
+// A Limit limits the work of a process. Work before the usage in from does not count.
 type Limit struct {
 	What string // in the text of an error
 	Max  time.Duration
 	from Usage
 }
 
-// A Meter judges a process by two limits: one for all its work, and one for its work in one call. Look must be
-// called every LookEvery until a call returns. Elapsed time has no influence.
+// A Meter judges a process by two limits: one for all its work, and one for its work in one call. During a call, Look
+// must be called every LookEvery. Elapsed time has no influence, except that a call may not sleep or lack a processor
+// for too many looks.
 //
-// A process has reached a limit if its work is the limit times the slowness of the machine (Slowness), measured
-// at that moment. A call that returns with less than a fourth of that work is accepted. A call that returns
-// with more is too slow to be judged (ErrSlow). Therefore, unless the measurement is wrong by a factor of four,
-// no process is accepted in one run and over its limit in another.
+// A process has reached a limit if its work is the limit times the slowness of the machine (Slowness), which is
+// measured at that moment. A call that returns with less than a fourth of that work is accepted. A call that returns
+// with more is too slow to be judged (ErrSlow). Therefore, unless the measurement is wrong by a factor of four, no
+// process is accepted in one run and exceeds its limit in another.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -57,7 +58,7 @@ type Meter struct {
 	still         int       // the last looks in a row that found it asleep and its processor time unchanged
 }
 
-// NewMeter returns a Meter of the process pid, which has just been started. Its limit for all work is process.
+// NewMeter returns a Meter for the process pid, which has just been started. process is the limit for all its work.
 func NewMeter(pid int, process time.Duration) *Meter {
 	return &Meter{
 		Usage: func() (Usage, error) { return usageOf(pid) }, Slowness: Slowness, Now: time.Now,
@@ -125,7 +126,8 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage, unless it was read a moment ago. It reports whether it read it.
+// sample reads the usage of the process and reports whether it did so. Unless a limit may be near, it does not read
+// the usage again within precision.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached
@@ -140,8 +142,8 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if a limit is reached. over means that the work has ended; then a fourth of the limit
-// is already an error.
+// judge returns an error if the process has reached the limit. over means that the process or the call has ended; then
+// a fourth of the limit is already an error.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Max == 0 {

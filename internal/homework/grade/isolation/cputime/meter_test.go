@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A fake replaces a process and the machine; the test chooses everything that is measured.
+// A fake replaces a process and the machine. The test chooses what a Meter measures.
 type fake struct {
 	used     cputime.Usage
 	slowness float64
@@ -41,7 +41,7 @@ const (
 	processLimit = 8 * time.Second
 )
 
-// Ensure that the verdict depends on processor time and on the machine's slowness, not on the clock.
+// Ensure that the verdict depends on processor time and on the slowness of the machine, but not on elapsed time.
 func TestACallThatComesBack(t *testing.T) {
 	const second = time.Second
 	for name, c := range map[string]struct {
@@ -81,8 +81,8 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// Ensure that an error of measurement below a factor of four never changes the verdict between "all right" and
-// "over the limit". At most, the call is reported as too slow to be judged.
+// Ensure that measurements that differ by less than a factor of four never accept a call once and find it over its
+// limit another time. At worst, the call is too slow to be judged.
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}
@@ -100,7 +100,7 @@ func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	}
 }
 
-// look calls Look until it returns an error, and returns how many calls that took.
+// look calls Look until it returns an error, and returns the number of calls and the error.
 func look(t *testing.T, f *fake, m *cputime.Meter, each cputime.Usage) (int, error) {
 	t.Helper()
 	for n := 1; n <= 1000; n++ {
@@ -155,8 +155,8 @@ func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	require.NoError(t, m.End())
 }
 
-// Ensure that many short calls can exceed the limit of the process, and that one call's time does not count for the
-// next.
+// Ensure that many short calls can exceed the limit of the process, and that the time of one call does not count for
+// the next.
 func TestManyCalls(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)

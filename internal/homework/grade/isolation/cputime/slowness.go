@@ -6,10 +6,11 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// reference is the processor time of sandbox.Work on a machine whose slowness is 1.
+// reference is the processor time that sandbox.Work takes on a machine whose slowness is 1.
 const reference = 40 * time.Millisecond
 
-// Slowness returns by what factor this machine now computes more slowly than the reference, at least 1.
+// Slowness returns by what factor a computation is slower on this machine now than on a machine whose slowness is 1.
+// The factor is at least 1.
 func Slowness() (float64, error) {
 	slowness := 1.0
 	for range 3 {

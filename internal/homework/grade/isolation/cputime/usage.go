@@ -1,5 +1,5 @@
-// Package cputime limits the work of a process: its processor time, less that of page faults, relative to how fast the
-// machine computes at that moment. A slow or busy machine does not change the answer.
+// Package cputime limits the work of a process: its processor time without the time of page faults, relative to the
+// current speed of the machine. The verdict does not change on a slow or busy machine.
 package cputime
 
 import (
@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is the resources that a process has used so far.
+// A Usage says how much of the machine a process has used so far.
 type Usage struct {
 	CPU    time.Duration // processor time of user and system
 	Faults int64         // page faults
 	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// usageOf returns the usage of the process pid. The process must not have been waited for.
+// usageOf returns the usage of the process pid, which must exist: running, or ended and not waited for.
 func usageOf(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -46,7 +46,7 @@ func usageOf(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Ended returns the usage of a process that has ended, together with its children that ended.
+// Ended returns the usage of a process that has ended, including its children that it has waited for.
 func Ended(state *os.ProcessState) Usage {
 	u := Usage{CPU: state.UserTime() + state.SystemTime()}
 	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
@@ -62,11 +62,13 @@ func (u Usage) since(before Usage) Usage {
 	return u
 }
 
-// faultTime is the time that a page fault may take on a machine whose slowness is 1. On one virtual machine it took 10 us.
+// faultTime is the processor time per page fault that does not count as work, on a machine whose slowness is 1. On one
+// virtual machine a fault took 10 us.
 const faultTime = 100 * time.Microsecond
 
-// Work returns the processor time less that of page faults, which differs most between machines; the number of faults has
-// its own limit. Work does not use user and system time, because many kernels only estimate them.
+// Work returns the processor time without faultTime for each page fault, because the time of faults differs most
+// between machines; the number of faults has its own limit. Work uses the sum of user and system time, because many
+// kernels only estimate the two.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))
 }

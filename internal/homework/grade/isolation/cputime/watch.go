@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Watch kills a process that reaches a limit of its work, until Stop is called.
+// A Watch watches a process with a Meter and kills the process when it reaches its limit, until Stop is called.
 type Watch struct {
 	kill  func()
 	stop  chan struct{}
@@ -18,7 +18,8 @@ type Watch struct {
 	meter  *Meter
 }
 
-// Start watches the process pid, whose processor time is limited. kill ends the process; it is called at most once.
+// Start watches the process pid, which may use limit of processor time. The Watch calls kill at most once, to end the
+// process.
 func Start(pid int, limit time.Duration, kill func()) *Watch {
 	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, limit)}
 	w.meter.process.What = "it"
@@ -52,7 +53,8 @@ func (w *Watch) Kill() {
 	}
 }
 
-// Stop ends the watch of a process that has ended. It reports whether the process was killed, and the error of the Meter.
+// Stop ends the watch of a process that has ended. killed reports whether the Watch has killed the process. over is
+// the verdict of the Meter.
 func (w *Watch) Stop(state *os.ProcessState) (killed bool, over error) {
 	close(w.stop)
 	<-w.ended

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttack is wrapped if the submission made a system call that only an attack needs (grader/process/calls.c).
+// ErrAttack means that the submission did what only an attack does, such as certain system calls
+// (grader/process/calls.c).
 var ErrAttack = errors.New("it attacks the grader")
 
 const attackCall = 0x61747461 // the reply of a process that will end because of an attack
@@ -30,8 +31,8 @@ func (p *Process) attacked(number uint64) error {
 	return fmt.Errorf("%w: it makes the system call %s", ErrAttack, CallName(call))
 }
 
-// Refused returns the numbers of the refused system calls so far that are no attack. They are not reliable,
-// because the process can write them.
+// Refused returns the numbers of the system calls that the sandbox has refused so far, except those of an attack. The
+// process can write these numbers, so they are not reliable.
 func (m *memory) Refused() (calls []uint32) {
 	text := m.bytes[PoolsSize+HeapSize+uint64(eventsSize):]
 	for i := range min(maxReported, binary.NativeEndian.Uint32(text)) {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the file's parts, as in grader/process/runner.c: pools, heap, events, refused calls, fault.
+// The parts of the file that the grader and the process share, as in grader/process/runner.c: pools, heap, events,
+// refused calls, fault. Pools and Heap are addresses in the process.
 const (
 	Pools        uint64 = 0x2000_0000_0000
 	PoolsSize           = 64 << 20
@@ -51,8 +52,8 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// empty releases the pages of the file. If a process died by SIGKILL, the machine most likely lacked memory.
-// The pages also count as the grader's, so the kernel would kill the grader next.
+// empty releases the pages of the file. It is called when a process died by SIGKILL, probably because the machine
+// lacked memory. The pages also count as the grader's memory, so the kernel would kill the grader next.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }
@@ -67,21 +68,22 @@ func (m *memory) events(n uint64) []Event {
 	return unsafe.Slice(first, maxEvents)[:min(n, maxEvents)]
 }
 
-// A Fault describes the access by which a call ended the process (struct fault). It is not reliable, because
-// the process can write it.
+// A Fault describes the memory access that ended the process in a call (struct fault). The process can write it, so it
+// is not reliable.
 type Fault struct {
 	Address uint64  // address that the call used, as far as it is known (grader/process/fault.c)
 	Events  []Event // of the call so far
 }
 
-// Fault returns the Fault of a process that ended by SIGSEGV or SIGBUS.
+// Fault returns the Fault of a process that ended by SIGSEGV or SIGBUS. found is false if the process recorded none.
 func (m *memory) Fault() (f Fault, found bool) {
 	text := m.bytes[fileSize-faultSize:]
 	f.Address, f.Events = binary.NativeEndian.Uint64(text[8:]), m.events(binary.NativeEndian.Uint64(text[16:]))
 	return f, binary.NativeEndian.Uint64(text) != 0
 }
 
-// At returns size bytes at an address of the process, nil if any of them is outside the pools and the heap.
+// At returns size bytes at an address of the process, or nil if any of them is outside the pools and the heap. The
+// bytes are shared with the process.
 func (m *memory) At(address, size uint64) []byte {
 	if p := address - m.aliasTo; p < m.aliasSize && size <= m.aliasSize-p {
 		address = m.aliasFrom + p

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the grader's ends of the two pipes to a process. They use blocking system calls, because a trace
-// has thousands of short calls, and Go's poller would take as long as the rest of a call.
+// pipes are the grader's ends of the two pipes to a process. They use blocking system calls: a trace has thousands of
+// short calls, and Go's poller would double the time of each.
 type pipes struct {
 	requests, replies int
 }
 
-// newPipes returns both ends of both pipes. The caller starts the process and then closes the process's ends.
+// newPipes returns both ends of both pipes. The caller must close the process's ends after it has started the process.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	var to, from [2]int
 	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
@@ -24,7 +24,7 @@ func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	if err := unix.Pipe2(from[:], unix.O_CLOEXEC); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]))
 	}
-	// If the process replies without reading, the requests fill the pipe. A write must then not block.
+	// A process that replies without reading can let the pipe for requests become full. A write must then not block.
 	if err := unix.SetNonblock(to[1], true); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]), unix.Close(from[0]), unix.Close(from[1]))
 	}
@@ -36,8 +36,8 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write writes as many bytes as fit. It waits for space for the first byte until the given time, and then
-// returns os.ErrDeadlineExceeded.
+// write writes as many bytes as fit into the pipe. If none fits until the given time, it returns
+// os.ErrDeadlineExceeded.
 func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
@@ -50,8 +50,8 @@ func (p pipes) write(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-// read reads the bytes that have arrived. It waits for the first byte until the given time, and then returns
-// os.ErrDeadlineExceeded. If the other end is closed, it returns io.EOF.
+// read reads the bytes that are in the pipe. If none arrives until the given time, it returns os.ErrDeadlineExceeded.
+// If the process has closed its end, read returns io.EOF.
 func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	if err := wait(p.replies, unix.POLLIN, until); err != nil {
 		return 0, err

@@ -1,8 +1,8 @@
-// Package runner controls the process that a submission runs in. It makes one call at a time there
-// (grader/process/runner.c), and reads and writes the memory of the submission through a file that both processes map
+// Package runner runs a submission in a process of its own. It lets the process execute one call at a time
+// (grader/process/runner.c), and reads and writes the submission's memory in a file that both processes map
 // (internal/README.md, decision 4).
 //
-// It trusts nothing that comes from the process: it only reads addresses inside the file.
+// It trusts nothing that comes from the process, and only accesses addresses inside the file.
 package runner
 
 import (
@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// A Call is one of the six functions of the homework, or a request of the grader.
+// A Call is what the process must do: one of the six functions of the homework, or a service for the grader.
 type Call uint32
 
 // The calls, in the order of enum call of grader/process/runner.c.
@@ -43,7 +43,7 @@ const (
 	alias    // see Process.Alias
 )
 
-// ReadOnly is added to a Call that must not write to a pool. If it does, the process ends.
+// ReadOnly is added to a Call that must not write to a pool. A write to a pool then ends the process.
 const ReadOnly Call = 256
 
 // A Request is struct request of grader/process/runner.c.
@@ -55,7 +55,7 @@ type Request struct {
 	Size   uint64 // of the pool, or how many forks
 }
 
-// An Event is an allocation or a release by a call: struct event.
+// An Event is an allocation or a release that a call made: struct event.
 type Event struct {
 	What uint64
 	At   uint64
@@ -72,24 +72,25 @@ const (
 	BadRelease        // of an address that is no live chunk; Size is 1 if it was one before
 )
 
-// A Reply is the result of a call. The events are valid until the next call; the process can change them.
+// A Reply is the result of a call. Its events are in memory that the process can change, and valid until the next
+// call.
 type Reply struct {
 	Returned int64
 	Events   []Event
 }
 
 var (
-	// ErrStart is wrapped if the program is too big for the address space that sandbox.Command gives.
+	// ErrStart means that the program is too big for the address space that sandbox.Command allows.
 	ErrStart = errors.New("the program does not start: it is too big")
 
-	// ErrKilled is wrapped if the system ends the process, as it does if memory is short. A submission cannot
-	// cause that signal itself.
+	// ErrKilled means that the kernel killed the process, as it does if memory is short. A submission cannot send
+	// that signal itself.
 	ErrKilled = errors.New("the system ended the process: is there too little memory?")
 
-	// ErrAlias is wrapped if there is no address space for the end of a large pool.
+	// ErrAlias means that the process has no free address range for the end of a large pool.
 	ErrAlias = errors.New("the end of a large pool cannot be mapped")
 
-	// ErrDied is wrapped if the process ends during a call, by a signal or not.
+	// ErrDied means that the process ended during a call, by a signal or by exiting.
 	ErrDied = errors.New("the process ended")
 )
 
@@ -111,7 +112,8 @@ type Process struct {
 
 const maxSaid = 2 << 10 // bytes of its standard error
 
-// Start runs a linked runner in the sandbox. Its standard output is discarded, and the end of its standard error is kept.
+// Start runs a program, a submission linked with the runner, in the sandbox. It discards the standard output and keeps
+// the end of the standard error.
 func Start(program string, patience Patience) (*Process, error) {
 	m, err := newMemory()
 	if err != nil {
@@ -122,7 +124,8 @@ func Start(program string, patience Patience) (*Process, error) {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
 	}
-	// No code of the submission has run yet. Later failures are the submission's.
+	// The process replies to this request before any code of the submission runs, so only later failures are the
+	// submission's.
 	if _, err := p.Do(Request{Call: GiveBack}); err != nil {
 		p.Close()
 		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal: the runner itself causes none
@@ -164,7 +167,8 @@ func (p *Process) Close() {
 	p.memory.close()
 }
 
-// Said ends the process. It returns the end of its standard error, without the submission's folder.
+// Said ends the process and returns the end of its standard error, with paths of llm_memory.c shortened to the file
+// name.
 func (p *Process) Said() string {
 	p.end()
 	return strings.TrimSpace(sourcePath.ReplaceAllString(sandbox.Printable(p.said.Bytes()), "$1"))
@@ -226,8 +230,8 @@ func (p *Process) GiveBack(addresses []uint64) error {
 	return nil
 }
 
-// Alias maps size bytes of the pools a second time at another address, where a large pool ends. The error wraps ErrAlias
-// if the system refuses.
+// Alias maps size bytes of the pools' region a second time, at the address where a large pool ends. The error wraps
+// ErrAlias if the system refuses.
 func (p *Process) Alias(from, to, size uint64) error {
 	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
 	if err == nil && r.Returned != 1 {
@@ -239,7 +243,8 @@ func (p *Process) Alias(from, to, size uint64) error {
 	return err
 }
 
-// transfer moves at least the number of bytes in least. After each wait it checks the limits of the process.
+// transfer calls move (write or read) until it has moved least bytes or more. Whenever move times out, transfer checks
+// the limits of the process.
 func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
 	for done < least {
 		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
@@ -257,10 +262,10 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 	return done, nil
 }
 
-// Slow returns an error that wraps cputime.ErrSlow if all calls together were too slow to be judged.
+// Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// why returns how the process ended. If it is still running, why ends it.
+// why returns how the process ended, given an error of a pipe. If the process is still running, why ends it.
 func (p *Process) why(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
@@ -282,7 +287,8 @@ func (p *Process) why(err error) error {
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
 }
 
-// wait waits for the end of a process. The process may have closed the pipe and still run.
+// wait waits for the end of a process. A process that has closed its pipes may go on running, so wait kills it at its
+// limit.
 func (p *Process) wait() error {
 	gone := make(chan struct{})
 	go func() {

@@ -2,7 +2,7 @@ package sandbox
 
 import "testing"
 
-// LeaveOut makes launchers omit layers of the sandbox, as if the kernel did not support them.
+// LeaveOut makes launchers omit layers of protection during a test, as if the kernel did not support them.
 func LeaveOut(t *testing.T, layers string) {
 	without = layers
 	t.Cleanup(func() { without = "-" })

@@ -11,10 +11,12 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// launcher is the compiled launcher. It is an open file without a name, so that nothing is left when the grader ends.
+// launcher returns the compiled launcher, which is compiled once. The file is open and has no name, so that nothing is
+// left when the grader ends.
 var launcher = sync.OnceValues(compile)
 
-// launcherPath returns the path by which a child process executes the launcher. /proc/self would be the child.
+// launcherPath returns the path by which a child process can execute the launcher. It contains the grader's process
+// id, because in a child /proc/self is the child.
 func launcherPath() (string, error) {
 	file, err := launcher()
 	if err != nil {

@@ -16,7 +16,8 @@ type Layers struct {
 	Seccomp      bool // system calls are limited to a list
 }
 
-// Active returns the layers that work: a launcher forbids itself each kind of action, and then tries it.
+// Active returns the layers that work on this machine. A launcher forbids itself each kind of action, and then tries
+// it.
 func Active() (Layers, error) {
 	var l Layers
 	var limits, privileges, seccomp int
@@ -27,7 +28,7 @@ func Active() (Layers, error) {
 	return l, nil
 }
 
-// Work returns the processor time that a known computation takes on this machine now.
+// Work returns the processor time that a fixed computation takes on this machine at the moment.
 func Work() (took time.Duration, err error) {
 	err = ask("work", (*int64)(&took)) // in nanoseconds
 	return took, err
@@ -48,7 +49,7 @@ func ask(what string, numbers ...any) error {
 	return nil
 }
 
-// String returns a line for the report, with what is missing in capitals.
+// String returns the layers as a line for the report. Missing layers are in capitals.
 func (l Layers) String() string {
 	var all []string
 	layer := func(active bool, name, missing string) {

@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// A Head keeps the first Max bytes of what a program prints.
+// A Head is an io.Writer that keeps the first Max bytes.
 type Head struct {
 	bytes.Buffer
 	Max int
 }
 
-// Write implements io.Writer. It never fails, so that the program is not stopped.
+// Write keeps what fits and discards the rest. It never fails, so that the program that writes is not stopped.
 func (h *Head) Write(p []byte) (int, error) {
 	h.Buffer.Write(p[:min(len(p), h.Max-h.Len())])
 	return len(p), nil
 }
 
-// A Tail keeps the last Max bytes of what a program prints.
+// A Tail is an io.Writer that keeps the last Max bytes.
 type Tail struct {
 	bytes []byte
 	Max   int

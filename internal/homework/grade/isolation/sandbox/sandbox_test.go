@@ -92,7 +92,8 @@ func run(t *testing.T, path string, argv []string, err error) string {
 	return strings.TrimSpace(string(out))
 }
 
-// neighbour starts another submission that runs at the same time, and checks at the end that it still runs.
+// neighbour starts another submission, which runs until the test ends. At the end it checks that this submission is
+// still running.
 func neighbour(t *testing.T, program string) (pid string) {
 	t.Helper()
 	path, argv, err := sandbox.Command(program, "wait")

@@ -18,7 +18,7 @@ type Steps struct {
 	Own     bool // the submission has to free what a trace leaves
 }
 
-// File writes the steps to a file in a folder, and opens it.
+// File writes the steps to a new file in a folder, and opens the file for reading.
 func (s Steps) File(dir string) (*os.File, error) {
 	text, err := s.encode()
 	if err != nil {
@@ -39,7 +39,8 @@ func (s Steps) File(dir string) (*os.File, error) {
 
 const stepBytes = 24 // of struct step of watched.c
 
-// Last returns the homework function in which a program ended, or "" if it ended elsewhere.
+// Last returns the homework function in which a program ended, or "" if it ended elsewhere. The program reads the open
+// file steps, so the file's offset tells which step it read last.
 func Last(steps *os.File) string {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -55,7 +56,7 @@ func Last(steps *os.File) string {
 	return ""
 }
 
-// The steps of watched.c that are not calls, and the first of the changes.
+// The numbers of those steps of watched.c that are no calls; change is the first of several.
 const (
 	end    = uint32(trace.Destroy) + 1
 	over   = end + 1
@@ -64,8 +65,8 @@ const (
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
-// encode writes each trace on its own engines, without failing allocations. It computes the tester's writes, because the
-// process does not know the correct state.
+// encode returns the text of the steps. Each trace has new engines; calls with a failing allocation are omitted. The
+// writes from outside are computed here, because the process does not know the correct state.
 func (s Steps) encode() ([]byte, error) {
 	var all stepText
 	err := s.each(&all, func(int, int, int) {})
@@ -73,8 +74,8 @@ func (s Steps) encode() ([]byte, error) {
 	return all, err
 }
 
-// each adds the steps of all traces. After each step of a trace it calls added with the numbers of the trace and the
-// step, and with the offset at which the step begins.
+// each appends the steps of the traces to all. After each step of a trace it calls added with the indices of the trace
+// and the step, and with the offset in all at which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -93,8 +94,8 @@ func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	return nil
 }
 
-// Until returns the trace that a program was playing when it ended, up to the last step that it read. It
-// returns nil if it was not playing a trace.
+// Until returns the trace that a program was playing when it ended, up to the last step that the program read. It
+// returns nil if the program was not playing a trace.
 func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -125,7 +126,8 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// play adds one trace; defined is as in Steps. It calls added after each step.
+// play appends the steps of one trace. defined has the meaning of Steps.Defined. After each step play calls added with
+// the index of the step and the offset at which it begins.
 func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
@@ -161,9 +163,10 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether the pool of an Init is so large that filling it could use up the processor time
-// of a submission that searches for each free block from the first block on.
+// slowlyFilled reports whether op makes a pool so large that a submission that searches for each free block from the
+// first block on could use up its processor time before the pool is full.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
-// takesApart reports whether the tester has to free or move memory that may be part of another allocation.
+// takesApart reports whether the grader must free or move an allocation for op. In a submission, that may be part of
+// another allocation.
 func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

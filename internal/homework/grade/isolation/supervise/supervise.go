@@ -1,5 +1,5 @@
-// Package supervise runs a program with limits, and collects what it reports. Package watch interprets the reports of
-// Memcheck and the sanitizers.
+// Package supervise runs a program with limits and returns its output. Package watch uses it to run Memcheck and the
+// sanitizers, and interprets their reports.
 package supervise
 
 import (
@@ -22,17 +22,17 @@ type End struct {
 	Signal syscall.Signal
 }
 
-// Patience is the processor time of a program (cputime.Meter). All traces of a correct submission take a thirtieth of it
-// under Memcheck.
+// Patience is the limit of processor time for a program (cputime.Meter). Under Memcheck, all traces take a thirtieth
+// of it on a correct submission.
 const Patience = 10 * time.Second
 
-// ErrKilled is wrapped if the system ends the program, as it does when memory is short.
+// ErrKilled means that the kernel killed the program, as it does when memory is short.
 var ErrKilled = errors.New("the system ended the program: is there too little memory?")
 
-// A Keep reads the output of a program and returns the part that is kept.
+// A Keep reads the output of a program and returns the part that Run must return.
 type Keep func(io.Reader) ([]byte, error)
 
-// Head keeps the first bytes. A program that writes more is ended.
+// Head returns a Keep for the first limit bytes. Run ends a program that writes more.
 func Head(limit int64) Keep {
 	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, limit)) }
 }
@@ -46,9 +46,9 @@ func Tail(limit int) Keep {
 	}
 }
 
-// Run runs a program in its own process group. Its arguments are from package sandbox. attach gives the command
-// the pipe for its output. Run ends the program if it exceeds its patience or writes more than keep reads. An
-// error means that the program could not be run or judged.
+// Run runs a program in its own process group. The path and the arguments of cmd come from package sandbox. attach
+// must connect the pipe for the program's output to cmd. Run ends the program if it uses more processor time than
+// patience or writes more than keep reads. An error means that the program could not be run or judged.
 func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
@@ -91,7 +91,8 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 	return e, nil
 }
 
-// PlayedAll reports whether the program has read the whole file of steps. It shares the offset of the open file.
+// PlayedAll reports whether the program has read the whole file of steps. The program and the grader share the open
+// file, and so its offset.
 func PlayedAll(steps *os.File) (bool, error) {
 	played, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
-// A Stuck is the error of a submission whose time was over during a call. It wraps ErrUnfinished.
+// A Stuck is the error for a submission that used up its time in a call of Function. It wraps ErrUnfinished.
 type Stuck struct {
 	Function string
 	err      error
@@ -34,8 +34,9 @@ const (
 )
 
 // Memcheck plays the traces, each on new engines, on a program that is linked with grader/process/watched.c. It
-// returns one finding for each line and kind. The use of an uninitialised value is charged to the function that
-// allocated the memory. Finding this function takes a second run, which is twice as slow.
+// returns one finding for each kind of complaint, line and function. A use of an uninitialised value counts for the
+// function that allocated the memory. To find this function, Memcheck plays the traces again with --track-origins,
+// which takes twice as long.
 func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -70,8 +71,8 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
-// causes removes complaints that follow from others: after a bad access by the submission, these are leaks and
-// complaints in the tester's code.
+// causes removes findings that may follow from others. After a wrong access by the submission, leaks and complaints
+// about the grader's own code may be consequences.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {
@@ -96,7 +97,7 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 }
 
 // agree returns an error unless Memcheck has watched the whole run. The submission may write to the report and end the
-// run at any time, but the exit status is Valgrind's, and the offset of steps is the number of steps played.
+// run at any time. But the exit status is Valgrind's, and the offset of steps shows how many steps were played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	if parseErr != nil {
 		return valgrind.unfinished("%w", parseErr)
@@ -113,9 +114,10 @@ func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	return nil
 }
 
-// runValgrind returns Valgrind's report and exit status. The report comes through a pipe, so that it cannot be rewritten.
+// runValgrind returns Valgrind's report and exit status. The report goes through a pipe, so that the submission cannot
+// change what Valgrind has written.
 func runValgrind(program, box string, steps *os.File, flags ...string) (report []byte, exit int, err error) {
-	// In a distribution, valgrind may be a script, which needs a shell.
+	// In some distributions, valgrind is a script, and the sandbox has no shell to run it.
 	binary, err := exec.LookPath("valgrind.bin")
 	if err != nil {
 		if binary, err = exec.LookPath("valgrind"); err != nil {
@@ -148,7 +150,8 @@ func runValgrind(program, box string, steps *os.File, flags ...string) (report [
 	return end.Said, end.Exit, nil
 }
 
-// parseXML reads Valgrind's XML, protocol 4: one element, which ends with the state FINISHED, and nothing after it.
+// parseXML returns the findings in Valgrind's XML report (protocol 4). The report must be one element that ends with
+// the state FINISHED, and nothing may follow it.
 func parseXML(text []byte) ([]Finding, error) {
 	var report struct {
 		States []string `xml:"status>state"`
@@ -185,7 +188,7 @@ func parseXML(text []byte) ([]Finding, error) {
 	return found, err
 }
 
-// origin charges the use of a value that was never set to the function that allocated its memory.
+// origin assigns the use of an uninitialised value to the function that allocated the memory, in this line.
 func (f *Finding) origin(function string, line int) {
 	if function != "" && function != f.Function {
 		f.What += fmt.Sprintf(" (%s allocates the memory in line %d and does not set it)", function, line)

@@ -19,9 +19,9 @@ const (
 	stopped = 86      // the exit status of the sanitizers
 )
 
-// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The
-// first error that a sanitizer reports ends the program. f is this error, or nil if there is none. until is the trace
-// up to the step that caused the error.
+// Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
+// error that a sanitizer finds ends the program. f is this error, nil if there was none. until is the trace up to the
+// step that caused it.
 func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))

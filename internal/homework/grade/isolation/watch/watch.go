@@ -1,6 +1,6 @@
-// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second build with AddressSanitizer and
-// UndefinedBehaviorSanitizer. It returns the lines of the submission that they complain of. The sanitizers see what
-// Memcheck cannot: accesses outside arrays on the stack and static arrays, and arithmetic that C does not define.
+// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second build with AddressSanitizer
+// and UndefinedBehaviorSanitizer. It returns their complaints with the lines of the submission. The sanitizers find
+// what Memcheck cannot: accesses outside arrays on the stack and static arrays, and arithmetic that C does not define.
 package watch
 
 import (
@@ -34,10 +34,11 @@ func (f Finding) String() string {
 	return fmt.Sprintf("llm_memory.c:%d: %s", f.Line, f.What)
 }
 
-// Leak reports whether the complaint is about memory that was not freed.
+// Leak reports whether the finding is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// after charges a complaint that ended the program in the tester's code to the submission's last call.
+// after assigns a complaint that ended the program while the grader's code was running to the submission's last call
+// in until.
 func (f *Finding) after(until []trace.Op) {
 	for _, op := range slices.Backward(until) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {
@@ -46,7 +47,7 @@ func (f *Finding) after(until []trace.Op) {
 	}
 }
 
-// ErrUnfinished is wrapped if the submission did not play all traces. The complaints may be incomplete.
+// ErrUnfinished means that the submission did not play all traces, so that findings may be missing.
 var ErrUnfinished = errors.New("did not finish")
 
 type tool string
@@ -60,7 +61,7 @@ func (t tool) unfinished(format string, values ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnfinished, t, fmt.Errorf(format, values...))
 }
 
-// playedAll returns an error if the program did not read all steps.
+// playedAll returns an error if the program did not read all steps. exit is added to its message.
 func (t tool) playedAll(steps *os.File, exit string) error {
 	all, err := supervise.PlayedAll(steps)
 	switch {
@@ -78,7 +79,7 @@ type frame struct {
 	Line     int    `xml:"line"`
 }
 
-// place returns the innermost line of the submission, and the outermost of the six calls.
+// place returns the innermost line of llm_memory.c in a stack, and the outermost of the homework's six functions.
 func place(frames []frame) (function string, line int) {
 	for _, f := range frames {
 		if line == 0 && f.File == "llm_memory.c" {
