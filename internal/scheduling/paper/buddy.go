@@ -39,10 +39,10 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	return b, nil
 }
 
-// order returns k for the smallest chunk of 2^k blocks that has at least n blocks.
+// order returns the smallest k for which a chunk of 2^k blocks has at least n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
-// fits reports whether count chunks of at least n blocks can be taken together.
+// fits reports whether the free chunks are enough to take count chunks of at least n blocks each.
 func (b *Buddy) fits(n, count int) bool {
 	k := order(n)
 	for j := k; j < len(b.lists) && count > 0; j++ {
@@ -105,7 +105,8 @@ func (b *Buddy) remove(start int32, k int) {
 // NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
 
-// Lists yields each size of free chunks, with the chunks' first blocks in the order in which they became free.
+// Lists yields each size of free chunks, in blocks, with the first blocks of the free chunks of this size in the order
+// in which they became free.
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Check checks the whole state: blocks are conserved on both devices, and tables cover all tokens except a token
-// that was just generated. groups yields every group that has blocks.
+// Check returns an error unless blocks are conserved on both devices, and each table covers all tokens of its sequence
+// except a token that was just generated. groups yields every group that has blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {
@@ -64,7 +64,7 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	return nil
 }
 
-// Check checks the whole state: every block is in exactly one chunk; each free chunk is in the list for its size,
+// Check returns an error unless every block is in exactly one chunk, and each free chunk is in the list for its size
 // and has no free buddy of the same size.
 func (b *Buddy) Check() error {
 	free := 0

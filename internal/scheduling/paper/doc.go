@@ -1,17 +1,16 @@
-// Package paper has the systems that the PagedAttention paper (SOSP '23) compares (vllm/v0/RULES.md
-// §9 to §11, simulation/PAPER.md §1):
+// Package paper has the systems that the PagedAttention paper (SOSP '23) compares (vllm/v0/RULES.md §9 to §11,
+// simulation/PAPER.md §1):
 //
 //   - the paper's own block manager and scheduler, as in the authors' artifact;
-//   - Orca as the authors rebuilt it. It reserves a power of two of contiguous blocks for each
-//     sequence from a buddy allocator. It knows the output's length exactly (Oracle), up to a power
-//     of two (Pow2), or not at all (Max);
+//   - Orca as the authors rebuilt it. Orca reserves contiguous blocks, a power of two, for each
+//     sequence from a buddy allocator. It knows the length of the output exactly (Oracle), up to a
+//     power of two (Pow2), or not at all (Max);
 //   - FasterTransformer, whose batches run until their longest answer is complete.
 //
 // A request is a group of sequences with one prompt. The paper's system shares the prompt's blocks among these
-// sequences; Orca copies the blocks. Block ids count from 0 on each device. The block that became free last is
-// taken first. Blocks that were never used are taken from the highest id down.
+// sequences; Orca copies the blocks. Block ids count from 0 on each device. A new block is the block that became free
+// last; blocks that were never used are taken from the highest id down.
 //
-// The paper's system and Orca have the same scheduler over different memory managers. If a request can never fit,
-// the artifact waits for ever; this package drops the request and reports it. Nothing here is safe for concurrent
-// use.
+// The paper's system and Orca have the same scheduler over different memory managers. If a request can never fit, the
+// artifact waits for ever; this package drops the request and reports it. Nothing here is safe for concurrent use.
 package paper

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Finish implements serve.Scheduler. Running requests are freed in the order of the running queue.
+// Finish implements serve.Scheduler. It frees running requests in the order of the running queue.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -19,8 +19,8 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Refork implements serve.GroupScheduler. Orca copies all blocks. The paper's system copies a block only when it is
-// written.
+// Refork implements serve.GroupScheduler. Orca copies all of the parent's blocks at once. In the paper's system both
+// sequences share the blocks, and a block is copied when one of them writes to it.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -35,7 +35,7 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	return s.memory.refork(it, q, child, parent)
 }
 
-// sequence returns the request with the id. It returns an error if the request lacks the sequence.
+// sequence returns the request with the id, or an error if there is no such request or it has no such sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	index := s.requests.Find(id)
 	if index == reqtable.None {
@@ -59,8 +59,8 @@ func (s *Scheduler) forget(index int32) {
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
 
-// Table returns the block table of a sequence, or nil if the sequence has none. The table is valid until the next
-// call, and must not be changed.
+// Table returns the block table of a sequence, or nil if the sequence has none. The caller must not change the table,
+// which is valid until the next call of a method of s.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	q, err := s.sequence(id, sequence)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return s.memory.table(q, sequence)
 }
 
-// Counts returns the reference counts of all blocks, which must not be changed. Orca has no reference counts.
+// Counts returns the reference counts of all blocks, which the caller must not change. Orca has no reference counts.
 func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.
@@ -78,8 +78,8 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
-// Check checks the whole state: the memory is consistent, every request is in exactly one queue,
-// and its blocks are on the device that its queue implies.
+// Check returns an error unless the memory is consistent, every request is in exactly one queue, and exactly the
+// requests of the queue swapped have their blocks on the CPU.
 func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())

@@ -22,8 +22,8 @@ type Config struct {
 	NumGPUBlocks, NumCPUBlocks int // blocks
 	Watermark                  float64
 
-	// Prefix is the length in tokens of a prefix that all prompts share. The blocks that it fills are computed
-	// before the first request and are never freed (the paper's shared prefix).
+	// Prefix is the length in tokens of a prefix that all prompts share (the paper's shared prefix). The keys and
+	// values of its full blocks are computed before the first request, and these blocks are never freed.
 	Prefix int
 }
 
@@ -32,12 +32,12 @@ type Manager struct {
 	config    Config
 	watermark int
 	gpu, cpu  device.Device
-	prefix    []int32 // blocks that all tables on the GPU begin with
-	logical   int     // entries of tables on the GPU
+	prefix    []int32 // blocks of the shared prefix
+	logical   int     // number of table entries on the GPU
 	tables    device.Tables
 
-	// moved has, for each block that the current swap has moved, the block to which it was moved. An entry is valid
-	// if its mark equals Manager.mark.
+	// moved is indexed by block id. If moved[id].mark equals Manager.mark, the current call has already counted or
+	// moved block id, and moved[id].to is its block on the other device.
 	moved []move
 	mark  uint32
 }
@@ -47,7 +47,7 @@ type move struct {
 	to   int32
 }
 
-// A Group has the sequences of one request. Its unfinished sequences are on the same device.
+// A Group is the sequences of one request. All unfinished sequences of a group are on the same device.
 type Group struct {
 	Seqs    []Seq
 	swapped bool
@@ -60,7 +60,8 @@ type Seq struct {
 	table    []int32
 }
 
-// Table returns the block table. The table is valid until the next call for its group, and must not be changed.
+// Table returns the block table. The caller must not change it. It is valid until the next call for the sequence's
+// group.
 func (s *Seq) Table() []int32 { return s.table }
 
 // running counts the sequences that are not finished.
@@ -100,14 +101,14 @@ func NewManager(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// Prefix returns the blocks with which every table on the GPU begins.
+// Prefix returns the blocks of the shared prefix, with which every table on the GPU begins.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// prefixTokens returns the number of tokens in the blocks of Prefix. The last tokens of the prefix, which do not
-// fill a block, are computed with each prompt.
+// prefixTokens returns the number of tokens in the full blocks of the shared prefix. The tokens of the prefix after
+// them are computed again for each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
-// Devices returns the blocks of the GPU and the CPU, which must not be changed.
+// Devices returns the pools of the GPU and of the CPU, which the caller must not change.
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
 // Watermark is the number of GPU blocks that admission leaves free.
@@ -124,8 +125,8 @@ func (m *Manager) CanAllocate(tokens int) bool {
 
 func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
-// Allocate gives the unfinished sequences of a group tables with the same blocks. The sequences must be equally
-// long and have no blocks.
+// Allocate gives all unfinished sequences of a group the same new table. The sequences must be equally long and have
+// no blocks.
 func (m *Manager) Allocate(g *Group) error {
 	first := -1
 	for i := range g.Seqs {
@@ -176,9 +177,9 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 // It assumes that each sequence takes a block.
 func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
-// Append makes sequence i ready for its last token; the caller has increased the sequence's Len by one before. If
-// the token needs a block, Append takes one. If the sequence's last block was shared, Append returns the copy that
-// must be made.
+// Append makes sure that sequence i can write its last token; the caller has increased the sequence's Len by one. If
+// the token needs a new block, Append takes one. If the sequence's last block is shared, Append replaces it and
+// returns the copy that the caller must make.
 func (m *Manager) Append(g *Group, i int) (copied device.Pair, isCopy bool, err error) {
 	s := &g.Seqs[i]
 	switch missing := m.blocks(s.Len) - len(s.table); {

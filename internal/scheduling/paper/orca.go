@@ -2,7 +2,7 @@ package paper
 
 import "fmt"
 
-// A Policy says for which length of the output Orca reserves memory.
+// A Policy says how long Orca assumes an output to be when it reserves memory.
 type Policy uint8
 
 const (
@@ -31,8 +31,8 @@ type OrcaConfig struct {
 	Policy       Policy
 }
 
-// A Reservation is the memory of the paper's Orca baseline. When a sequence starts, it gets one contiguous chunk
-// from a buddy allocator, whose size depends on OrcaConfig.Policy. It keeps the chunk until it ends.
+// A Reservation is the memory of the paper's Orca baseline. A sequence gets one contiguous chunk from a buddy
+// allocator when it starts, and keeps it until it ends. The size of the chunk depends on OrcaConfig.Policy.
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy
@@ -51,13 +51,13 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 	return &Reservation{config: config, buddy: buddy}, nil
 }
 
-// Blocks returns the number of blocks that a sequence needs. The sequence gets the next power of two.
+// Blocks returns the number of blocks that a sequence needs. Reserve rounds this number up to a power of two.
 func (r *Reservation) Blocks(prompt, output int) int {
 	size := r.config.BlockSize
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
 }
 
-// Fits reports whether a chunk is free for each of a number of sequences.
+// Fits reports whether enough chunks are free to reserve one for each of the given number of sequences.
 func (r *Reservation) Fits(prompt, output, sequences int) bool {
 	return r.buddy.fits(r.Blocks(prompt, output), sequences)
 }
@@ -65,8 +65,8 @@ func (r *Reservation) Fits(prompt, output, sequences int) bool {
 // A Chunk is the blocks of a sequence.
 type Chunk struct{ Start, Size int32 }
 
-// Reserve reserves one chunk for each of a number of sequences and appends the chunks to dst. It reserves all of them
-// or none.
+// Reserve reserves one chunk for each of the given number of sequences and appends the chunks to dst. If too few
+// chunks are free, it reserves none and returns an error.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
 	if !r.buddy.fits(n, sequences) {

@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own system) and 256 sequences
-// (vllm/v0/RULES.md §10).
+// Limits are the limits of an iteration. The authors' artifact allows 256 sequences, and 2,560 tokens (2,048 in the
+// paper's own system; vllm/v0/RULES.md §10).
 type Limits struct {
 	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 
-	// MaxNumSeqs limits the number of running requests plus the number of sequences of the request that joins, as
-	// in vLLM 0.1.1 (its issue 257). So if requests have several sequences, more than MaxNumSeqs sequences can run
-	// at the same time.
+	// MaxNumSeqs is the maximum number of running requests plus sequences of the request to be admitted, as in vLLM
+	// 0.1.1 (its issue 257). If requests have several sequences, more than MaxNumSeqs sequences can run at the same
+	// time.
 	MaxNumSeqs int
 }
 
@@ -62,8 +62,8 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-// growing is a memory from which requests take blocks while they run. When no blocks are left, requests are
-// preempted. Orca reserves all blocks at admission, so its memory does not implement growing.
+// growing is implemented by a memory from which requests take blocks while they run, and preempt each other when no
+// blocks are free. Orca reserves all blocks at admission, so its memory does not implement growing.
 type growing interface {
 	canAppend(q *request) bool // one token for each sequence
 	append(it *serve.Iteration, q *request) error
@@ -126,9 +126,9 @@ func (q *request) begin(r serve.Request, n int) {
 
 func (q *request) length() int { return q.Seqs[0].Len }
 
-// Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a preempted request does not fit on the
-// CPU. (The artifact ends in this case.) After the error, nothing runs and every request is in its queue, but the
-// iteration lists what has already happened.
+// Step implements serve.Scheduler. It returns an error, which wraps ErrNoFreeBlocks, if a request must be swapped out
+// but does not fit on the CPU. (The artifact ends in this case.) After an error the model must not run; every request
+// is in a queue, and the iteration lists the preemptions and copies that Step has made before.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -175,8 +175,8 @@ func (s *Scheduler) insert(q *reqtable.Queue, index int32) {
 	q.InsertAfter(index, before)
 }
 
-// runRunning gives the running requests, by arrival, a slot for each of their sequences. If no slot is left, it
-// preempts requests from the end of the queue.
+// runRunning makes sure, in the order of arrival, that each sequence of the running requests can write its next token.
+// If too few blocks are free, it preempts the requests that arrived last.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	if s.growing == nil {
 		return nil
@@ -200,7 +200,8 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 	return nil
 }
 
-// preempt moves the request, by arrival, to the waiting or to the swapped requests.
+// preempt frees or swaps out the blocks of a running request, and inserts the request into the waiting or the swapped
+// queue by its time of arrival.
 func (s *Scheduler) preempt(it *serve.Iteration, index int32) error {
 	q := s.requests.At(index)
 	swapped, err := s.growing.preempt(it, q)
@@ -218,7 +219,8 @@ func (s *Scheduler) preempt(it *serve.Iteration, index int32) error {
 	return nil
 }
 
-// insertFront does what insert does, but searches from the head: a preempted request belongs near the head.
+// insertFront does what insert does, but searches from the head of the queue, because a preempted request has arrived
+// before most waiting ones.
 func (s *Scheduler) insertFront(q *reqtable.Queue, index int32) {
 	before := reqtable.None
 	for next := range q.All() {
@@ -257,8 +259,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	return nil
 }
 
-// admit admits waiting requests, by arrival, as long as they fit. It stops at a request that was preempted in this
-// step.
+// admit admits waiting requests in the order of arrival, as long as they fit into the memory and the limits. It stops
+// at a request that this step has preempted.
 func (s *Scheduler) admit(it *serve.Iteration) error {
 	for index := s.waiting.Head(); index != reqtable.None; index = s.waiting.Head() {
 		q := s.requests.At(index)
@@ -285,7 +287,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request that can never run. The request is in no queue. The artifact would wait for it for ever.
+// ignore drops a request that can never run, and that is in no queue. The artifact would let it wait for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, index int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(index).id)
 	s.forget(index)

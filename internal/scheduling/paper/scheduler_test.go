@@ -21,8 +21,8 @@ func (x *script) add(requests ...serve.Request) {
 	}
 }
 
-// step runs one iteration. It returns the number of tokens of each prompt, and the context length of
-// each request that decodes.
+// step runs one iteration. It returns the number of tokens of each prompt and the context length of each decode, by
+// request.
 func (x *script) step() (prompts, decodes map[int]int) {
 	require.NoError(x.t, x.s.Step(&x.Iteration))
 	prompts, decodes = map[int]int{}, map[int]int{}
@@ -68,14 +68,14 @@ func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	require.Equal(t, 20, x.Tokens)
 }
 
-// Ensure that the limit of sequences counts as the paper's artifact does.
+// Ensure that MaxNumSeqs limits running requests plus the sequences of the next request, as in the paper's artifact.
 func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
 
-// Ensure that the last arrival is preempted, and is not admitted again in the same step.
+// Ensure that the request that arrived last is preempted, and is not admitted again in the same step.
 func TestVictimsWaitByArrival(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
@@ -95,7 +95,8 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
-// Ensure that no request is admitted while a group is swapped out, and that the group still shares its blocks.
+// Ensure that no request is admitted while a group is swapped out, and that the sequences of the group still share
+// blocks after the swap.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
@@ -229,7 +230,7 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, free(3, 1, 2))
 }
 
-// Ensure that the batch is as large as memory allows: 7 of the longest requests fit into the paper's 983 blocks.
+// Ensure that as many requests are admitted as the policy lets fit into 983 blocks, the paper's memory.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))

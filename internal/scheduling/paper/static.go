@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// StaticConfig describes FasterTransformer's server. In the artifact, a batch for OPT-13B has 5 requests of
-// ShareGPT or 14 requests of Alpaca, and 2,040 tokens (simulation/PAPER.md §1).
+// StaticConfig describes the server of FasterTransformer. In the artifact, a batch for OPT-13B has 5 requests
+// (ShareGPT) or 14 requests (Alpaca), and MaxModelLen is 2,040 (simulation/PAPER.md §1).
 type StaticConfig struct {
 	BatchSize   int // requests
 	MaxModelLen int // tokens of the longest prompt and the longest output together
@@ -82,8 +82,8 @@ func (s *Static) Step(it *serve.Iteration) error {
 	return nil
 }
 
-// form makes a batch of the first waiting requests. It stops before a request that has another number of sequences,
-// or that would make the padded batch too long.
+// form starts a batch with the first waiting requests. All requests of a batch have equally many sequences, and the
+// longest prompt and the longest output together have at most MaxModelLen tokens.
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
@@ -106,7 +106,8 @@ func (s *Static) form(it *serve.Iteration) {
 	}
 }
 
-// Finish implements serve.Scheduler. With the last request of a batch, all are answered, in the order of arrival.
+// Finish implements serve.Scheduler. When the last request of a batch is finished, Finish answers all requests of the
+// batch, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -144,12 +145,12 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	return answered, nil
 }
 
-// Usage implements serve.Scheduler. A block stands for a place in the batch.
+// Usage implements serve.Scheduler. It counts each of the BatchSize requests that a batch can have as a block.
 func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table returns a table with a single entry: the request's place in the batch, which its sequences share. It
+// Table returns a table with a single entry: the index of the request in the batch, for each of its sequences. It
 // returns nil for a waiting request.
 func (s *Static) Table(id, sequence int) []int32 {
 	slot := int32(0)
@@ -168,7 +169,7 @@ func (s *Static) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), nil
 }
 
-// Check checks the whole state: every request is in one queue, and the batch is within its limits.
+// Check returns an error unless every request is in exactly one queue and the batch is within its limits.
 func (s *Static) Check() error {
 	unfinished := 0
 	for index := range s.running.All() {

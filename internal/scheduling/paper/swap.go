@@ -9,7 +9,8 @@ import (
 // CanSwapOut reports whether the distinct blocks of a group fit on the CPU.
 func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumFree() }
 
-// CanSwapIn compares free GPU blocks above the watermark with a group's distinct blocks and one more per sequence.
+// CanSwapIn reports whether the GPU has enough free blocks above the watermark for the distinct blocks of a group and
+// one more block for each of its sequences.
 func (m *Manager) CanSwapIn(g *Group) bool {
 	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
@@ -44,13 +45,13 @@ func (m *Manager) newMark() {
 	}
 }
 
-// SwapOut moves a group to the CPU, and appends the copies that must be made to dst. It copies a shared block once,
-// and the block stays shared.
+// SwapOut moves the blocks of a group to the CPU, and appends to dst the copies that the caller must make. A shared
+// block is copied once and stays shared.
 func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves a group back to the GPU, likewise.
+// SwapIn moves the blocks of a group back to the GPU in the same way.
 func (m *Manager) SwapIn(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.cpu, &m.gpu)
 }
@@ -87,8 +88,8 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix removes the prefix from a table that moves to the CPU, or adds the prefix to a table that moves to the
-// GPU. It returns the length that the table has on the GPU, before or after the move.
+// movePrefix removes the shared prefix from a table that moves to the CPU, or adds it to a table that moves to the
+// GPU. It returns the number of entries that the table has while it is on the GPU.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

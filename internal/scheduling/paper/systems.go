@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// NewSOSP makes the paper's own system. It preempts requests with one running sequence by recomputation, unless
-// alwaysSwap is true. It preempts other requests by swapping.
+// NewSOSP returns a scheduler of the paper's own system. It preempts requests with one running sequence by
+// recomputation, unless alwaysSwap is true, and other requests by swapping.
 func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) {
 	m, err := NewManager(config)
 	if err != nil {
@@ -22,7 +22,8 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	return s, err
 }
 
-// NewOrca makes Orca. It never preempts, because a running request has all its memory.
+// NewOrca returns a scheduler of Orca. It never preempts a request, because it reserves all memory of a request at
+// admission.
 func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	r, err := NewReservation(config)
 	if err != nil {
@@ -135,8 +136,8 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible reports whether an empty pool has a chunk for each sequence of q. It counts chunks of 2^k blocks as
-// newBuddy makes them: the number of blocks in the pool divided by 2^k, rounded down.
+// possible reports whether an empty memory has a chunk for each sequence of q. An empty memory of n blocks has n/2^k
+// chunks of 2^k blocks, rounded down (see newBuddy).
 func (r *reserved) possible(q *request) bool {
 	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }
@@ -160,7 +161,7 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 		return fmt.Errorf("%w: sequence %d cannot become a copy of %d", ErrGroup, child, parent)
 	}
 	q.Seqs[child].Len = q.Seqs[parent].Len
-	blocks := (q.Seqs[parent].Len - 2 + r.config.BlockSize) / r.config.BlockSize // the last token has no place yet
+	blocks := (q.Seqs[parent].Len - 2 + r.config.BlockSize) / r.config.BlockSize // the last token is not in a block yet
 	for i := range int32(blocks) {
 		it.Copies = append(it.Copies, device.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
 	}

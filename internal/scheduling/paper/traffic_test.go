@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// Ensure that every sequence attends to its own tokens, with samples, beams and preemptions, and is answered.
+// Ensure that every sequence attends to its own tokens in each iteration and that every request is answered, with
+// samples, beams and preemptions.
 func TestSOSPTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -60,7 +61,7 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that the buddy allocator reports that chunks fit exactly when it can allocate them.
+// Ensure that Buddy.fits returns true exactly when the chunks can then be taken.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))

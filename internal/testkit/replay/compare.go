@@ -27,7 +27,8 @@ type result map[string]any
 
 const absent = "(absent)"
 
-// differs returns the first difference in the order of rank and name.
+// differs returns the first field whose value in got differs from want. Fields are compared in the order of rank, then
+// of their names.
 func differs(want map[string]json.RawMessage, got result) (field, wantText, gotText string, found bool) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(want)), maps.Keys(got))
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
@@ -46,7 +47,8 @@ func differs(want map[string]json.RawMessage, got result) (field, wantText, gotT
 	return "", "", "", false
 }
 
-// rank orders fields: results of the operation first, then the state after it, and digests last.
+// rank returns the position of a field in the order of comparison: results of the operation come first, then the state
+// after it, and hashes of the whole state last.
 func rank(name string) int {
 	return strings.Index(" free hm ev dump fqh st ", " "+name+" ")
 }

@@ -102,7 +102,7 @@ var mutants = []mutant{
 		"for _, stop := range m.stops(r, start, end) {", "for _, stop := range [4]int{} {", "s07 s09"},
 }
 
-// Ensure that the recordings show each rule: if it is changed, the replay of a recording differs.
+// Ensure that the recordings cover each rule: if the rule is changed, the replay of a recording differs.
 func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// play sets the fields of an operation's result, and state those of all results. Both panic with a refusal.
+// A player performs the operations of a recording. play writes the results of an operation to r; state writes the
+// fields that the results of all operations have. Both panic with a refusal if the operation is impossible.
 type player interface {
 	play(op *Op, r result)
 	state(op *Op, r result)
@@ -52,9 +53,9 @@ func newPlayer(t *Trace) player {
 	})()
 }
 
-// Verify plays t and compares every field. It returns the number of compared lines. It stops
-// after an operation of V0 that failed, because V0's state differs from then on (v0.md). The error
-// is a *Difference, or wraps ErrTrace if an operation of the recording is not possible.
+// Verify plays t and compares every field. It returns the number of compared lines. It stops after an operation of V0
+// that failed, because vLLM's state differs from this project's from then on (v0.md). The error is a *Difference, or
+// wraps ErrTrace if an operation of the recording is not possible.
 func Verify(t *Trace) (compared int, err error) {
 	var p player
 	if err := safely(&Op{Line: 1, Name: "configuration"}, func() { p = newPlayer(t) }); err != nil {

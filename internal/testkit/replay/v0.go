@@ -32,7 +32,8 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// A field in given is compared only if the replay's result contains it, too.
+// given has the fields of a recording that are usually arguments. Such a field is compared only if the replay's result
+// contains it, too.
 var given = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
@@ -47,7 +48,8 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// All recorded fields of V1 are compared with r; of other recordings, those that are no arguments, or that r has.
+// answerTo returns the recorded fields to compare with r: in a recording of V1 all fields of the result, otherwise the
+// fields that are no arguments or that r has.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
@@ -64,8 +66,8 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	return want
 }
 
-// play sets the fields of the operation's result, and free returns the numbers of free blocks, which all results
-// contain.
+// An oldPlayer performs the operations of a recording of V0, the paper's system or Orca. play writes the result of the
+// operation to r; free returns the numbers of free blocks, which all results contain.
 type oldPlayer interface {
 	play(op *Op, r result)
 	free() any

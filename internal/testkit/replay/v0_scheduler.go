@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// v0Scheduler generates tokens in place of the model: a request is finished when it has the recorded number of
+// v0Scheduler plays the steps of V0's scheduler without a model. It finishes a request after the recorded number of
 // tokens.
 type v0Scheduler struct {
 	s         *v0.Scheduler

@@ -37,8 +37,8 @@ func okOrLater(need, free, watermark int) Status {
 	return Later
 }
 
-// Allocate makes a table for all tokens of first, and a fork of this table for each of the other sequences of its
-// group (vllm/v0/RULES.md §2). The sequences must be equally long and have no table.
+// Allocate makes a table for all tokens of first, and copies of this table, which name the same blocks, for the other
+// sequences of its group (vllm/v0/RULES.md §2). The sequences must be equally long and have no table.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (m *Manager) Free(s *Seq) {
 	s.reset()
 }
 
-// drop drops a reference to each block, in this order, except the null block.
+// drop drops a reference to each of the blocks ids, in this order, except the null block.
 func (m *Manager) drop(d *device.Device, ids []int32) {
 	for _, id := range ids {
 		if id != m.null {

@@ -8,7 +8,8 @@ import (
 )
 
 // CanAppend reports whether there are enough free blocks for the unseen tokens of a group's running sequences. It
-// counts every block that these tokens touch as a new block, and ignores the watermark (vllm/v0/RULES.md §3).
+// assumes that each block to which one of these tokens will be written is new, and ignores the watermark
+// (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
@@ -17,9 +18,9 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	return touched <= m.View.FreeGPU()
 }
 
-// Append adds the unseen tokens of s to its table, with empty blocks for lookahead more tokens. It appends the
-// block copies that must be made to dst (vllm/v0/RULES.md §2). computed is the number of computed tokens of s,
-// which determines where the window is. If too few blocks are free, the error wraps ErrNoFreeBlocks.
+// Append adds the unseen tokens of s to its table, with empty blocks for lookahead more tokens. It appends to dst the
+// copies that the caller must make (vllm/v0/RULES.md §2). computed is the number of computed tokens of s, which
+// determines where the sliding window begins. If too few blocks are free, the error wraps ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
@@ -92,8 +93,8 @@ func (m *Manager) copies(s *Seq) int {
 	return n
 }
 
-// slide replaces the blocks before the window by the null block. When the null block is first needed, slide takes
-// it from the GPU (vllm/v0/RULES.md §5).
+// slide replaces the blocks before the sliding window by the null block. The first call takes the null block from the
+// GPU (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

@@ -2,7 +2,8 @@ package v0
 
 import "llmmemory/internal/scheduling/serve"
 
-// batch lists the requests in the worker's order, and counts their tokens as computed (vllm/v0/RULES.md §8).
+// batch writes the scheduled requests to the iteration in the order in which vLLM's worker runs them, and counts their
+// tokens as computed (vllm/v0/RULES.md §8).
 func (s *Scheduler) batch() {
 	t := &s.step
 	t.it.Tokens = t.tokens
@@ -37,8 +38,8 @@ func (s *Scheduler) prefill(q *request) {
 	s.step.it.Prefills = append(s.step.it.Prefills, p)
 }
 
-// saved returns how many tokens of a chunk are in blocks that are already computed. The last token of the chunk is
-// always computed.
+// saved returns how many tokens of the current chunk of q are in blocks that are already computed. The last token of a
+// chunk is always computed again.
 func (s *Scheduler) saved(q *request) int {
 	if s.manager.prefix == nil {
 		return 0

@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// Check checks the whole state. On both devices, each block is free, evictable, or named by as many table entries
-// as its count says; tables cover their tokens; cached blocks are found by their keys. seqs yields every sequence
-// of the manager.
+// Check returns an error unless each block of both devices is free, evictable, or named by as many table entries as
+// its count; tables have blocks for all tokens recorded in them; and the key of each cached block finds the block.
+// seqs yields every sequence of the manager.
 func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	entries := func(d *device.Device) iter.Seq[int32] {
 		return func(yield func(int32) bool) {
@@ -127,9 +127,9 @@ func (m *Manager) checkPrefix() error {
 	return nil
 }
 
-// Check checks the whole state: the manager's state is consistent; every request is in exactly one queue; running
-// requests have their blocks on the GPU, swapped requests have theirs on the CPU, and waiting requests have none;
-// computed tokens are in the table.
+// Check returns an error unless the manager's state is consistent; every request is in exactly one queue; running
+// requests have their blocks on the GPU, swapped requests have theirs on the CPU, and waiting requests have none; and
+// each table has blocks for the computed tokens.
 func (s *Scheduler) Check() error {
 	if err := s.manager.Check(s.seqs()); err != nil {
 		return err

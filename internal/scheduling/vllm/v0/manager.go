@@ -65,8 +65,8 @@ func New(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// take returns a GPU block. If no unused block is left, it evicts a cached block (vllm/v0/RULES.md §1, §6). The
-// caller must have checked that there is such a block.
+// take returns a GPU block. If no unused block is left, it evicts a cached block (vllm/v0/RULES.md §1, §6). The caller
+// must have checked that a block is unused or evictable.
 func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {

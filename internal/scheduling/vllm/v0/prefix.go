@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// A prefix is the state of prefix caching on the GPU: which block holds which prefix, and the evictor, a queue of
-// the cached blocks that no table names. The block whose last reference was removed first is at the head
+// A prefix is the state of prefix caching on the GPU: which block contains which prefix, and the evictor, a queue of
+// the cached blocks that no table names. The block at the head of the evictor lost its last reference first
 // (vllm/v0/RULES.md §6).
 type prefix struct {
 	hash    blockhash.Fast
@@ -37,9 +37,9 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns the block. It starts with the block at the head, and considers
-// the following blocks as long as they were not accessed later than the best block so far. Among these blocks it
-// takes the one with the longest prefix.
+// evict removes a block from the evictor and returns it. The candidates are the block at the head and the blocks after
+// it, up to the first one that was accessed later than the best candidate so far. The best candidate is the one with
+// the longest prefix.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -69,7 +69,7 @@ func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	}
 }
 
-// key returns the key of block i of s, which must be full. The block before block i must already have its key.
+// key returns the key of block i of s, which must be full. Block i-1 must already have its key.
 func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	parent := blockhash.Hash{}
 	if i > 0 {
@@ -79,8 +79,8 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// allocateChunk returns a block for logical block i of a prompt, which is full: the cached block or, if there is
-// none, a new block, which becomes cached.
+// allocateChunk returns a block for block i of the prompt s, which is full: the cached block with this prefix or, if
+// there is none, a new block, which it adds to the cache.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -100,8 +100,8 @@ func (m *Manager) adopt(id int32) {
 	}
 }
 
-// promote caches block i of s, which has just become full. If another block already holds the same prefix, that
-// block replaces block i in the table.
+// promote adds block i of s, which has just become full, to the cache. If a block with the same prefix is already
+// cached, promote puts that block into the table instead.
 func (m *Manager) promote(s *Seq, i int) {
 	key := m.key(s, i)
 	if id, hit := m.prefix.cached[key]; hit {
@@ -113,7 +113,7 @@ func (m *Manager) promote(s *Seq, i int) {
 	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
-// inUse returns how many full blocks of a prompt are cached and in use by other tables.
+// inUse returns how many full blocks of the prompt s are cached and named by other tables.
 func (m *Manager) inUse(s *Seq) int {
 	n := 0
 	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
@@ -125,8 +125,8 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys calls f with the keys of the full blocks, from block first on up to token end, until f returns false.
-// parent is the key of the block before block first.
+// walkKeys calls f with the keys of the full blocks of s before token end, from block first on, until f returns false.
+// parent is the key of block first-1.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
 	for start := first * size; start+size <= end; start += size {
@@ -137,8 +137,8 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether an append has enough free blocks for its copies if the blocks that promotions free
-// are counted. A promotion frees a block if another block in use holds the same prefix.
+// promotionsHelp reports whether free blocks are enough for the copies of an append to s, together with the blocks
+// that its promotions free. A promotion frees a block if another table uses a block with the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -171,8 +171,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// freeCached drops the references of s to its blocks. Full blocks stay cached, with the time of the sequence's last
-// access.
+// freeCached drops the references of s to its blocks. Full blocks stay cached; their time of access becomes the
+// sequence's.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {
@@ -189,7 +189,7 @@ func (m *Manager) freeCached(s *Seq) {
 	}
 }
 
-// Access records an access to the blocks of the sequences. The access counts only when the blocks are freed
+// Access sets the time of the last access of the sequences to now. Free writes this time to their blocks
 // (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
@@ -197,8 +197,8 @@ func (m *Manager) Access(now float64, group ...*Seq) {
 	}
 }
 
-// MarkComputed marks all blocks that were cached so far as computed. The scheduler calls MarkComputed when it has
-// made a batch (vllm/v0/RULES.md §6).
+// MarkComputed marks all blocks in the cache as computed. The scheduler calls MarkComputed when it has made a batch
+// (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return
@@ -209,9 +209,8 @@ func (m *Manager) MarkComputed() {
 	m.prefix.touched = m.prefix.touched[:0]
 }
 
-// Computed appends to dst the computed blocks with which a group's sequences begin. If there is one sequence, these
-// are its blocks. Otherwise they are the longest common beginning of the blocks of all sequences that have computed
-// blocks (vllm/v0/RULES.md §6).
+// Computed appends to dst the computed blocks at the beginning of the tables of a group: those of its only sequence,
+// or the longest common beginning of the computed blocks of all sequences that have some (vllm/v0/RULES.md §6).
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst
@@ -236,9 +235,9 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf adds the blocks of s that were computed since the last call to a list, and returns the list. The list
-// never has the last block of the table. If a call finds a block that is not computed, it skips this block and adds
-// the computed blocks after it; later calls do not change the list any more.
+// computedOf adds the blocks of s that became computed since the last call to s.computed, and returns this list. The
+// list never has the last block of the table. If a block is not computed, the call skips it, adds the computed blocks
+// after it, and later calls do not change the list any more.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

@@ -18,9 +18,8 @@ const (
 	Swap           // moves them to the CPU
 )
 
-// SchedulerConfig describes a Scheduler. Prefix caching cannot be combined with
-// Swap or Chunked: vLLM treats all blocks of a prompt as computed after its first
-// chunk.
+// SchedulerConfig describes a Scheduler. Prefix caching cannot be combined with Swap or Chunked, because vLLM treats
+// all blocks of a prompt as computed after the first chunk.
 type SchedulerConfig struct {
 	Manager             Config
 	MaxNumBatchedTokens int // in an iteration
@@ -121,7 +120,8 @@ func (s *Scheduler) Add(r serve.Request) error {
 	return nil
 }
 
-// Finish implements serve.Scheduler. It frees running requests in the order of their queue (vllm/v0/RULES.md §8).
+// Finish implements serve.Scheduler. It frees running requests in the order of the running queue (vllm/v0/RULES.md
+// §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -149,8 +149,8 @@ func (s *Scheduler) Usage() serve.Usage {
 // Manager returns the scheduler's manager, which must not be changed.
 func (s *Scheduler) Manager() *Manager { return s.manager }
 
-// Table returns the block table of a request, or nil if there is no such request. The table is valid until the next
-// Step, and must not be changed.
+// Table returns the block table of a request, or nil if there is no such request. The caller must not change the
+// table, which is valid until the next Step.
 func (s *Scheduler) Table(id int) []int32 {
 	if index := s.requests.Find(id); index != reqtable.None {
 		return s.requests.At(index).Table()

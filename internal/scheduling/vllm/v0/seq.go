@@ -2,8 +2,8 @@ package v0
 
 // A Seq is a sequence of tokens and its block table. The zero Seq has no table.
 type Seq struct {
-	// Len is the number of tokens. Tokens that are not yet in the table are called unseen. The next Append adds the
-	// unseen tokens to the table.
+	// Len is the number of tokens. The tokens that the block table does not have yet are called unseen; the next Append
+	// adds them.
 	Len int
 
 	// Tokens has the ids of at least Len tokens. Only a manager that caches prefixes reads them.
@@ -22,7 +22,7 @@ type Seq struct {
 	gap      bool    // computedOf has skipped a block, so computed does not change any more
 }
 
-// Table returns the block table. The table is valid until the next call for this sequence, and must not be changed.
+// Table returns the block table. The caller must not change it. It is valid until the next call for this sequence.
 func (s *Seq) Table() []int32 { return s.table }
 
 // Unseen returns the number of tokens that are not in the table.
@@ -31,7 +31,8 @@ func (s *Seq) Unseen() int { return s.Len - s.full }
 // reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
-// touched counts the blocks of the unseen tokens and of lookahead more tokens (vllm/v0/RULES.md §2).
+// touched returns the number of blocks to which the unseen tokens and lookahead more tokens will be written
+// (vllm/v0/RULES.md §2).
 func (s *Seq) touched(blockSize, lookahead int) int {
 	space := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)

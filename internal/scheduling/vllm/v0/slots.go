@@ -3,8 +3,8 @@ package v0
 // PadSlotID is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
 const PadSlotID int64 = -1
 
-// SlotStart returns the first position of a query that the model writes. If window is above 0, the model does not
-// write the beginning of a long prompt (vllm/v0/RULES.md §7).
+// SlotStart returns the index of the first token of a query of the given length whose key and value are written to the
+// cache. If window is above 0, the tokens of a prompt before the window are not written (vllm/v0/RULES.md §7).
 func SlotStart(prompt bool, query, window int) int {
 	if !prompt || window == 0 {
 		return 0

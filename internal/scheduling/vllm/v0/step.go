@@ -8,10 +8,10 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a preempted request
-// does not fit on the CPU (vLLM ends in this case), or ErrSequence if tokens are missing that prefix caching needs.
-// After an error nothing runs and every request is in a queue again, but preemptions, swaps and copies in the
-// iteration have happened.
+// Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a preempted request does
+// not fit on the CPU (vLLM ends in this case), or ErrSequence if the tokens that prefix caching needs are missing.
+// After an error the model must not run; every request is in a queue, and the iteration lists the preemptions, swaps
+// and copies that Step has made before.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -64,7 +64,7 @@ func (s *Scheduler) stepWhole() {
 	}
 }
 
-// stepChunked schedules running requests first, and then fills the budget with chunks of prompts.
+// stepChunked schedules the running requests first, and then chunks of waiting prompts up to MaxNumBatchedTokens.
 func (s *Scheduler) stepChunked() {
 	t := &s.step
 	s.runRunning()
@@ -76,7 +76,8 @@ func (s *Scheduler) stepChunked() {
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
 }
 
-// queueRunning adds scheduled requests to the running queue, behind the requests that were not scheduled.
+// queueRunning adds scheduled requests to the tail of the running queue. Requests that were not scheduled stay in
+// front of them.
 func (s *Scheduler) queueRunning(parts ...[]int32) {
 	for _, part := range parts {
 		for _, index := range part {
@@ -140,8 +141,9 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// overAdmitted returns the status of a prompt that CanAllocate has admitted although there are too few blocks: with
-// a window, CanAllocate counts only the blocks of the window. vLLM crashes in this case (vllm/v0/RULES.md §5).
+// overAdmitted returns the status of a prompt for which CanAllocate returned OK although too few blocks are free. This
+// happens with a sliding window, for which CanAllocate counts only the blocks of the window; vLLM crashes in this case
+// (vllm/v0/RULES.md §5).
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
@@ -149,8 +151,8 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 	return Later
 }
 
-// runRunning gives the running requests their slots, in order. If no slots are left, it preempts requests from the
-// end of the queue.
+// runRunning schedules the running requests, in order, and gives each the blocks for its next tokens. If too few
+// blocks are free, it preempts requests from the tail of the queue.
 func (s *Scheduler) runRunning() {
 	t := &s.step
 	for index := s.running.Head(); index != reqtable.None; index = s.running.Head() {
@@ -184,8 +186,8 @@ func (s *Scheduler) runRunning() {
 	}
 }
 
-// preemptFor preempts requests until the given request can append, and reports whether it can. If no other request
-// is left, preemptFor preempts the given request.
+// preemptFor preempts running requests, from the tail of the queue, until the request at index can append, and reports
+// whether it can. If the queue is empty, preemptFor preempts the request itself and returns false.
 func (s *Scheduler) preemptFor(index int32) bool {
 	q := s.requests.At(index)
 	for !s.canAppend(q) {
@@ -225,7 +227,7 @@ func (s *Scheduler) append(q *request) {
 	}
 }
 
-// preempt takes the blocks away from a request. The request must not be in a queue.
+// preempt frees the blocks of a request or swaps them out. The request must not be in a queue.
 func (s *Scheduler) preempt(index int32) error {
 	q, t := s.requests.At(index), &s.step
 	if s.config.Mode == Recompute {
@@ -247,9 +249,9 @@ func (s *Scheduler) preempt(index int32) error {
 	return nil
 }
 
-// swapIn swaps requests in from the head of the queue, as long as they fit on the GPU and into the budget. It does
-// nothing if the step has preempted a request. If a prompt is partly computed, the budget must have all of its
-// remaining tokens.
+// swapIn swaps requests in from the head of the queue, as long as they fit on the GPU and into the limits of the
+// iteration. It does nothing if the step has preempted a request. All remaining tokens of a partly computed prompt
+// must fit into the iteration.
 func (s *Scheduler) swapIn() {
 	t := &s.step
 	if t.failed != nil || len(t.it.Preempted) > 0 {
@@ -287,8 +289,8 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// abandon ignores a request that can never be swapped in. vLLM only frees requests in the running queue, so the CPU
-// blocks of this request are never freed.
+// abandon ignores a request that can never be swapped in. vLLM only frees requests of the running queue, so the blocks
+// of this request on the CPU are never freed.
 func (s *Scheduler) abandon(index int32) {
 	q := s.requests.At(index)
 	s.swapped.Remove(index)

@@ -6,14 +6,14 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// CanSwapOut counts the CPU's free blocks for a group's running sequences (vllm/v0/RULES.md §4).
+// CanSwapOut reports whether the CPU has enough free blocks for a group's running sequences (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It returns Never
-// only if the sequences do not fit on an empty GPU. If a group fits only below the watermark, CanSwapIn always
-// returns Later, as vLLM does (vllm/v0/RULES.md §4).
+// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It returns Never only
+// if they do not fit on an empty GPU without the watermark. A group that fits on an empty GPU only below the watermark
+// always gets Later, as in vLLM (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.NumGPUBlocks < need {
@@ -22,8 +22,9 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
-// swapNeed returns the number of touched and full blocks of a group. A shared block counts once for each sequence.
-// Empty lookahead blocks do not count, although they are swapped.
+// swapNeed returns the number of blocks for which a swap of a group needs space, as vLLM counts them: the full blocks
+// of each sequence and the blocks that its next tokens will be written to. A shared block counts once for each
+// sequence. Empty lookahead blocks do not count, although they are swapped.
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {
@@ -32,14 +33,14 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	return n
 }
 
-// SwapOut moves the tables of a group to the CPU, and appends the copies that must be made to dst, with ids that
-// count from 0 on each device. After SwapOut no block of the group is shared: a shared block is copied for each of
-// its sequences (vllm/v0/RULES.md §4).
+// SwapOut moves the tables of a group to the CPU. It appends to dst the copies that the caller must make; their ids
+// count from 0 on each device. A shared block is copied for each of its sequences, so no block of the group is shared
+// after SwapOut (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves the tables of a group back to the GPU, in the same way as SwapOut moves them to the CPU.
+// SwapIn moves the tables of a group back to the GPU in the same way.
 func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.cpu, &m.gpu)
 }

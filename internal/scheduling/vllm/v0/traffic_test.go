@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// traffic is a manager under random operations. Sequences of a group are swapped together. There are few different
-// tokens, so that prompts often have a common prefix.
+// traffic makes random calls of a manager. Sequences of a group are swapped together. There are few different tokens,
+// so that prompts often have a common prefix.
 type traffic struct {
 	m      *Manager
 	groups []*group
@@ -198,8 +198,8 @@ func (x *traffic) swap(t *rapid.T) {
 	g.swapped = !g.swapped && entries > 0
 }
 
-// runsOut reports whether f panics because no blocks are free. It calls f with copies, so that the real manager
-// does not change.
+// runsOut reports whether f panics because no blocks are free. It calls f with copies of the manager and the
+// sequences, so that the real ones do not change.
 func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()
@@ -236,7 +236,7 @@ func (x *traffic) dump() string {
 	return text
 }
 
-// Ensure that an operation is refused exactly when there are too few blocks, and then changes nothing.
+// Ensure that a call is refused exactly when there are too few blocks, and that a refused call changes nothing.
 func TestBlocksAreConservedAfterEveryOperation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := New(drawConfig(t))
@@ -280,8 +280,8 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
 		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
 		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
-		// With chunks, a prompt whose last block is not full preempts itself at its second chunk for ever if no
-		// block is free, because CanAppend counts a block although the chunk needs none.
+		// CanAppend counts a block for a chunk, although the chunk needs none. So a prompt in chunks whose last block is
+		// not full preempts itself at its second chunk for ever if no block is free.
 		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }

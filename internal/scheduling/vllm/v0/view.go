@@ -27,7 +27,7 @@ func (v View) Watermark() int { return v.m.watermark }
 // Config returns the manager's configuration.
 func (v View) Config() Config { return v.m.config }
 
-// Devices returns the blocks of the GPU and the blocks of the CPU, which must not be changed.
+// Devices returns the pools of the GPU and of the CPU, which the caller must not change.
 func (v View) Devices() (gpu, cpu *device.Device) { return &v.m.gpu, &v.m.cpu }
 
 // WindowBlocks returns the maximum number of blocks of a sequence with a window (vllm/v0/RULES.md §5).
