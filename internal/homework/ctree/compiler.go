@@ -13,7 +13,7 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Compiler contains what is needed to parse C like the C compiler of this machine. It can be passed to
+// A Compiler has what a parser needs to read C like the C compiler of this machine. It can be encoded and sent to
 // another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
@@ -29,7 +29,8 @@ func AskCompiler(flags ...string) (Compiler, error) {
 	return Compiler{config.Predefined, config.SysIncludePaths}, nil
 }
 
-// headers is the file system for an untrusted source. It has the given files and the folders of #include <...>.
+// headers is the file system in which the parser finds headers. An untrusted source can read only the given files and
+// what is in the folders of #include <...>.
 type headers struct {
 	files   map[string][]byte
 	folders []string

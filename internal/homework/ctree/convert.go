@@ -2,8 +2,7 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// A converter converts cc's trees, which have a node for every level of the grammar, to trees of
-// this package.
+// A converter converts the trees of package cc to trees of this package. cc has a node for each level of the grammar.
 type converter struct {
 	vars map[*cc.Declarator]*Var
 }

@@ -65,8 +65,8 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// binary converts a level of the grammar with a binary operator. If absent is set, the level has only its right
-// operand.
+// binary converts an expression whose grammar rule has a binary operator. If absent is set, there is no operator, and
+// the expression is only the right operand.
 func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
 	if absent {
 		return c.expr(right)
@@ -185,7 +185,7 @@ func (c *converter) primary(n *cc.PrimaryExpression) *Expr {
 	return &Expr{Op: Other}
 }
 
-// constant converts an integer constant. Other constants get the value -1 << 63.
+// constant converts a constant. The Value of a constant that is no integer is -1 << 63.
 func constant(n cc.ExpressionNode) *Expr {
 	e := &Expr{Op: Const, Value: -1 << 63}
 	switch v := n.Value().(type) {

@@ -8,7 +8,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// expansions limits the tokens that macros may expand to. A submission with its headers needs less than a hundredth.
+// expansions limits the number of tokens that macros may expand to. A usual submission with its headers needs less
+// than a hundredth of it.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.
@@ -35,7 +36,7 @@ type Type struct {
 // A Kind is the kind of a statement.
 type Kind int
 
-// The kinds of statements. A Do evaluates its condition after the body, a Loop before it.
+// The kinds of statements. A Do evaluates its condition after the body; a Loop (while or for) evaluates it before.
 const (
 	Do Kind = iota + 1
 	Loop
@@ -69,7 +70,7 @@ type Stmt struct {
 // An Op is the kind of an expression.
 type Op int
 
-// The kinds of expressions. Parentheses are left out; sizeof is a Const.
+// The kinds of expressions. Parentheses have no node. sizeof is a Const.
 const (
 	Other Op = iota
 	Const
@@ -108,8 +109,8 @@ type Expr struct {
 	Body     []*Stmt
 }
 
-// ParseSource parses a source that the compiler has accepted, and returns its functions in order, without those of
-// headers. An #include "..." finds only the given files.
+// ParseSource parses a source that the compiler has accepted. It returns the functions that the source defines, in
+// order, without those of headers. An #include "..." finds only the given files.
 func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
 	abi, err := cc.NewABI(runtime.GOOS, runtime.GOARCH)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
 
-// Ensure that a State has at most maxSequences sequences and those that the call names, even if the submission's list
+// Ensure that a State has at most MaxSequences sequences and those that the call names, even if the submission's list
 // repeats an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
 	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
@@ -115,8 +115,8 @@ func TestAStateHasFewSequences(t *testing.T) {
 	}
 	from.Sequences[998].ID, from.Sequences[999].ID = 2, 3
 	s := newState(from, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
-	require.Len(t, s.Sequences, maxSequences+1)
-	require.EqualValues(t, 3, s.Sequences[maxSequences].ID)
+	require.Len(t, s.Sequences, MaxSequences+1)
+	require.EqualValues(t, 3, s.Sequences[MaxSequences].ID)
 }
 
 func TestWhatTheHandoutDoesNotSayQuotesNoSentence(t *testing.T) {

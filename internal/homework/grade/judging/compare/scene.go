@@ -37,7 +37,8 @@ type State struct {
 	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
-const maxSequences = 64 // of a State, besides those that the call names
+// MaxSequences is the number of sequences that a State has, besides those that the call names.
+const MaxSequences = 64
 
 // Look plays a trace again up to the step that showed a difference, and returns the memory around that step. It
 // returns nil if the call has no engine or did not return, if the trace has a large pool, or if the submission behaves
@@ -122,12 +123,12 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns a function that selects the sequences of a State: the first maxSequences, and those that the call
+// kept returns a function that selects the sequences of a State: the first MaxSequences, and those that the call
 // names. The function gets the sequences selected so far and the id of the next one.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B
 		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
-		return len(all) < maxSequences || named && !slices.ContainsFunc(all, has)
+		return len(all) < MaxSequences || named && !slices.ContainsFunc(all, has)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// casts checks part 2 of the handout, the danger zone: a list node is not a Sequence.
+// casts checks the danger zone in part 2 of the handout: the address of a list node is not the address of its
+// Sequence.
 func (p *program) casts() {
 	for _, api := range six {
 		for _, f := range p.reached(api.name) {
@@ -39,7 +40,7 @@ func (p *program) casts() {
 	}
 }
 
-// node reports whether an expression is the address of a list node, without an offset.
+// node reports whether an expression is the address of a list node, and no offset has been subtracted from it.
 func (p *program) node(e *ctree.Expr) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "list_node") {

@@ -1,11 +1,10 @@
-// Package rules checks the source of a submission for what the handout requires (MUST) or forbids. Other stages
+// Package rules checks the source of a submission for what the handout requires (MUST) or forbids. Other packages
 // check what the submission does when it runs. A rule reports nothing about code that it does not understand.
 //
-// A breach costs points only if the code contradicts a sentence of the handout whatever the rest of the program
-// does. Otherwise it is advice.
+// A breach costs points only if the code contradicts a sentence of the handout whatever the rest of the program does.
+// Otherwise it is advice.
 //
-// A separate process parses the source (Serve), because a source can exhaust the memory and the stack of the
-// parser.
+// A separate process parses the source (Serve), because a source can exhaust the memory and the stack of the parser.
 package rules
 
 import (
@@ -36,11 +35,12 @@ type Breach struct {
 	Task     int  // of the handout, 1 to 5
 }
 
-// ErrUnread is wrapped if a source cannot be analysed because of the parser or its limits. This is not the
-// submission's fault.
+// ErrUnread means that the source could not be analysed because of the parser or its limits. This costs the submission
+// no points.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
-// patience limits the processor time of the reader (cputime.Meter). A submission takes a hundredth of it.
+// patience is the limit of processor time for the process that parses the source (cputime.Meter). A usual submission
+// takes a hundredth of it.
 var patience = 10 * time.Second
 
 const (
@@ -62,7 +62,8 @@ type (
 
 var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
 
-// Check checks a submission that the compiler has accepted. The program must call Serve first.
+// Check returns the breaches in the source of a submission that the compiler has accepted. It starts the running
+// program again, whose main must call Serve first.
 func Check(source []byte) ([]Breach, error) {
 	compiler, err := courseC()
 	if err != nil {

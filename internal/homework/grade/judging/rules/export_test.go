@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// The tests give the process that parses a submission 0.2 seconds of processor time instead of 10.
+// In tests, the process that parses a submission may use 0.2 seconds of processor time instead of 10.
 func init() {
 	patience = 200 * time.Millisecond
 	limits[0].max = 1 << 28 // of memory

@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// loops checks the critical traversal rule of task 2. It is a rule about free_sequence: a breach in fork_sequence or
-// llm_destroy is advice, and so is a loop that ends at an unmapped block or at kv_count.
+// loops checks the rule about traversal in task 2: a loop must not end at the first empty slot. The handout states it
+// for free_sequence. In fork_sequence and llm_destroy a breach is advice, and so is a loop that ends at an unmapped
+// block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -33,8 +34,8 @@ func (p *program) loops() {
 	}
 }
 
-// breach returns the Breach for a loop that ends early, or nil if there is nothing to report. frees means that
-// the function is free_sequence; l1 and l2 are the sentences about the two kinds of tables.
+// breach returns the Breach for a loop that ends early, or nil if it is none. frees means that the loop is in
+// free_sequence; l1 and l2 are the sentences of the handout about L1 and L2 tables.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -55,7 +56,7 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 	return b
 }
 
-// A loopReader finds loops over the tables of a sequence that change counts or free memory and may end early.
+// A loopReader finds the loops over a sequence's tables that change counts or free memory, and that may end early.
 type loopReader struct {
 	*program
 	early []early
@@ -106,7 +107,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds statements that leave the loop when a table or block is absent.
+// leaving finds the statements that leave the loop when a table or block is absent, that is, NULL or -1.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -123,7 +124,7 @@ func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule s
 	}
 }
 
-// leaves returns the line of the first statement that ends the loop, or 0.
+// leaves returns the line of the first statement in body that leaves the loop, or 0 if there is none.
 func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	for _, s := range body {
 		switch s.Kind {
@@ -147,12 +148,12 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 	return 0
 }
 
-// A tester recognises conditions about a table or block that may be absent.
+// A tester recognises comparisons that test whether a table or block is absent (NULL or -1).
 type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-// implies reports whether an expression certainly has the value if the table or block is absent.
+// implies reports whether an expression has this truth value whenever the table or block is absent.
 func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
@@ -174,7 +175,8 @@ func (t tester) implies(e *ctree.Expr, value bool) bool {
 	return false
 }
 
-// nullSlot recognises "slot == NULL" and "slot != NULL" if the loop steps through the slots and does not fill them.
+// nullSlot recognises "slot == NULL" (absent) and "slot != NULL" (present) for a slot of the L1 table that the loop
+// steps through. A slot that the loop fills does not count.
 func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree.Stmt) (absent, present bool) {
 	slot := e
 	if e.Op == ctree.Compare {
@@ -198,7 +200,8 @@ func other(e *ctree.Expr) *ctree.Expr {
 	return nil
 }
 
-// slot recognises table[i], *table of an int **, and a variable assigned from one, if the loop steps through the table.
+// slot reports whether an expression is an entry of an L1 table that the loop steps through: table[i], *table of an
+// int **, or a variable that such an entry is assigned to.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {
@@ -213,13 +216,14 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every reports whether a variable is assigned to, and whether all values other than 0 satisfy a condition.
+// every reports whether a variable is assigned to at all, and all values that are assigned to it are 0 or satisfy a
+// condition.
 func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
 	all := r.assigned[v]
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })
 }
 
-// fills reports whether the loop sets the slot, as a loop that allocates does.
+// fills reports whether the loop assigns to the slot something else than NULL, as a loop that allocates tables does.
 func fills(l *ctree.Stmt, slot *ctree.Expr) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
 		found = found || e.Op == ctree.Assign && same(e.Args[0], slot) && !e.Args[1].IsZero() && slot.Op != ctree.Name
@@ -233,7 +237,7 @@ func same(a, b *ctree.Expr) bool {
 		slices.EqualFunc(a.Args, b.Args, same)
 }
 
-// unmapped recognises "entry == -1" and "entry != -1", and other forms of the same comparisons.
+// unmapped recognises "entry == -1" (absent) and "entry != -1" (present) and comparisons with the same meaning.
 func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent, present bool) {
 	if e.Op != ctree.Compare || !r.entry(e.Args[0], steps, 0) {
 		return false, false
@@ -282,7 +286,7 @@ func (r *loopReader) changed(l, inner *ctree.Stmt) map[*ctree.Var]bool {
 	return all
 }
 
-// matters reports whether statements, or functions that they call, free memory or change counts.
+// matters reports whether statements, or functions that they call, free memory or use ref_count.
 func (r *loopReader) matters(body []*ctree.Stmt, seen []string) (found bool) {
 	ctree.Exprs(body, func(e *ctree.Expr) bool {
 		found = found || e.Field == "ref_count" || e.Op == ctree.Call && slices.Contains(releases, e.Func)

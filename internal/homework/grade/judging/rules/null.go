@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// nullFirst checks global constraint 1 of the handout. An access to the engine before it is compared with NULL costs
-// points; a late comparison is advice.
+// nullFirst checks global constraint 1 of the handout: a function must compare engine with NULL first. Using the
+// engine before the comparison costs points; other actions before it are advice.
 func (p *program) nullFirst() {
 	r := nullReader{p, map[paramOf]outcome{}}
 	for _, api := range six {
@@ -32,7 +32,7 @@ func (p *program) nullFirst() {
 	}
 }
 
-// An outcome is the first thing that a function does with a pointer.
+// An outcome is the first thing that a function does with a pointer, and its line.
 type outcome struct {
 	what happening
 	line int
@@ -72,7 +72,7 @@ func (r *nullReader) follow(f *ctree.Function, i int) *follower {
 	return &follower{r, map[*ctree.Var]bool{f.Params[i]: true}}
 }
 
-// before returns the first statement with an effect that comes before the comparison.
+// before returns the first statement with an effect that precedes the comparison with NULL, or nil if there is none.
 func (r *nullReader) before(f *ctree.Function) *ctree.Stmt {
 	names := r.follow(f, 0)
 	var before *ctree.Stmt
@@ -96,7 +96,7 @@ func acts(s *ctree.Stmt) bool {
 	})
 }
 
-// A follower reads the statements of a function in the order of execution, as far as the order is known.
+// A follower reads the statements of a function in the order of execution, as far as this order is known.
 type follower struct {
 	*nullReader
 	names map[*ctree.Var]bool // variables that have the pointer's value

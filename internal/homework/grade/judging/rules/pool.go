@@ -39,7 +39,8 @@ func (p *program) pool() {
 	}
 }
 
-// An origin says where a pointer leads: into the pool, or to where parameters of the function lead (a bit for each).
+// An origin says where a pointer points: into the pool, or where parameters of the function point (one bit for each
+// parameter).
 type origin struct {
 	anything bool // NULL or the variable itself: no information
 	pool     bool
@@ -97,8 +98,8 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects effects. perhaps marks effects that do not happen in every call: those after an if that may
-// end the function with success, and those inside an if, unless the if only tests for NULL.
+// stmts collects the effects of statements. perhaps means that they do not happen in every call. That also holds for
+// statements in an if, and after an if that may end the function with success, unless the if only tests for NULL.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

@@ -14,7 +14,7 @@ var six = []struct {
 	{"llm_init", 1}, {"create_sequence", 2}, {"free_sequence", 2}, {"fork_sequence", 3}, {"append_kv", 4}, {"llm_destroy", 5},
 }
 
-// A program has the functions of a submission and the breaches found in them.
+// A program has the functions of a submission and the breaches that were found in them.
 type program struct {
 	functions map[string]*ctree.Function
 	assigned  map[*ctree.Var][]assignment
@@ -57,7 +57,7 @@ func (p *program) assignments(f *ctree.Function) {
 
 const maxBreaches = 50
 
-// report keeps one breach for each rule and line. It prefers a breach that costs points.
+// report adds a breach. For each rule and line it keeps one breach, preferably one that costs points.
 func (p *program) report(b Breach) {
 	same := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
 	if same < 0 {
@@ -69,8 +69,8 @@ func (p *program) report(b Breach) {
 	}
 }
 
-// reached returns a function and all functions that it calls or names, in the order of their lines. It does not
-// follow function pointers from other places.
+// reached returns a function and all functions that it calls or names, directly or indirectly, sorted by line. It does
+// not follow function pointers in variables.
 func (p *program) reached(name string) []*ctree.Function {
 	var all []*ctree.Function
 	var reach func(string)

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// check returns the breaches of a source, and the same as text: "RULE LINE" or "RULE LINE advice".
+// check returns the breaches of a source, as values and as text: "RULE LINE" or "RULE LINE advice".
 func check(t *testing.T, source string) (breaches []rules.Breach, all []string) {
 	t.Helper()
 	breaches, err := rules.CheckHere([]byte(source))
@@ -44,8 +44,8 @@ func finding(rule string, line int, advice bool) string {
 	return fmt.Sprintf("%s %d", rule, line)
 }
 
-// before precedes each source. It declares what the sources use from headers, because reading the headers takes
-// long.
+// before is the text before each source of the tests. It declares what the sources need from headers, because parsing
+// the headers takes long.
 const before = "#include \"llm_memory.h\"\nvoid free(void *p), *malloc(size_t n), *calloc(size_t n, size_t size);\n" +
 	"void *memset(void *to, int byte, size_t n), *memcpy(void *to, const void *from, size_t n);\n"
 
@@ -100,7 +100,7 @@ func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	}
 }
 
-// ofMutants has the rules that each mutant breaks; ? marks advice. A mutant that is not listed breaks none.
+// ofMutants maps mutants to the rules that they break. A rule with ? is advice. The other mutants break none.
 var ofMutants = map[string]string{
 	"C1": "null_check_first", "R20": "null_check_first", "R26": "null_check_first", "A28": "null_check_first", "D8": "null_check_first",
 	"X3": "null_check_first?", // prints first
@@ -112,7 +112,7 @@ var ofMutants = map[string]string{
 	"L1": "node_cast",
 }
 
-// Ensure that each mutant breaks exactly its rules and that a correct variant gets advice at most.
+// Ensure that each mutant breaks exactly its rules (ofMutants), and that correct variants get at most advice.
 func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	level.SkipQuick(t)
 	seen := 0
@@ -162,7 +162,7 @@ func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	}
 }
 
-// Ensure that a source that cannot be parsed costs no points and does not stop the grader.
+// Ensure that a source that cannot be parsed gives ErrUnread: it costs no points and does not stop the grader.
 func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder

@@ -13,7 +13,8 @@ import (
 
 const word = "llmgrade-reads" // the argument that makes the grader's program a reader
 
-// Serve must be called first in main. If Check has started this process, Serve does not return.
+// Serve parses a source if Check has started this process, and then ends the process. Otherwise it returns. main must
+// call it first.
 func Serve() {
 	if len(os.Args) != 1 || os.Args[0] != word {
 		return
@@ -25,7 +26,7 @@ func Serve() {
 	os.Exit(0)
 }
 
-// limits are those of a reader. Its stack is part of its data.
+// limits are the resource limits of the process that parses a source. RLIMIT_DATA includes the stacks of its threads.
 var limits = []struct {
 	resource int
 	max      uint64

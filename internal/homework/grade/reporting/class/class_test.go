@@ -112,7 +112,7 @@ func TestAReportRemembersTheOneBefore(t *testing.T) {
 	require.Empty(t, f.Gone([]class.Result{{Submission: class.Submission{Name: "ada"}}}))
 }
 
-// Ensure that a report of an earlier llmgrade can be read. Its scenes have an old form and are ignored.
+// Ensure that a report of an earlier llmgrade can be read. Its scenes are stored in another form and are ignored.
 func TestAReportOfAnEarlierVersionIsRead(t *testing.T) {
 	f, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// line returns the CSV row of a result. If the score is not known, its cell is empty.
+// line returns the row of a result in the CSV file. The cell of the score is empty if there is no score.
 func (r *Result) line() []string {
 	score, maxScore, graded := "", "", ""
 	if points, known := r.Score(); known {
@@ -61,7 +61,7 @@ func (r *Result) line() []string {
 	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment, text(brief(r.Remarks())))
 }
 
-// Remarks returns remarks for staff. Students do not see them, because they name other students.
+// Remarks returns remarks that only staff may see, because they name other students.
 func (r *Result) Remarks() string {
 	var all []string
 	if len(r.Same) > 0 {
@@ -83,7 +83,8 @@ func brief(s string) string {
 	return s
 }
 
-// text prevents a spreadsheet from reading a text as a formula, and makes control characters visible.
+// text returns a cell. It begins with a quotation mark if a spreadsheet would take it for a formula; control
+// characters are made visible.
 func text(s string) string {
 	shown := terminal.VisibleName(s)
 	if s != "" && strings.ContainsAny(string([]rune(s)[:1]), "=+-@\t\r\n＝＋－＠") {

@@ -18,12 +18,12 @@ type Submission struct {
 	Why  string // why it is not graded; empty if it is graded
 }
 
-// ErrEmpty is wrapped if there is nothing to grade in a folder.
+// ErrEmpty means that a folder contains nothing to grade.
 var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in it")
 
-// Find lists the submissions: files, and the entries of folders, sorted by name. A folder with llm_memory.c and no visible
-// folders in it is one submission. Find leaves out the metadata of Gradescope's export and entries whose names begin with
-// a dot, except folders with a submission in them.
+// Find lists submissions. A path is a submission, or a folder whose entries are submissions, sorted by name. A folder
+// with llm_memory.c and without visible folders is one submission itself. Find ignores the metadata of Gradescope's
+// export, and entries whose names begin with a dot, except folders that contain a submission.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -91,7 +91,7 @@ func folder(path string) ([]Submission, error) {
 	return all, nil
 }
 
-// hidesOne reports whether a hidden folder, other than git's, has a submission in it.
+// hidesOne reports whether a path is a folder, other than .git, that contains a submission.
 func hidesOne(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir() && filepath.Base(path) != ".git" && inFolder(Submission{File: path}).Why == ""
@@ -162,7 +162,8 @@ var beginnings = []struct{ bytes, what string }{
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
 }
 
-// unreadable returns why a file cannot be C source, or "" if it can be. The grader reports files that cannot be opened.
+// unreadable returns why a file cannot be C source, or "" if it may be. It returns "" for a file that cannot be
+// opened, which the grader reports.
 func unreadable(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

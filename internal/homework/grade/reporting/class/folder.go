@@ -71,7 +71,8 @@ func (f Folder) of(name string) *stored {
 	return &s
 }
 
-// Load returns the stored report of a submission if it was stored with the given key.
+// Load returns the stored report of a submission. It returns false if there is none, or if it was stored with another
+// key.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	s := f.of(name)
 	if s == nil || s.Key != key || s.Report == nil {
@@ -80,8 +81,8 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns two things about a student's stored report: the outcome of the report before it, or nil, and
-// the time at which the student was graded last.
+// Before returns the outcome of a student's report before the stored one, nil if there was none, and the time at which
+// the student was last graded.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded
@@ -89,18 +90,18 @@ func (f Folder) Before(name string) (*Outcome, time.Time) {
 	return nil, time.Time{}
 }
 
-// Save stores a report. If the machine stops meanwhile, the old report remains complete.
+// Save stores a report. If the machine stops while Save writes, the old report is still complete.
 func (f Folder) Save(name, key string, r *grade.Report) error {
 	return f.replace(name, stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)})
 }
 
-// SaveTrouble records that a submission could not be graded, so that a merge does not lose the student. The
-// next run tries again.
+// SaveTrouble records that a submission could not be graded, so that Merge does not lose the student. The next run
+// grades it again.
 func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
 
-// replace stores s. It adds the outcome of the report that s replaces.
+// replace stores s for a student. Before becomes the outcome of the report that s replaces.
 func (f Folder) replace(name string, s stored) error {
 	if old := f.of(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {
@@ -110,7 +111,7 @@ func (f Folder) replace(name string, s stored) error {
 	return f.save(name, s)
 }
 
-// Gone returns the students of earlier runs that are missing in all.
+// Gone returns the students who have a stored report and are not among the results of this run.
 func (f Folder) Gone(all []Result) []string {
 	there := map[string]bool{}
 	for _, r := range all {
@@ -144,7 +145,7 @@ func (f Folder) report(name string) string {
 // Page returns the path of a student's page inside the folder.
 func Page(name string) string { return "students/" + fileName(name) + ".html" }
 
-// encode maps different names to different names that are safe as file names.
+// encode returns a name that is safe as a file name. Different names give different results.
 func encode(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(url.PathEscape(name), "=", "%3D"), "%", "=")
 }
@@ -155,7 +156,7 @@ func decode(encoded string) (string, error) {
 
 const longest = 200 // bytes of a file's name without its ending; file systems allow 255
 
-// fileName returns the encoded name or, if that is too long, its beginning and a hash.
+// fileName returns the encoded name or, if that is too long, its beginning and a hash of the name.
 func fileName(name string) string {
 	whole := encode(name)
 	if len(whole) <= longest {
@@ -180,15 +181,14 @@ func read(path string) (stored, error) {
 	return s, nil
 }
 
-// NoteShard records that a part of the class is graded into the folder.
+// NoteShard records that a shard, one of several parts of the class, is graded into the folder.
 func (f Folder) NoteShard(s jobs.Shard) error {
 	return jobs.Replace(filepath.Join(f.Path, fmt.Sprintf(shardName, s.Index, s.Of)), nil)
 }
 
 const shardName = "shard-%d-of-%d"
 
-// shards returns the parts of the class whose results are in the folder, because they were graded there or
-// merged into it.
+// shards returns the shards whose results are in the folder, because they were graded into it or merged into it.
 func (f Folder) shards() (all []jobs.Shard) {
 	names, _ := fs.Glob(os.DirFS(f.Path), "shard-*-of-*") // the pattern is well-formed
 	for _, name := range names {
@@ -200,8 +200,8 @@ func (f Folder) shards() (all []jobs.Shard) {
 	return all
 }
 
-// MissingShards returns the missing shards of each division of the class (2/3 belongs to the division into 3)
-// of which the folder has a shard.
+// MissingShards returns the shards that are missing in the folder. If it has shard 2/3, the class was divided into 3,
+// and the missing ones are 1/3 and 3/3.
 func (f Folder) MissingShards() (missing []jobs.Shard) {
 	graded := map[jobs.Shard]bool{}
 	numbers := map[int]bool{}
@@ -218,10 +218,10 @@ func (f Folder) MissingShards() (missing []jobs.Shard) {
 	return missing
 }
 
-// ErrTwice is wrapped if two folders have different reports of one student.
+// ErrTwice means that two folders have different reports of the same student.
 var ErrTwice = errors.New("graded twice, differently")
 
-// Merge copies the reports of several folders into this one, and returns all reports in it, sorted by name.
+// Merge copies the reports of several folders into f, and returns all reports that are then in f, sorted by name.
 func (f Folder) Merge(from []string) ([]Result, error) {
 	seen := map[string]stored{}
 	where := map[string]string{}

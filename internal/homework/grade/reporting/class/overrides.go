@@ -33,7 +33,7 @@ type Overrides []Override
 // ErrOverrides is wrapped by the errors in overrides.csv.
 var ErrOverrides = errors.New("not usable")
 
-// OverridesFile is a file that staff put into the folder of the pages. llmgrade never changes it.
+// OverridesFile is the name of a file that staff may put into the folder of the pages. llmgrade never changes it.
 const OverridesFile = "overrides.csv"
 
 // Overrides reads overrides.csv. Without the file there are none.
@@ -105,7 +105,7 @@ func parseOverride(row []string, line int) (Override, error) {
 	return o, nil
 }
 
-// Apply sets the Override of each result. It returns the decisions about students who are not in the class.
+// Apply sets the Override of each result. It returns the overrides for students who are not in the class.
 func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	for i := range all {
 		o := &all[i]
@@ -123,7 +123,7 @@ func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	return unknown, nil
 }
 
-// Unknown returns an error if there is a decision about a student who is not in the class.
+// Unknown returns an error if there is any override. It is for the overrides that Apply returns.
 func (all Overrides) Unknown() error {
 	if len(all) == 0 {
 		return nil
@@ -132,8 +132,9 @@ func (all Overrides) Unknown() error {
 		terminal.VisibleName(all[0].Student))
 }
 
-// names reports whether the override names a student. The name may be copied from grades.csv. Archives from a
-// Mac encode ü in file names as u and a combining mark, which looks like the ü that staff type.
+// names reports whether the override is for a student. Its name may be copied from grades.csv, where text has changed
+// it. It may also be typed, with the letter ü, although archives from a Mac write ü in file names as u with a
+// combining mark.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

@@ -1,5 +1,5 @@
-// Package class grades many submissions: it finds them, grades several at a time, keeps their reports in a folder from
-// which an interrupted run resumes, and merges the folders of several machines.
+// Package class grades many submissions. It finds them, grades several at a time, and keeps their reports in a folder,
+// from which an interrupted run goes on. It also merges the folders of several machines.
 package class
 
 import (
@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/homework/grade"
 )
 
-// A Result is the outcome of one submission: a Report, or an Err if the grader failed or ctx was cancelled.
+// A Result is the outcome for one submission: a Report, or an Err if the grader failed or the run was interrupted.
 type Result struct {
 	Submission
 	Report   *grade.Report
@@ -22,10 +22,11 @@ type Result struct {
 	Same     []string  // names of others with the same text (Identical)
 }
 
-// ErrPending is wrapped by the Err of a submission that the run has not reached.
+// ErrPending is wrapped by the Err of a submission that an interrupted run has not graded.
 var ErrPending = errors.New("not graded yet")
 
-// Score returns the final points: those that staff gave, or else those of the grader, if known.
+// Score returns the final points: those that staff gave, otherwise those of the grader. known is false if there are
+// neither.
 func (r *Result) Score() (points float64, known bool) {
 	switch {
 	case r.Override != nil && r.Override.Points != nil:
@@ -36,7 +37,7 @@ func (r *Result) Score() (points float64, known bool) {
 	return 0, false
 }
 
-// Identical sets Result.Same to the students who handed in the same text, apart from white space.
+// Identical sets the field Same of each result to the students whose source is the same, apart from white space.
 func Identical(all []Result) {
 	names := map[string][]string{}
 	for i := range all {
@@ -52,8 +53,8 @@ func Identical(all []Result) {
 	}
 }
 
-// Run grades the submissions, at most jobs at a time, and yields the results in order. rules is the version of the rules.
-// After ctx is done, Run starts no submission; the results of those not started have the error of ctx.
+// Run grades the submissions, at most jobs at a time, and yields the results in order. rules is the version of the
+// rules. When ctx is done, Run starts no further submission; the results of the remaining ones have the error of ctx.
 func Run(ctx context.Context, all []Submission, jobs int, rules string, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))
 	for i := range done {

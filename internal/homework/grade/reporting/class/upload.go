@@ -16,7 +16,7 @@ import (
 // Wanted is the handout's name of the file.
 const Wanted = "llm_memory.c"
 
-// ErrUpload is wrapped if an upload has no file to grade. The text of the error is written for the student.
+// ErrUpload means that an upload has no file to grade. The text of an error that wraps it is written for the student.
 var ErrUpload = errors.New("there is no " + Wanted + " to grade")
 
 const (
@@ -31,7 +31,7 @@ type Upload struct {
 	Text []byte
 }
 
-// findFile returns the name of the file to grade in a folder, outside of archives.
+// findFile returns the name of the file to grade in a folder. It does not look into archives.
 func findFile(dir string) (string, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -51,8 +51,9 @@ func isArchive(name string) bool {
 
 var archives = strings.Fields(".zip .tar .gz .tgz .bz2 .xz .zst .7z .rar")
 
-// ReadUpload reads the file to grade from a folder or from the only zip in it: llm_memory.c in any subfolder, else the
-// only .c file. It follows no links, because the grader may read files that a student may not.
+// ReadUpload reads the file to grade from a folder, or from the zip if that is all there is: the llm_memory.c in any
+// subfolder, otherwise the only .c file. It follows no links, because the grader may read files that a student may
+// not.
 func ReadUpload(dir string) (Upload, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {
@@ -105,8 +106,8 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick chooses the file: the llm_memory.c that is nearest to the root, else the only .c file. prefix is the name of the
-// archive, if there is one.
+// pick chooses the file to grade: the llm_memory.c nearest to the root, otherwise the only .c file. prefix is the name
+// of the archive for messages, if the names are from an archive.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

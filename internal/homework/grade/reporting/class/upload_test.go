@@ -14,8 +14,7 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// lay writes files into a folder. A name that ends in a slash makes an empty folder; a text that starts with
-// "-> " makes a link.
+// lay writes files into a folder. A name that ends in a slash is an empty folder. A text "-> TARGET" makes a link.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

@@ -26,8 +26,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// TestMain puts temporary files in one folder, because graders that are killed do not remove theirs. Other
-// users can enter the folder. In a container, the test program also takes the place of llmgrade.
+// TestMain puts temporary files into one folder, because graders that are killed do not remove theirs. Submissions
+// that run as other users can enter the folder. In a container, the test program also acts as llmgrade.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "--gradescope=") {
@@ -65,7 +65,7 @@ var static = sync.OnceValue(func() []byte {
 	return text
 })
 
-// lay writes files into a folder. A name that ends in a slash makes an empty folder.
+// lay writes files into a folder. A name that ends in a slash is an empty folder.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -145,7 +145,7 @@ func nobodyWrites(t *testing.T, dir string) {
 	}
 }
 
-// Ensure this even if a submission tries to write its own results.
+// Ensure that nothing but a hidden test shows a hidden trace, even if a submission tries to write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	right := corpus.Changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
@@ -245,7 +245,7 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 		"the submission ends with the grader")
 }
 
-// processes finds a program path by its beginning, with an argument by its beginning.
+// processes returns the ids of the processes whose program path and one of whose arguments begin with these texts.
 func processes(t *testing.T, program, argument string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -283,8 +283,7 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	}
 }
 
-// Ensure that a link at the place of the results file is replaced, and that the target of the link is not
-// changed.
+// Ensure that Run replaces a link in the place of the results file, and does not change the target of the link.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))

@@ -44,8 +44,8 @@ var (
 	formats      = []string{"", "text", "html", "simple_format", "md", "ansi"}
 )
 
-// read reads results.json and checks it against the contract. Its tests, if there are any, are
-// worth the given points.
+// read reads results.json and checks it against Gradescope's documentation. If the results have tests, their MaxScore
+// must sum up to points.
 func read(t *testing.T, dir string, points float64) Results {
 	t.Helper()
 	file := filepath.Join(dir, "results", "results.json")

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A Limit limits how many submissions are graded within any period of the given length. The zero Limit means no
-// limit.
+// A Limit is the number of submissions that are graded within any period of length Window. The zero Limit is no limit.
 type Limit struct {
 	Count  int
 	Window time.Duration
@@ -48,8 +47,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether a submission at a given time is refused, and when the next one will be graded.
-// counted has the times of the earlier submissions that count, in order.
+// reached reports whether the limit refuses a submission at a time, and when the next submission is graded. counted
+// has the times of the earlier submissions that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
@@ -58,8 +57,8 @@ func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refus
 	return next, at.Before(next)
 }
 
-// counted returns the times of the submissions before m that count, in order. It leaves out those that are
-// known not to count (the grader failed, or the file does not compile) and those that the limit refused.
+// counted returns the times of the earlier submissions that count, in order. A submission does not count if the grader
+// failed, if the file did not compile, or if the limit refused it.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// metadata is the content of submission_metadata.json. The earlier submissions are in the order of their times.
+// metadata is the content of submission_metadata.json. The earlier submissions are sorted by time.
 type metadata struct {
 	Created  time.Time // zero if unknown
 	Previous []previous
@@ -23,7 +23,8 @@ type previous struct {
 	Results *Results // of the latest only
 }
 
-// readMetadata returns the fields that it can read. The error describes the fields that it cannot read.
+// readMetadata reads submission_metadata.json. It returns the fields that it can read, and an error that describes the
+// others.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)
@@ -80,7 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted has the times that earlier results list, and those of earlier submissions that do not count.
+// uncounted returns the times of earlier submissions that do not count: those that their own results say, and those
+// that the results of a later submission list.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

@@ -34,7 +34,7 @@ type Package struct {
 	Limit  string // text for parseLimit; empty: no limit
 }
 
-// ErrBinary is wrapped if the binary would not run in the container.
+// ErrBinary means that the binary cannot run in the container.
 var ErrBinary = errors.New("llmgrade cannot go into the package as it was built; `make llmgrade` makes build/llmgrade, which can")
 
 // Write writes the zip: the same bytes for the same package.
@@ -103,7 +103,8 @@ func (p Package) config() ([]byte, error) {
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// standsAlone returns an error unless a binary needs no libraries and is for Linux and the architecture of this machine.
+// standsAlone returns an error unless a binary is a program for Linux and this machine's architecture, and needs no
+// shared libraries.
 func standsAlone(binary []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Results is the content of results.json, as far as this package uses it. Every format is set, because the
-// default of Output is HTML.
+// Results is the content of results.json, as far as this package uses it. It always sets the format, because
+// Gradescope takes Output for HTML by default.
 type Results struct {
 	Score            float64 `json:"score"` // of all tests, including the hidden ones
 	ExecutionTime    float64 `json:"execution_time"`
@@ -24,8 +24,8 @@ type Results struct {
 	Tests            []Test  `json:"tests,omitempty"`
 }
 
-// A Test is one line of the results. A test that was not run and earns no points has neither score nor status:
-// Gradescope has no such status, and would derive one from a score.
+// A Test is a test in results.json. A test that was not run and earns no points has neither score nor status:
+// Gradescope has no status for it, and would derive one from a score.
 type Test struct {
 	Score        *float64 `json:"score,omitempty"`
 	MaxScore     float64  `json:"max_score"`
@@ -37,8 +37,7 @@ type Test struct {
 	Visibility   string   `json:"visibility"`
 }
 
-// The values of a Test's fields that are used. The format Text renders no markup; a student's text may contain
-// some.
+// The values of a Test's fields. Gradescope shows a Text as it is, so markup in a student's text has no effect.
 const (
 	Passed = "passed"
 	Failed = "failed"
@@ -50,9 +49,10 @@ const (
 	Text = "text"
 )
 
-// Extra is stored with the results, for staff and for later submissions. Students do not see it.
+// Extra is stored with the results, for staff and for the grading of later submissions. Students do not see it.
 type Extra struct {
-	// These times are repeated, because Gradescope keeps only the results of the latest submission.
+	// Whether this submission counts against the limit, and the times of earlier ones that do not. Each result
+	// repeats these times, because Gradescope keeps only the results of the latest submission.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 
@@ -73,7 +73,7 @@ func newResults(output string) Results {
 	return Results{Output: output, OutputFormat: Text, StdoutVisibility: Hidden, Extra: &Extra{}}
 }
 
-// write replaces results.json in a folder atomically. Only the owner can change the file.
+// write replaces results.json in a folder atomically. The new file can be changed only by its owner.
 func write(dir string, r Results) error {
 	path := filepath.Join(dir, "results.json")
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -89,7 +89,7 @@ func write(dir string, r Results) error {
 	return nil
 }
 
-// own creates the folder of the results. Other users cannot write to it.
+// own creates the folder of the results if necessary, and forbids other users to write to it.
 func own(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
 	info, statErr := os.Stat(dir)

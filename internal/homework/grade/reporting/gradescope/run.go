@@ -1,8 +1,8 @@
-// Package gradescope runs llmgrade in Gradescope: it makes the zip that staff upload, and grades in the container, from
-// the upload to results.json.
+// Package gradescope runs llmgrade in Gradescope. It makes the zip that staff upload, and it grades in the container,
+// from the upload to results.json.
 //
-// Package grade computes the points. This package reports them in Gradescope's terms, so that a student sees nothing of
-// the hidden tests before the due date. A submission that is graded again gets the same result.
+// Package grade computes the points. This package reports them in Gradescope's format, and keeps the hidden tests from
+// students before the due date. A submission that is graded again gets the same result.
 //
 // Sources: Gradescope's "Autograder Specifications" and "Submission Metadata",
 // https://gradescope-autograders.readthedocs.io.
@@ -51,8 +51,8 @@ type run struct {
 	started time.Time
 }
 
-// Run grades dir/submission and writes dir/results/results.json: first a placeholder without points, at the end the
-// results. The log is for staff. An error means that the grader failed; the results then say so.
+// Run grades dir/submission. It first writes a placeholder without points to dir/results/results.json, and in the end
+// the results. log is for staff. An error means that the grader failed, which the results then say.
 func Run(dir string, log io.Writer) error {
 	return (&run{dir: dir, log: log, grader: gradeFile}).write()
 }
@@ -146,8 +146,8 @@ func (r *run) configure() error {
 	)
 }
 
-// source reads a file of the autograder's package and calls parse with its text. Without the file, it does nothing, and the
-// default stays.
+// source reads a file of the package that staff uploaded and calls parse with its text. If there is no such file,
+// source does nothing.
 func (r *run) source(name string, parse func([]byte) error) error {
 	text, err := os.ReadFile(filepath.Join(r.dir, "source", name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +172,7 @@ func parseConfig(text []byte) (Limit, error) {
 	return parseLimit(c.RateLimit)
 }
 
-// grade grades a copy in a temporary folder, under the name that the messages use.
+// grade grades the upload. It writes the text to a temporary folder as llm_memory.c, the name that messages use.
 func (r *run) grade(u class.Upload) (*grade.Report, error) {
 	folder, err := jobs.NewTemporary("llmgrade-upload-")
 	if err != nil {
@@ -214,7 +214,8 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 
 const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
-// refuse returns the results of the submission before, so that the student's score stays the same.
+// refuse returns the results for a submission that the limit refuses: a message, and the results of the last graded
+// submission, so that the student's score stays the same.
 func (r *run) refuse(next time.Time) Results {
 	r.note("over the rate limit until %s", next.Format(time.RFC3339))
 	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+

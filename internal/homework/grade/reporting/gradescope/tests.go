@@ -34,7 +34,7 @@ func tests(r *grade.Report) []Test {
 	return all
 }
 
-// whole returns the only test of a submission that was not run: it loses all points.
+// whole returns the only test for a submission that was not run. It loses all points.
 func whole(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
@@ -58,8 +58,8 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only a hidden test may show. Such a test
-// is shown as passed, since the visible tests found nothing wrong.
+// secret reports whether a visible test was not run for a reason that only hidden tests may show. Such a test is shown
+// as passed, because the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false
@@ -78,8 +78,8 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace reports whether a trace is hidden. It looks at the name, because other stages also play hidden
-// traces.
+// hiddenTrace reports whether a trace must be hidden, given its name. The stage does not tell, because several stages
+// play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
 func (s *sheet) output(t grade.Test) string {
@@ -133,7 +133,8 @@ func (s *sheet) addFinding(b *strings.Builder, t grade.Test, f *grade.Finding) {
 			return
 		}
 		if hidden(*f) {
-			// Memcheck does not play hidden traces, so only the call and the complaints are shown.
+			// The steps of a hidden trace must not be shown. Memcheck does not play hidden traces, so its
+			// complaints may be shown.
 			b.WriteString("\n")
 			if f.Sentence != "" {
 				fmt.Fprintf(b, "%s\n", f.Sentence)

@@ -16,8 +16,8 @@ const (
 	maxSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the broken sentence (unless it equals the parameter above), the steps,
-// the difference, the student's lines, and a program that shows the mistake.
+// finding writes a finding: what is wrong, the broken sentence unless it equals above, the steps, the difference, the
+// lines of the student's file, and a program that shows the mistake.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
@@ -52,8 +52,8 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// gain returns the points that a student gets back in directed tests by fixing the finding. It leaves out the
-// other tests of the task, because one of them is hidden.
+// gain returns the points that a student gets in directed tests by correcting the mistake of a finding. The other
+// tests of the task do not count, because one of them is hidden.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {
@@ -64,7 +64,7 @@ func (s *sheet) gain(f *grade.Finding) float64 {
 	return gain
 }
 
-// lines writes the lines of a finding, except one that is already printed as the difference.
+// lines writes the lines of a finding except the one that is the same as the difference, which is already written.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
 		if f.Difference == nil || line != f.Actual {
@@ -80,7 +80,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "\n(the rest is left out)\n"
 }
 
-// summary returns the text above the tests. It describes only the visible tests and states no sum of points.
+// summary returns the text above the tests. It describes only the visible tests, and states no sum of points.
 func summary(u class.Upload, r *grade.Report, tests []Test) string {
 	var b strings.Builder
 	if u.Name != class.Wanted {

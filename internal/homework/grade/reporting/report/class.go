@@ -31,8 +31,8 @@ type Class struct {
 	Gone    []string // students of an earlier run who are not in this one
 }
 
-// Write writes the page: what staff have to look at, the distribution of the scores, what has changed, frequent mistakes,
-// and everybody's points.
+// Write writes the class page: what staff have to look at, the distribution of scores, what has changed, frequent
+// mistakes, and the points of each student.
 func (c Class) Write(w io.Writer) error {
 	entries := slices.Clone(c.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int {
@@ -160,7 +160,7 @@ func (r studentRow) Is() string {
 	return strings.Join(words, " ")
 }
 
-// longer returns a text of several lines, or "" if the first line says everything.
+// longer returns a text if it has several lines, otherwise "".
 func longer(text string) string {
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
 		return ""
@@ -168,7 +168,7 @@ func longer(text string) string {
 	return text
 }
 
-// link returns a relative URL of a file, whatever its name is.
+// link returns a relative URL of a file. The file's name may contain any characters.
 func link(file, anchor string) string {
 	if file == "" {
 		return ""

@@ -145,7 +145,7 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	browsertest.Shoot(t, tab, "class-sorted")
 }
 
-// Ensure that a submission that could not be graded has a page that says why.
+// Ensure that an entry without a report gets a page that says why there is none.
 func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
 	points := 12.5
 	for _, c := range []struct {

@@ -24,8 +24,8 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is a value at one of the three moments: a count, a table entry, a record, or a run of equal or
-// consecutive values. The zero cell is not drawn.
+// A cell is a value at one of the three moments (before, expected, actual): a count, a table entry, a record, or a run
+// of equal or consecutive values. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
@@ -45,7 +45,7 @@ func (c *column) mark() mark {
 // A strip is a row of columns.
 type strip []column
 
-// A table is one L2 table of a sequence, or several consecutive tables whose entries form one run.
+// A table is one L2 table of a sequence, or several consecutive tables whose entries are one run.
 type table struct {
 	label   string
 	cells   [moments]cell // the pointer to it: NULL or a table
@@ -65,8 +65,8 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence exists at one moment at least. A broken list may have several sequences with one id; they are
-// numbered in list order.
+// A sequence is a sequence that exists at one moment or more. If a broken list has several sequences with one id, nth
+// numbers them in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -167,8 +167,8 @@ func (v *view) each(value func(*compare.State) string) column {
 
 const short = 12 // a pool with at most this many blocks has a column for each block
 
-// counts returns the strip of the pool. In a long pool, consecutive blocks that are equal at all moments share
-// a column.
+// counts returns the reference counts of the pool as a strip. In a long pool, consecutive blocks whose counts are
+// equal at each moment share a column.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {
@@ -246,13 +246,11 @@ func (v *view) name(s *sequence, moment int) piece {
 	return piece{compare.SequenceName(s.id), m}
 }
 
-const drawable = 64 // the most sequences of a State
-
 func (v *view) closing(moment int) piece {
 	switch s := v.states[moment]; {
 	case s.Broken != "":
 		return piece{" → ?", wrong}
-	case len(s.Sequences) >= drawable:
+	case len(s.Sequences) >= compare.MaxSequences:
 		return text(" → …")
 	default:
 		return text(" → head")

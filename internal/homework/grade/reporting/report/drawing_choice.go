@@ -5,9 +5,9 @@ import "slices"
 // gap stands for columns that are left out.
 const gap = -1
 
-// pick chooses the columns that fit in limit characters: first those that are wrong, then those that the call had to
-// change, then the neighbours of both, then the ends, then the rest from the left. It returns them in their order, with
-// gaps.
+// pick chooses the columns of a strip that fit in limit characters. The order of preference is: columns that are
+// wrong, columns that the call had to change, the neighbours of both, the ends, and the rest from the left. pick
+// returns the indices of the chosen columns from left to right, with gap in the place of the others.
 func pick(s strip, limit int, width func(column int) int, gapWidth int) []int {
 	chosen := make([]bool, len(s))
 	refused := 0
@@ -66,11 +66,11 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 	return sum
 }
 
-// A row is a line of a sequence: one of its tables, or the sequence if it has none.
+// A row is a line of the drawing for a table of a sequence, or for a sequence without tables.
 type row struct{ sequence, table int }
 
-// rows chooses the most interesting lines of the sequences and returns them in order. At most half of them are
-// lines without a difference.
+// rows chooses the rows with differences, and rows of the sequences that the call names, before other rows. Of maxRows
+// rows, at most half show neither. rows returns the chosen rows in their order, and the number of the others.
 func (v *view) rows(maxRows int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {

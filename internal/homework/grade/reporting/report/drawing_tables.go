@@ -47,7 +47,7 @@ func (v *view) seqs() []sequence {
 	return all
 }
 
-// compareTable marks the differences in a table. If the whole table is new or unexpected, its entries are not marked.
+// compareTable marks the differences in a table. It does not mark the entries if the whole table is new or unexpected.
 func (v *view) compareTable(t *table, owner *sequence) {
 	was, want, got := t.cells[before].value, &t.cells[expected], &t.cells[actual]
 	if owner.in(before) && owner.in(expected) && was != want.value {
@@ -83,8 +83,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record. A small number, like those that are appended, is decimal; fill bytes of the pool are
-// hexadecimal.
+// record formats a record of a block. A small number, as calls append, is decimal. A large one, which may consist of
+// the pool's fill bytes, is hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -97,8 +97,8 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at one moment at least. Consecutive tables that form one run
-// share a line.
+// tables returns the L2 tables that a sequence has at one moment or more. Consecutive tables whose entries are one run
+// become one table.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -153,8 +153,8 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	return all
 }
 
-// A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive
-// block numbers.
+// A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive block
+// ids.
 type run struct {
 	from, to    int // entries from, ..., to-1
 	first, last [moments]int32

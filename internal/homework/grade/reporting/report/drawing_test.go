@@ -104,8 +104,8 @@ func TestNothingIsDrawnOfNothing(t *testing.T) {
 	}
 }
 
-// Ensure that every scene can be drawn, whether the pool has one block or a thousand and whatever numbers a
-// broken submission has written.
+// Ensure that every scene can be drawn, whether the pool has one block or a thousand, and whatever numbers a
+// submission has written.
 func TestAnySceneCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.Custom(drawState)

@@ -19,8 +19,8 @@ const (
 	indent    = 2
 )
 
-// Drawing draws a scene for a terminal of width columns, at least 40; 0 means 80. The difference, which may be nil, names
-// the call. The result is empty if the scene is nil or has no engine at any moment. Lines end in "\n".
+// Drawing draws a scene for a terminal that is width columns wide, at least 40; 0 means 80. d names the call and may
+// be nil. The result is empty if the scene is nil or has no engine at any moment. Each line ends in "\n".
 func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) string {
 	if width == 0 {
 		width = 80
@@ -60,7 +60,7 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
-// draw returns the three moments as text, or nil if there is nothing to draw.
+// draw returns one drawing for each of the three moments, or nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -74,7 +74,7 @@ func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) 
 	return all
 }
 
-// A canvas is one moment as text, which grows line by line.
+// A canvas is the drawing of one moment while it is written, line by line.
 type canvas struct {
 	*view
 	moment int
@@ -83,7 +83,7 @@ type canvas struct {
 	b      strings.Builder
 }
 
-// A piece is a part of a line, with the mark that colours it.
+// A piece is a part of a line. Its mark gives it a colour.
 type piece struct {
 	text string
 	mark mark
@@ -129,7 +129,8 @@ func (c *canvas) at(col *column) piece {
 	return piece{cell.value, cell.mark}
 }
 
-// counts draws the pool: a box with the count for each block or run of blocks.
+// counts draws the pool as a row of boxes. Each has the reference count of a block, or of a run of blocks with equal
+// counts.
 func (c *canvas) counts() {
 	if len(c.pool) == 0 {
 		return
@@ -160,7 +161,7 @@ func (c *canvas) counts() {
 	c.line(text("%s", bottom))
 }
 
-// shade returns what fills the box of a block with a count.
+// shade returns the character that fills the box of a block with this reference count.
 func shade(count string) string {
 	switch count {
 	case "", "0":
@@ -187,8 +188,8 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats as much of a strip as fits in limit characters. The arguments of format are the label and the
-// value of each column.
+// picked formats the columns of a strip that fit in limit characters (pick). The arguments of format are a column's
+// label and value; left stands for columns that do not fit.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]
@@ -219,7 +220,8 @@ func (c *canvas) order() {
 	c.line(slices.Concat([]piece{head}, pieces, []piece{c.closing(c.moment)})...)
 }
 
-// rows draws the sequences, a line for each table. In a narrow drawing, the sequence has a line of its own.
+// rows draws the sequences, with one line for each table. In a narrow drawing, a sequence has a line before those of
+// its tables.
 func (c *canvas) rows() {
 	chosen, left := c.view.rows(maxRows)
 	for n, r := range chosen {
@@ -285,7 +287,7 @@ func (c *canvas) written() {
 	}
 }
 
-// words lists the marks in words, for readers who do not see colours.
+// words writes in words what the colours mark, for readers who do not see colours.
 func (c *canvas) words() {
 	switch c.moment {
 	case expected:

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// say lists the wrong values and those that the call had to change, in words.
+// say describes the wrong values, and the values that the call had to change, in words.
 func (v *view) say(d *compare.Difference) {
 	if d != nil && slices.Contains([]compare.Channel{compare.Death, compare.Returned, compare.Heap}, d.Channel) {
 		v.wrong = append(v.wrong, d.Headline())
@@ -70,7 +70,7 @@ func (v *view) sayWrong(what string, c *column) {
 	}
 }
 
-// absent says why there is nothing to draw at a moment; it is empty if there is an engine.
+// absent says why nothing is drawn at a moment. It returns "" if there is an engine.
 func (v *view) absent(moment int) string {
 	switch {
 	case v.states[moment] != nil:

@@ -1,9 +1,9 @@
 // Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the class.
-// Everything that it writes is in the grade.Report.
+// All that it writes about a submission comes from the grade.Report.
 //
-// A drawing shows the memory around a difference at three moments: before the call, as expected after it, and as it is.
-// drawing.go decides what is drawn. The layout is text, coloured for a terminal or marked up for a page. No mark is a
-// character that could be read as an operator of C.
+// A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and as
+// it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
+// marked up for a page. No character of it could be mistaken for an operator of C.
 //
 // A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a
 // submission, except in a drawing, where paintPage does.
@@ -27,7 +27,8 @@ import (
 //go:embed student.html class.html style.css class.js
 var files embed.FS
 
-// script is the script of the class page, which is complete without it. The page is well-formed XML.
+// script is the script of the class page. The page shows everything without it, too. CDATA lets the page be
+// well-formed XML.
 var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
 
 var digest = sha256.Sum256([]byte(script))
@@ -43,7 +44,7 @@ func read(name string) string {
 	return string(text)
 }
 
-// A taskTitle is a task's title in the handout, and its functions.
+// A taskTitle is the title of a task in the handout, and the names of its functions.
 type taskTitle struct {
 	Number    int
 	Title     string
@@ -88,7 +89,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// sign is shown beside a status, so that colour is not the only difference.
+// sign returns a character that is shown beside a status, so that the status can be seen without colour.
 func sign(s grade.Status) string {
 	switch s {
 	case grade.Passed:
@@ -107,7 +108,7 @@ func percent(part, whole float64) float64 {
 	return math.Round(1000*part/whole) / 10
 }
 
-// write writes the page of a template, with control characters made visible. If the template fails, it writes
+// write writes a page from a template. Control characters are made visible. If the template fails, write writes
 // nothing.
 func write(w io.Writer, t *template.Template, data any) error {
 	var b strings.Builder

@@ -52,7 +52,7 @@ const reportsFile = "testdata/reports.json.gz"
 
 var stored map[string]*grade.Report
 
-// reports returns the reports of the correct submission, of some mutants and of the hostile one. They are
+// reports returns the reports of the correct submission, of some mutants, and of the hostile submission. They are
 // stored in testdata, because grading takes a minute of processor time; make test-long grades them again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
@@ -119,7 +119,7 @@ func entry(name, file string, r *grade.Report) report.Entry {
 	return report.Entry{Result: result, File: file}
 }
 
-// A document has the parts of a page that tests look at. Pages must also be well-formed XML.
+// A document is a page as tests see it. A page must also be well-formed XML.
 type document struct {
 	text  string // without what is in <style>
 	ids   []string
@@ -177,7 +177,7 @@ func parse(t *testing.T, html string) document {
 	return d
 }
 
-// requireWhole requires the parts that every page has, and that the page loads nothing from outside.
+// requireWhole requires the parts that every page has, and that the page loads nothing from elsewhere.
 func (d *document) requireWhole(t *testing.T) {
 	t.Helper()
 	require.LessOrEqual(t, d.tags["script"], 1) // of the class
@@ -251,7 +251,7 @@ func TestAPageDescribesAMistake(t *testing.T) {
 	require.Equal(t, len(reports(t)["A1"].Findings), d.tags["figure"])
 }
 
-// Ensure that a page describes the tester's own steps, and states the size of a large pool.
+// Ensure that a page describes the steps in which the grader writes to memory, and states the size of a large pool.
 func TestAPageDescribesTheTestersOwnSteps(t *testing.T) {
 	for step, says := range map[string]string{
 		"init e0 64 3072": "(a pool of 3 GiB: offsets in it do not fit in an int)", "init e0 640": "(a pool of 10 blocks)",

@@ -12,8 +12,9 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are the
-// same if they break the same sentence and have the same short trace or, without a trace, the same test.
+// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are
+// the same if they break the same sentence and have the same short trace. Mistakes without a trace must have the same
+// test instead.
 type group struct {
 	Title    string
 	Task     int
@@ -22,17 +23,19 @@ type group struct {
 	Students []mention
 }
 
-// A mention is a student whose page has a finding of the group.
+// A mention is a student in a group. URL leads to the finding on the student's page.
 type mention struct{ Name, URL string }
 
 const maxNamed = 40 // keeps the page of a large class small
 
-// Count is the number of students, Named has those whose names are shown, and Unnamed is the number of the others.
+// Count returns the number of students in the group. Named returns the students whose names are shown, and Unnamed the
+// number of the others.
 func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(maxNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 
-// groups collects the students by the key of their findings, the largest group first. It omits findings with an empty key.
+// groups puts the students into groups by the keys of their findings, and returns the largest group first. It ignores
+// a finding whose key is empty.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
 	at := map[string]int{}
 	var all []group
@@ -60,7 +63,7 @@ func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) [
 	return all
 }
 
-// mistakes returns the mistakes that two or more students made, the commonest first.
+// mistakes returns a group for each mistake that two or more students made, the largest first.
 func mistakes(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) {
 		g := group{Title: f.Headline(), Task: f.Task, Sentence: f.Sentence}
@@ -76,7 +79,7 @@ func mistakes(entries []Entry) []group {
 	return slices.DeleteFunc(all, func(g group) bool { return g.Count() < 2 })
 }
 
-// broken returns the sentences of the handout that students broke, the commonest first.
+// broken returns a group for each sentence of the handout that a student broke, the largest first.
 func broken(entries []Entry) []group {
 	all := groups(entries, func(f *grade.Finding) (string, group) { return f.Sentence, group{Sentence: f.Sentence} })
 	all = slices.DeleteFunc(all, func(g group) bool { return g.Sentence == "" })
@@ -86,7 +89,7 @@ func broken(entries []Entry) []group {
 
 const maxRates = 12 // tests that are listed before the rest is folded
 
-// A passRate says how many of the submissions that were run have passed a test.
+// A passRate is a test with the number of submissions that it graded and the number that passed it.
 type passRate struct {
 	Name     string
 	Task     int
@@ -122,7 +125,7 @@ func passRates(entries []Entry) []passRate {
 	return all
 }
 
-// A change is a student whose result differs from that of the previous run.
+// A change is a student whose result differs from the result of the previous run.
 type change struct {
 	Name, URL     string
 	Before, After float64
@@ -185,7 +188,7 @@ func kindOf(r *grade.Rejection) kind {
 	}
 }
 
-// A flag lists the submissions that were not run for the same kind of reason.
+// A flag is a section of the class page: the submissions that were not run for one kind of reason.
 type flag struct {
 	Kind   kind
 	Urgent bool // staff have to do something
@@ -223,7 +226,7 @@ type bars struct {
 	Words         string // the same as text
 }
 
-// A bar counts the students in a range of ten percent, or those with full marks.
+// A bar is the number of students whose scores are in a range of ten percent, or who have full marks.
 type bar struct {
 	Label               string
 	Count               int

@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the page of an entry: the report, or the reason why there is none. The page has the anchors
+// Write writes the student's page of an entry: the report, or the reason why there is none. The page has the anchors
 // finding-1, finding-2, ... and rejected.
 func (e Entry) Write(w io.Writer) error {
 	page := studentPage{Name: shown(e.Name), Override: e.Override, Flags: build.CourseFlags}

@@ -23,8 +23,8 @@ var (
 	faint = color.New(color.Faint)
 )
 
-// WriteText writes a whole report: the findings, the stages by task, and the score. It is coloured on a terminal, except
-// with NO_COLOR (package color).
+// WriteText writes a whole report: the findings, the stages by task, and the score. It uses colours if standard output
+// is a terminal and NO_COLOR is not set (package color).
 func WriteText(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -63,7 +63,7 @@ func WriteText(w io.Writer, r *grade.Report) error {
 	return err
 }
 
-// WriteLine writes a report in one line, with the reason if it was not run.
+// WriteLine writes a report as one line: the file, the score and, if the submission was not run, the reason.
 func WriteLine(w io.Writer, r *grade.Report) error {
 	line := strings.TrimSuffix(scoreLine(r), "\n")
 	if r.Rejected != nil {
@@ -96,7 +96,7 @@ func visible(f grade.Finding) grade.Finding {
 	return f
 }
 
-// stages writes a table of the stages by task, unless everything has passed.
+// stages writes a table with the status of each stage and task, unless all have passed.
 func stages(b *strings.Builder, r *grade.Report) {
 	all := r.AllStages()
 	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {
@@ -159,7 +159,7 @@ func message(f grade.Finding) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Step is a step of a trace as text. A comment says how large a large pool is.
+// Step returns a step of a trace as text. A comment says how large the pool is if it is large.
 func Step(op trace.Op) string {
 	if op.Large() {
 		return fmt.Sprintf("%s    # %s", op, largePool(op))

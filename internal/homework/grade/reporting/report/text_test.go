@@ -21,7 +21,7 @@ func written(t *testing.T, r *grade.Report) string {
 	return b.String()
 }
 
-// one is a report with one mistake in task 2. No trace of task 5 was played.
+// one returns a report with one mistake, in task 2. No trace of task 5 was played.
 func one() *grade.Report {
 	r := &grade.Report{File: "a.c", Score: 90, MaxScore: 100, Rules: "2.abc"}
 	for task := 1; task <= 4; task++ {

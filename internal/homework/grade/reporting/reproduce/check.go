@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A check is C code: a statement before the last call, the call, and the int to compare.
+// A check is C code that makes the last call of a trace and compares an int with its expected value.
 type check struct {
 	before   string // a statement
 	call     string // the call, which keeps its result if needed

@@ -8,7 +8,8 @@ import _ "embed"
 //go:embed c/heap.c
 var heap string
 
-// probe is the code at the beginning of main that tests whether this heap can show the difference.
+// probe is C code at the beginning of main. It finds out whether malloc is the program's own, so that the program can
+// count allocations.
 const probe = `    void *volatile one = malloc(1);
     free(one);
     int counted = allocations > 0;
@@ -19,7 +20,7 @@ const probe = `    void *volatile one = malloc(1);
 //go:embed c/signals.c
 var deaths string
 
-// watching is the code at the beginning of main that installs signal handlers.
+// watching is C code at the beginning of main that installs the signal handlers of deaths.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

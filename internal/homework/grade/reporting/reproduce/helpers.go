@@ -16,7 +16,7 @@ var own string
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// all lists the helper functions, each with its comment. A helper comes after the helpers that it calls.
+// all lists the C helper functions, each with its comment. A helper calls only helpers before it.
 var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
 
 func helpers(text string) (used string) {

@@ -1,6 +1,6 @@
-// Package reproduce writes a trace as a C program that checks itself. Compiled with llm_memory.c, the program
-// says what is wrong, and its exit status is 1 until llm_memory.c is correct. The package also writes the
-// folder of tests for students.
+// Package reproduce writes a trace as a C program that checks itself. Compiled with llm_memory.c, the program says
+// what is wrong; its exit status is 1 until llm_memory.c is correct. The package also writes the folder of tests for
+// students.
 package reproduce
 
 import (
@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A world is the expected state at one point of a trace.
+// A world is the oracle's state after some steps of a trace.
 type world struct{ *oracle.World }
 
 func (w *world) ids(engine int) (all []string) {
@@ -28,8 +28,8 @@ func (w *world) ids(engine int) (all []string) {
 	return all
 }
 
-// Program returns a C program whose last call shows the difference. It returns "" if there is no memory for the
-// expected state.
+// Program returns a C program that plays a trace up to its last call and shows the difference there. It returns "" if
+// there is no memory for the oracle.
 func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	expected, err := oracle.New()
 	if err != nil {
@@ -109,7 +109,7 @@ func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 
 const slack = oracle.Slack / 4 // ints on both sides of a pool that is watched
 
-// pools declares the pools, with slack around each if they are watched.
+// pools returns the C declarations of the pools. If watched is set, there is slack around each pool.
 func pools(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
@@ -131,7 +131,7 @@ func pools(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// fills sets the bytes of the pools as the grader does, and those of the slack if they are watched.
+// fills returns C code that fills the pools and the slack around them as the grader does, if watched is set.
 func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {

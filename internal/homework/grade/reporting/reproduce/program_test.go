@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 
 const root = "../../../../../"
 
-// Ensure that each trace as a C program compiles with the course's flags, and that a correct submission runs it
-// to the end. Without make test-long the test takes one trace for each kind of step.
+// Ensure that the C program of each trace compiles with the course's flags, and that a correct submission runs it to
+// the end. Without make test-long, the test takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()
@@ -123,7 +123,7 @@ func TestAProgramChecksItself(t *testing.T) {
 	}
 }
 
-// requireCaught requires that the program accepts the correct submission and fails for the wrong one.
+// requireCaught requires that the program succeeds with the correct submission and fails with the wrong one.
 func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
 	t.Helper()
 	p, err := kit.Build("wrong", []byte(c.source))

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// statements has the C code of each kind of step. %[1]s is the engine; %[2]s to %[4]s are the numbers of the
-// step.
+// statements has the C code for each kind of step. %[1]s is the engine; %[2]s to %[4]s are the step's numbers.
 var statements = map[trace.Kind]string{
 	trace.Create:   "create_sequence(%[1]s, %[2]s, %[3]s);",
 	trace.Fork:     "fork_sequence(%[1]s, %[2]s, %[3]s);",
@@ -25,7 +24,8 @@ var statements = map[trace.Kind]string{
 	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
 	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
 	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
-	// Several calls become a loop. If %[5]s is "made += ", the loop counts the calls that succeed.
+	// A step of several calls is a loop. If %[5]s is "made += ", the loop counts the calls that succeed; %[6]s is the
+	// comparison for that.
 	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
 	trace.Creates: "for (int i = 0; i < %[4]s; i++) { %[5]screate_sequence(%[1]s, %[2]s + i, %[3]s)%[6]s; }",
 	trace.Appends: "for (int i = 0; i < %[4]s; i++) { %[5]sappend_kv(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
@@ -79,7 +79,8 @@ func changed(c oracle.Change) string {
 	return fmt.Sprintf(changes[c.Kind], engine, literal(c.A), literal(c.B), literal(c.C), literal(c.N))
 }
 
-// poolOf returns the pool of an Init and its size. A large one is allocated, not filled.
+// poolOf returns the arguments of llm_init in C: the pool and its size. A large pool is allocated with malloc and not
+// filled.
 func poolOf(op trace.Op) string {
 	if op.Large() {
 		return fmt.Sprintf("malloc((size_t)%d), (size_t)%d", op.Pool(), op.Pool())
@@ -87,7 +88,7 @@ func poolOf(op trace.Op) string {
 	return fmt.Sprintf("pool%d, %s", op.Engine, literal(op.A))
 }
 
-// literal returns a number in C, which has no literal for INT_MIN.
+// literal returns a number as an expression in C, which has no literal for INT_MIN.
 func literal(n int32) string {
 	if n == -1<<31 {
 		return "-2147483647 - 1"
