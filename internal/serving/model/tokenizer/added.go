@@ -17,7 +17,7 @@ type matcher struct {
 	starts [256][]string // by first byte, longest first
 }
 
-// strip says on which sides an added token includes adjacent white space.
+// strip says on which sides of an added token adjacent white space in the text belongs to the token.
 type strip struct{ left, right bool }
 
 func (m *matcher) add(text string, id int32, s strip) {
@@ -35,7 +35,9 @@ func (m *matcher) add(text string, id int32, s strip) {
 	m.ids[text], m.strips[text] = id, s
 }
 
-// next splits text at the first added token that allowed permits. If there is none, id is -1.
+// next finds the first added token in text for which allowed returns true. It returns the text before the token, the
+// token, and the text after it; id is -1 if there is no such token. allowed gets the token and its byte range in
+// text.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
@@ -55,19 +57,20 @@ func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (
 	return text, -1, ""
 }
 
-// EncodeMarked does what EncodeUpTo does for a text made by a chat template, in which text from clients is marked.
-// Special tokens, tokens that end an answer, and marks for filling in the middle are found only in unmarked text. In
-// marked text, their names are ordinary text.
+// EncodeMarked does what EncodeUpTo does, for a rendered chat template in which characters that clients wrote may be
+// replaced by marks of m. Protected tokens are found only where no character of their name is marked; elsewhere
+// their name is ordinary text. Protected are special tokens, tokens that end an answer, and tokens for filling in
+// the middle.
 func (t *Tokenizer) EncodeMarked(
-	ctx context.Context, text string, m *marks.Marks, around bool, limit int,
+	ctx context.Context, text string, m *marks.Marks, addSpecial bool, limit int,
 ) ([]int32, error) {
 	plain, marked := m.Split(strings.ToValidUTF8(text, "\uFFFD"))
-	return t.encode(ctx, plain, marked, around, limit)
+	return t.encode(ctx, plain, marked, addSpecial, limit)
 }
 
-// Edges returns the characters that must be marked in clients' texts for EncodeMarked. For each special token,
-// these are the first and the last character that is not a letter, digit or space. If there is no such character,
-// it is the token's first character.
+// Edges returns the characters that must be marked in clients' texts so that EncodeMarked works: of each protected
+// token's name, the first and the last character that is not a letter, digit or space, or its first character if
+// there is none.
 func (t *Tokenizer) Edges() []rune { return t.edges() }
 
 func (t *Tokenizer) findEdges() []rune {
@@ -88,13 +91,13 @@ func (t *Tokenizer) findEdges() []rune {
 	return slices.Sorted(maps.Keys(edges))
 }
 
-// protected reports whether text from a client must not become the token.
+// protected reports whether text from a client must not become this token.
 func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }
 
-// seal prevents ordinary text from being merged into special tokens. Only the name of a special token becomes that
-// token.
+// seal removes protected tokens from the vocabulary of words and from the merges, so that text becomes one of them
+// only where its whole name is found as an added token.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

@@ -15,7 +15,8 @@ var byteOf = func() map[rune]byte {
 	return m
 }()
 
-// unmap returns the bytes for which GPT-2's characters stand. ok is false if a character stands for no byte.
+// unmap returns the bytes that a text of GPT-2's characters encodes (see byteOf). ok is false if piece has another
+// character.
 func unmap(piece string) (b []byte, ok bool) {
 	for _, r := range piece {
 		v, known := byteOf[r]
@@ -27,8 +28,8 @@ func unmap(piece string) (b []byte, ok bool) {
 	return b, true
 }
 
-// Bytes returns a tokenizer with 256 tokens, one for each byte. The bytes in special are special tokens, and the
-// first of them begins a text.
+// Bytes returns a tokenizer with 256 tokens, one for each byte. The bytes in special are special tokens. The first
+// of them is the token that Encode adds at the beginning of a text.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}

@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-// ErrFormat is wrapped when the description of a tokenizer cannot be used.
+// ErrFormat is wrapped when a tokenizer's files are damaged or need something that this package does not support.
 var ErrFormat = errors.New("bad tokenizer")
 
 func badFormat(format string, args ...any) error {

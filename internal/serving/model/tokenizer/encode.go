@@ -16,34 +16,35 @@ import (
 // ErrTooMany is the error for a text with more tokens than the limit given to EncodeUpTo.
 var ErrTooMany = errors.New("the text has too many tokens")
 
-// Encode cuts a text into tokens. Names of added tokens in the text become these tokens. If around is true, Encode
-// adds the tokens that begin and end a text, unless the text already begins or ends with them.
-func (t *Tokenizer) Encode(text string, around bool) []int32 {
-	out, _ := t.EncodeUpTo(context.Background(), text, around, math.MaxInt)
+// Encode converts a text to tokens. Names of added tokens in the text become these tokens. If addSpecial is true,
+// Encode adds the tokens that the model's tokenizer puts at the beginning and at the end of a text, unless the text
+// already begins or ends with them.
+func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
+	out, _ := t.EncodeUpTo(context.Background(), text, addSpecial, math.MaxInt)
 	return out
 }
 
-// EncodeUpTo does what Encode does for a text of at most limit tokens. For a longer text it returns ErrTooMany,
-// possibly already because of the text's length. If ctx ends, it stops and returns the error of ctx.
-func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, around bool, limit int) ([]int32, error) {
-	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, around, limit)
+// EncodeUpTo does what Encode does, but returns ErrTooMany if the text has more than limit tokens, if possible
+// because of its length before it is encoded. If ctx ends, EncodeUpTo stops and returns the error of ctx.
+func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, addSpecial bool, limit int) ([]int32, error) {
+	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, addSpecial, limit)
 }
 
-// encode cuts a text. marked has the sorted indices of the text's marked bytes, which cannot be part of a protected
-// token.
-func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, around bool, limit int) ([]int32, error) {
+// encode converts a text to tokens. marked has the sorted byte offsets of the marked characters of the text, which
+// cannot be part of a protected token.
+func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, addSpecial bool, limit int) ([]int32, error) {
 	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany
 	}
-	c := cutter{t: t, ctx: ctx, limit: limit, window: window}
-	if around {
+	c := encoder{t: t, ctx: ctx, limit: limit, window: window}
+	if addSpecial {
 		c.out = append(c.out, t.first...)
 	}
-	c.parts(text, around, func(from, to int, id int32) bool {
+	c.parts(text, addSpecial, func(from, to int, id int32) bool {
 		i, _ := slices.BinarySearch(marked, from)
 		return i == len(marked) || marked[i] >= to || !t.protected(id)
 	})
-	if around {
+	if addSpecial {
 		c.out = append(c.out, t.last...)
 	}
 	if c.stopped() {
@@ -52,8 +53,9 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, aroun
 	return c.out, nil
 }
 
-// parts cuts a text at the added tokens for which allowed returns true.
-func (c *cutter) parts(text string, around bool, allowed func(from, to int, id int32) bool) {
+// parts appends the tokens of a text: the added tokens in it for which allowed returns true, and the tokens of the
+// parts between them.
+func (c *encoder) parts(text string, addSpecial bool, allowed func(from, to int, id int32) bool) {
 	t, whole := c.t, len(text)
 	for begin := true; text != "" && !c.stopped(); begin = false {
 		done := whole - len(text)
@@ -61,7 +63,7 @@ func (c *cutter) parts(text string, around bool, allowed func(from, to int, id i
 		if before != "" {
 			c.part(before, begin)
 		}
-		twice := around && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
+		twice := addSpecial && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
 		if id >= 0 && !twice {
 			c.out = append(c.out, id)
 		}
@@ -69,12 +71,12 @@ func (c *cutter) parts(text string, around bool, allowed func(from, to int, id i
 	}
 }
 
-// only reports whether id is the only token before or after a text.
-func only(around []int32, id int32) bool { return len(around) == 1 && around[0] == id }
+// only reports whether tokens has exactly one element, id.
+func only(tokens []int32, id int32) bool { return len(tokens) == 1 && tokens[0] == id }
 
-func (c *cutter) part(text string, begin bool) {
+func (c *encoder) part(text string, begin bool) {
 	t := c.t
-	if t.composed {
+	if t.nfc {
 		text = norm.NFC.String(text)
 	}
 	if t.characters {
@@ -95,8 +97,8 @@ func (c *cutter) part(text string, begin bool) {
 	})
 }
 
-// isolate cuts text into the matches of the first pattern and the gaps between the matches, cuts each of these by the
-// next patterns, and calls word with the results. If word returns false, isolate stops and returns false.
+// isolate splits text into the matches of the first pattern and the gaps between them, splits each of these by the
+// other patterns, and calls word with the results in order. If word returns false, isolate stops and returns false.
 func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bool {
 	if len(patterns) == 0 {
 		return word(string(text))
@@ -117,8 +119,8 @@ func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bo
 	return at == len(text) || isolate(text[at:], patterns[1:], word)
 }
 
-// stopped reports whether cutting must stop, and sets c.err to the reason.
-func (c *cutter) stopped() bool {
+// stopped reports whether encoding must stop, and sets c.err to the reason.
+func (c *encoder) stopped() bool {
 	switch {
 	case c.err != nil:
 	case len(c.out) > c.limit:
@@ -129,13 +131,14 @@ func (c *cutter) stopped() bool {
 	return c.err != nil
 }
 
-// sizes has numbers from which the smallest number of tokens of a text of a given length follows.
+// sizes has properties of the vocabulary that give a lower bound of the number of tokens of a text of a given
+// length.
 type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
-	// maxBytes is the largest number of bytes of a text that become one token. If strips is true, white space does
-	// not count. maxBytes is 0 if there is no limit: some characters are not in the vocabulary, and any number of
-	// such characters becomes one token or none.
+	// maxBytes is the largest number of bytes of a text that become one token, without white space if strips is true.
+	// It is 0 if there is no limit, because some characters are not in the vocabulary and any number of them becomes
+	// one unknown token or none.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }
@@ -149,7 +152,7 @@ func (t *Tokenizer) measure() (z sizes) {
 		z.mergeable = max(z.mergeable, len(text))
 	}
 	z.maxBytes = max(z.mergeable, 1)
-	if t.composed || t.characters {
+	if t.nfc || t.characters {
 		z.maxBytes *= maxShrinking
 	}
 	for text := range t.added.ids {
@@ -166,9 +169,8 @@ func (t *Tokenizer) measure() (z sizes) {
 	return z
 }
 
-// Fits returns a function. Call the function with the pieces of a text, one after the other. It returns false as
-// soon as the length shows that the text has more than the given number of tokens. While it returns true, the text
-// may still have more tokens.
+// Fits returns a function to be called with consecutive pieces of a text. It returns false as soon as the length of
+// the pieces shows that the text has more than the given number of tokens. It may return true for such a text, too.
 func (t *Tokenizer) Fits(tokens int) func(piece string) bool {
 	z := t.sizes()
 	if z.maxBytes == 0 || tokens > math.MaxInt/z.maxBytes {

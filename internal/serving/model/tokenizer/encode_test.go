@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn draws a vocabulary of texts that consist of a and b, with random merges or scores. The letter c is not a
-// token.
+// drawn draws a vocabulary of texts that consist of a and b, with random merges or scores. Its unknown token is "?",
+// and the letter c has no token.
 func drawn(t *rapid.T) *Tokenizer {
 	tok := blank()
 	add := func(text string) {
@@ -57,7 +57,7 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 			text = strings.Repeat(text[:min(n, len(text))], 60)[:len(text)] // chains of merges
 		}
 		cut := func(window int) []int32 {
-			c := cutter{t: tok, ctx: context.Background(), limit: math.MaxInt, window: window}
+			c := encoder{t: tok, ctx: context.Background(), limit: math.MaxInt, window: window}
 			c.word(text)
 			return c.out
 		}
@@ -69,15 +69,16 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	})
 }
 
-// tokenizers returns one tokenizer of each kind, and one for each setting that shortens a text.
+// tokenizers returns a tokenizer of each kind, and one for each setting with which a text can have fewer tokens than
+// its length suggests.
 func tokenizers(t testing.TB) map[string]*Tokenizer {
-	composed := parsed(t, gpt2JSON(t))
-	composed.composed = true
+	nfc := parsed(t, gpt2JSON(t))
+	nfc.nfc = true
 	one := Bytes(0)
-	one.composed = true
+	one.nfc = true
 	unknown, err := Parse([]byte(`{"model": {"vocab": {"?": 0, "a": 1, "hello": 2}, "unk_token": "?"}}`))
 	require.NoError(t, err)
-	return map[string]*Tokenizer{"gpt2": parsed(t, gpt2JSON(t)), "llama": parsed(t, llamaJSON(t)), "composed": composed,
+	return map[string]*Tokenizer{"gpt2": parsed(t, gpt2JSON(t)), "llama": parsed(t, llamaJSON(t)), "nfc": nfc,
 		"bytes": one, "unknown": unknown}
 }
 

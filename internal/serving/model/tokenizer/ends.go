@@ -6,27 +6,28 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// endTexts lists the texts of tokens that end an answer in llama.cpp, whatever the file says (special_eog_ids in
-// llama-vocab.cpp). It leaves out families that are not supported here.
+// endTexts lists the texts of tokens that end an answer in llama.cpp even if no key of the file names them
+// (special_eog_ids in llama-vocab.cpp). Texts of families that are not supported here are left out.
 var endTexts = []string{
 	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", endOfText,
 	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>",
 	"<｜end▁of▁sentence｜>",
 }
 
-// endOfText ends a text in Llama 2, where it is a control token. In Gemma it is only an added token, the HTML tag.
+// endOfText is the token that ends a text in Llama 2, where it is a control token. In Gemma it is an HTML tag, an
+// ordinary added token.
 const endOfText = "</s>"
 
-// Ends returns the tokens that end a text or an assistant's turn. The caller must not change them.
+// Ends returns the tokens that end a text or the assistant's answer. The caller must not change them.
 func (t *Tokenizer) Ends() []int32 { return t.ends }
 
-// isEnd reports whether a GGUF token with this text and kind ends an answer. endOfText does only if it is a control
-// token.
+// isEnd reports whether a GGUF token with this text and kind ends an answer. The token endOfText does so only if it
+// is a control token.
 func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }
 
-// setEnds finds the tokens that end an answer: those that keys of the file name, and those with a text of endTexts.
+// setEnds sets the tokens that end an answer: those that keys of the file name, and those whose text is in endTexts.
 // The key eos_token_ids is written by ollama. In Harmony (gpt-oss), <|end|> ends a message but not the answer.
 func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id", "eos_token_ids"} {

@@ -54,8 +54,8 @@ func openMerges(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// SpecialTokens reads the texts of bos_token, eos_token, unk_token and pad_token from a folder, as far as it has
-// them. It reads tokenizer_config.json first. What is missing there it reads from special_tokens_map.json, which
+// SpecialTokens returns the texts of bos_token, eos_token, unk_token and pad_token by these names. It reads them
+// from tokenizer_config.json in the folder, and those that are missing there from special_tokens_map.json, which
 // older versions of transformers write.
 func SpecialTokens(dir string) (map[string]string, error) {
 	tokens := map[string]string{}

@@ -56,7 +56,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 		return err
 	}
 	t.usePatterns(c.patterns...)
-	t.whole, t.composed = c.whole, c.composed
+	t.ignoreMerges, t.nfc = c.ignoreMerges, c.nfc
 	for i, text := range tokens {
 		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
 			t.addGGUF(i, text, kind)
@@ -70,11 +70,11 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 			return err
 		}
 	}
-	return t.aroundGGUF(meta, len(tokens), c.begin)
+	return t.setFirstAndLastGGUF(meta, len(tokens), c.begin)
 }
 
-// fromLlama reads a vocabulary of SentencePiece's BPE. The score of the merged token decides which merge comes
-// first.
+// fromLlama reads a vocabulary of SentencePiece's BPE. Merges come in the order of the scores of the tokens that
+// they make.
 func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	scores := meta["tokenizer.ggml.scores"].Floats()
 	if len(scores) != len(tokens) {
@@ -104,11 +104,12 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok {
 		t.unknown = int32(id)
 	}
-	return t.aroundGGUF(meta, len(tokens), true)
+	return t.setFirstAndLastGGUF(meta, len(tokens), true)
 }
 
-// addGGUFText adds a token of text. If its text is one that ends an answer, or a mark for filling in the middle, the file
-// gives a control token the wrong kind, and the token is found in text as control tokens are.
+// addGGUFText adds token i, which is ordinary text according to the file. If its text is known to end an answer or
+// to mark the parts around a middle, the file is wrong, and addGGUFText makes it a special token that is found in
+// text.
 func (t *Tokenizer) addGGUFText(i int, text string) {
 	t.addText(i, text)
 	if isEnd(text, 1) || isInfillMark(text) {
@@ -122,7 +123,7 @@ func (t *Tokenizer) addGGUF(i int, text string, kind int) {
 	t.added.add(text, int32(i), strip{})
 }
 
-func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool) error {
+func (t *Tokenizer) setFirstAndLastGGUF(meta map[string]weights.Value, n int, begin bool) error {
 	for _, side := range []struct {
 		flag, id string
 		add      bool

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// infillMarks lists the tokens with which families of models mark the parts of a text whose middle they fill in. The
-// names are those that llama.cpp knows (special_fim_pre_id and the following in llama-vocab.cpp), and Codestral's of
-// mistral_common ("InstructTokenizerV2.encode_fim").
+// infillMarks lists the tokens that models expect around the prefix and the suffix when they fill in the middle of a
+// text. The names are those that llama.cpp knows (special_fim_pre_id and the following in llama-vocab.cpp), and
+// Codestral's from mistral_common ("InstructTokenizerV2.encode_fim").
 var infillMarks = []struct {
 	prefix, suffix, middle string // middle is "" if the model answers after the prefix
 	suffixFirst            bool
@@ -31,7 +31,7 @@ var infillMarks = []struct {
 	{"[PREFIX]", "[SUFFIX]", "", true, nil},
 }
 
-// isInfillMark reports whether text is in infillMarks, except as the end of a middle.
+// isInfillMark reports whether text is the prefix, suffix or middle token of an entry of infillMarks.
 func isInfillMark(text string) bool {
 	for _, m := range infillMarks {
 		if text != "" && (text == m.prefix || text == m.suffix || text == m.middle) {
@@ -41,7 +41,7 @@ func isInfillMark(text string) bool {
 	return false
 }
 
-// An Infill has the tokens with which a model fills in the middle of a text.
+// An Infill has the tokens of a vocabulary for filling in the middle of a text.
 type Infill struct {
 	tokenizer              *Tokenizer
 	prefix, suffix, middle int32 // middle is -1 if there is none
@@ -49,21 +49,23 @@ type Infill struct {
 	ends                   []int32
 }
 
-// Infill returns the tokens for filling in the middle, or nil if the vocabulary has none.
+// Infill returns the tokens for filling in the middle of a text, or nil if the vocabulary has none.
 func (t *Tokenizer) Infill() *Infill { return t.infill }
 
-// Ends returns tokens that end a middle, besides those that end any answer. The caller must not change them.
+// Ends returns the tokens that end a middle, in addition to those that end any answer. The caller must not change
+// them.
 func (f *Infill) Ends() []int32 { return f.ends }
 
-// Encode returns the prompt after which a model writes the text between prefix and suffix. In both, the names of special
-// tokens and of the marks are text. around and limit are those of EncodeUpTo, but no token is added at the end.
-func (f *Infill) Encode(ctx context.Context, prefix, suffix string, around bool, limit int) ([]int32, error) {
+// Encode returns the prompt after which a model writes the text between prefix and suffix. In both, the names of
+// protected tokens are ordinary text. addSpecial and limit mean the same as in EncodeUpTo, but no token is added at
+// the end.
+func (f *Infill) Encode(ctx context.Context, prefix, suffix string, addSpecial bool, limit int) ([]int32, error) {
 	t := f.tokenizer
 	if fits := t.Fits(limit); !fits(prefix) || !fits(suffix) {
 		return nil, ErrTooMany
 	}
-	c := cutter{t: t, ctx: ctx, limit: limit, window: window}
-	if around {
+	c := encoder{t: t, ctx: ctx, limit: limit, window: window}
+	if addSpecial {
 		c.out = append(c.out, t.first...)
 	}
 	parts := []struct {
@@ -87,7 +89,8 @@ func (f *Infill) Encode(ctx context.Context, prefix, suffix string, around bool,
 	return c.out, nil
 }
 
-// findInfill finds the marks in the vocabulary. meta has the keys of a GGUF file, which precede the texts.
+// findInfill sets t.infill to the first entry of infillMarks whose tokens are in the vocabulary. Tokens that keys of
+// a GGUF file name replace them; meta has these keys, or is nil for other files.
 func (t *Tokenizer) findInfill(meta map[string]weights.Value) {
 	for _, m := range infillMarks {
 		f := Infill{tokenizer: t, middle: -1, suffixFirst: m.suffixFirst}
@@ -113,7 +116,8 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 	return ok
 }
 
-// readInfill reads the marks from the keys of a GGUF file, by their present and their earlier names.
+// readInfill sets the tokens of t.infill that keys of a GGUF file name, by the keys' current names or by their
+// earlier ones.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {
@@ -138,7 +142,7 @@ func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	t.infill = &f
 }
 
-// has reports whether a token is one of the marks, or an end of a middle.
+// has reports whether a token is one of f's prefix, suffix and middle tokens, or ends a middle.
 func (f *Infill) has(id int32) bool {
 	return f != nil && (id == f.prefix || id == f.suffix || id == f.middle || slices.Contains(f.ends, id))
 }

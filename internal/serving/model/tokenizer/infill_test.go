@@ -70,7 +70,8 @@ func TestFillingInTheMiddleHasTheMarksAndTheOrderOfTheFamily(t *testing.T) {
 	}
 }
 
-// Ensure that a client's text never becomes a mark or a special token, whatever kind the file gives it.
+// Ensure that a client's text never becomes a token for filling in the middle or a special token, whatever kind the
+// file gives the token.
 func TestTextsAroundAMiddleHaveNoMarks(t *testing.T) {
 	for _, marks := range [][]string{
 		{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"},

@@ -64,8 +64,8 @@ type (
 	}
 )
 
-// Open reads the tokenizer of a model's folder from tokenizer.json, or from vocab.json and merges.txt. The
-// eos_token that the folder names ends an answer.
+// Open reads the tokenizer of a model's folder from tokenizer.json, or from vocab.json and merges.txt. The token
+// that the folder names as eos_token ends an answer.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := openVocabulary(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 		return nil, badFormat("it has no vocabulary")
 	}
 	t := blank()
-	for _, f := range []func(*document) error{t.setRules, t.setVocabulary, t.setMerges, t.setAdded, t.setAround} {
+	for _, f := range []func(*document) error{t.setRules, t.setVocabulary, t.setMerges, t.setAdded, t.setFirstAndLast} {
 		if err := f(&d); err != nil {
 			return nil, err
 		}
@@ -135,14 +135,15 @@ func flatten(s *step) []step {
 	return all
 }
 
-// setRules finds whether merging starts from bytes or characters, and how text is prepared.
+// setRules reads the normalizer and the pre-tokenizer. They also determine whether merging starts from bytes or from
+// characters.
 func (t *Tokenizer) setRules(d *document) error {
 	t.characters = true
 	spaces := true // the text has spaces
 	for _, s := range flatten(d.Normalizer) {
 		switch {
 		case s.Type == "NFC":
-			t.composed = true
+			t.nfc = true
 		case s.Type == "Prepend" && s.Prepend == "▁":
 			t.prefix = prefixAlways
 		case s.Type == "Replace" && s.Pattern.String != nil && *s.Pattern.String == " " && string(s.Content) == `"▁"`:
@@ -184,17 +185,18 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 		t.usePatterns(`[` + punctuation + `]+`)
 	case s.Type == "Punctuation" && (s.Behavior == "" || s.Behavior == "Isolated"):
 		t.usePatterns(`[` + punctuation + `]`)
-	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma's, which cuts nothing
+	case s.Type == "Split" && s.Pattern.String != nil && *s.Pattern.String == " " && !spaces: // Gemma's, which splits nothing
 	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
-		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
+		t.prefix = map[string]spacePrefix{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
 	default:
 		return badFormat("the pre-tokenizer %q with these settings is not supported", s.Type)
 	}
 	return nil
 }
 
-// matchesAll reports whether every character is in a match of the pattern, so that Hugging Face's library drops none.
-// It checks that the pattern has alternatives for white space, letters, numbers and all other characters.
+// matchesAll reports whether the matches of the pattern cover any text, so that a pre-tokenizer that drops the gaps
+// between matches drops nothing. It checks that the pattern has alternatives for white space, letters, numbers and
+// all other characters.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)
@@ -224,7 +226,7 @@ func (t *Tokenizer) setVocabulary(d *document) error {
 			t.unknown = int32(id)
 		}
 	}
-	t.whole = d.Model.IgnoreMerges
+	t.ignoreMerges = d.Model.IgnoreMerges
 	return nil
 }
 
@@ -273,7 +275,7 @@ func (t *Tokenizer) setAdded(d *document) error {
 	return nil
 }
 
-func (t *Tokenizer) setAround(d *document) error {
+func (t *Tokenizer) setFirstAndLast(d *document) error {
 	for _, s := range flatten(d.PostProcessor) {
 		if s.Type != "TemplateProcessing" {
 			continue

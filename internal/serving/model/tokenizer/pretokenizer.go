@@ -40,14 +40,14 @@ const (
 	punctuation = "\\p{P}\\$\\+<=>\\^~\\|`"
 )
 
-// A preTokenizer describes how a byte-level vocabulary of GGUF cuts text. The first pattern cuts the text; each later
-// pattern cuts the words that the pattern before has made.
+// A preTokenizer describes how text is split into words for a byte-level vocabulary of GGUF. The first pattern
+// splits the text; each later pattern splits the words that the pattern before has made.
 type preTokenizer struct {
-	names    string // values of tokenizer.ggml.pre
-	patterns []string
-	whole    bool // a word that is in the vocabulary is not cut
-	begin    bool // a text begins with bos_token unless the file says otherwise
-	composed bool // text is normalized to NFC
+	names        string // values of tokenizer.ggml.pre
+	patterns     []string
+	ignoreMerges bool // a word that is in the vocabulary is not split
+	begin        bool // a text begins with bos_token unless the file says otherwise
+	nfc          bool // text is normalized to NFC
 }
 
 // preTokenizers lists those of llama.cpp (llama-vocab.cpp) that are supported here.
@@ -57,16 +57,16 @@ var preTokenizers = []preTokenizer{
 	{names: "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo jais " +
 		"trillion granite-docling exaone4", patterns: []string{patternGPT2}},
 	{names: "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", patterns: []string{patternLlama3},
-		whole: true, begin: true},
+		ignoreMerges: true, begin: true},
 	{names: "dbrx smaug-bpe glm4 chatglm-bpe", patterns: []string{patternLlama3}},
-	{names: "qwen2 deepseek-r1-qwen megrez", patterns: []string{patternQwen2}, composed: true},
+	{names: "qwen2 deepseek-r1-qwen megrez", patterns: []string{patternQwen2}, nfc: true},
 	{names: "stablelm2 hunyuan solar-open grok-2 kormo openpangu", patterns: []string{patternQwen2}},
-	{names: "qwen35", patterns: []string{patternQwen35}, composed: true},
+	{names: "qwen35", patterns: []string{patternQwen35}, nfc: true},
 	{names: "seed-coder", patterns: []string{patternSeed}},
 	{names: "starcoder refact command-r cohere2_moe smollm codeshell exaone minerva-7b mellum2",
 		patterns: []string{`\p{N}`, patternGPT2}},
 	{names: "falcon", patterns: []string{`[` + punctuation + `]+`, patternGPT2, `[0-9][0-9][0-9]`}},
-	{names: "tekken", patterns: []string{patternTekken}, whole: true, begin: true},
+	{names: "tekken", patterns: []string{patternTekken}, ignoreMerges: true, begin: true},
 	{names: "gpt-4o llama4 kanana2 minimax-m2", patterns: []string{patternGPT4o}},
 	{names: "deepseek-llm", patterns: []string{`[\r\n]`, `\s?[` + letters + `]+`,
 		`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`, `\s+$`, ideographs, `\p{N}+`}},
@@ -90,7 +90,7 @@ func preTokenizerFor(name string) (preTokenizer, error) {
 		"variants", name, strings.Join(known, ", "))
 }
 
-// usePatterns adds patterns that cut text into words. It panics if a pattern is not valid.
+// usePatterns adds patterns that split text into words. It panics if a pattern is not valid.
 func (t *Tokenizer) usePatterns(patterns ...string) {
 	for _, p := range patterns {
 		t.patterns = append(t.patterns, regexp2.MustCompile(p, regexp2.Unicode))

@@ -18,8 +18,8 @@ func (t *Tokenizer) isolated(text string) string {
 	return strings.Join(words, "¦")
 }
 
-// Ensure that text is cut into the same words as by llama.cpp's unicode_regex_split, for each name of
-// a pre-tokenizer (ik_llama.cpp 8337e4cd).
+// Ensure that for each name of a pre-tokenizer, text is split into the same words as by llama.cpp's
+// unicode_regex_split (ik_llama.cpp 8337e4cd).
 func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
 	for _, test := range []struct{ pre, want string }{
@@ -68,7 +68,7 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	}
 }
 
-// Ensure that the name decides ignore_merges and add_bos, and that NFC is used if tokenizer.json says so.
+// Ensure that the name of a pre-tokenizer implies ignore_merges, add_bos and NFC, as in the models' tokenizer.json.
 func TestTheNameInGGUFDecidesMoreThanWords(t *testing.T) {
 	for _, test := range []struct {
 		pre          string

@@ -9,34 +9,34 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// prefixing is where SentencePiece puts a space before the text.
-type prefixing uint8
+// spacePrefix is where SentencePiece puts a space before the text.
+type spacePrefix uint8
 
 const (
-	prefixNever  prefixing = iota
-	prefixFirst            // before the first part only
-	prefixAlways           // before each part between added tokens
+	prefixNever  spacePrefix = iota
+	prefixFirst              // before the first part only
+	prefixAlways             // before each part between added tokens
 )
 
-// A Tokenizer has a vocabulary and the rules for cutting text into tokens.
+// A Tokenizer has a vocabulary and the rules by which text becomes tokens.
 type Tokenizer struct {
 	pieces  [][]byte         // the bytes of each token, or nil
-	ids     map[string]int32 // the tokens that text can be cut into
+	ids     map[string]int32 // the tokens that ordinary text can become
 	special []bool           // tokens that are not text
 	bytes   [256]int32       // the token of a byte, or -1
-	unknown int32            // the token for text that cannot be cut, or -1
+	unknown int32            // the token for text that has no token, or -1
 
-	merges      map[pair]merge // by rank; if nil, merging is by scores
-	scores      []float32
-	whole       bool // a part that is in the vocabulary is not cut (ignore_merges)
-	characters  bool // words are first cut into characters, not into bytes
-	prefix      prefixing
-	composed    bool // text is normalized to NFC
-	patterns    []*regexp2.Regexp
-	added       matcher
-	first, last []int32 // tokens around a text
-	ends        []int32 // tokens that end an answer
-	infill      *Infill // nil if there is none
+	merges       map[pair]merge // by rank; if nil, merging is by scores
+	scores       []float32
+	ignoreMerges bool // a word that is in the vocabulary is not split
+	characters   bool // words are first split into characters, not into bytes
+	prefix       spacePrefix
+	nfc          bool // text is normalized to NFC
+	patterns     []*regexp2.Regexp
+	added        matcher
+	first, last  []int32 // tokens at the beginning and at the end of a text
+	ends         []int32 // tokens that end an answer
+	infill       *Infill // nil if there is none
 
 	sizes func() sizes // measure, computed once
 	edges func() []rune
@@ -51,12 +51,12 @@ func blank() *Tokenizer {
 	return t
 }
 
-// Special reports whether a token is not text, but marks for example the beginning or the end of a message.
+// Special reports whether a token is not text but, for example, the beginning or the end of a message.
 func (t *Tokenizer) Special(id int32) bool {
 	return id >= 0 && int(id) < len(t.special) && t.special[id]
 }
 
-// Piece returns the bytes for which a token stands. They may be a part of a character. The caller must not change them.
+// Piece returns the bytes that a token decodes to. They may be part of a character. The caller must not change them.
 func (t *Tokenizer) Piece(id int32) []byte {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return nil
@@ -70,7 +70,7 @@ func (t *Tokenizer) Text(id int32) string {
 	return unsafe.String(unsafe.SliceData(piece), len(piece))
 }
 
-// Token returns the token that stands for exactly this text. It may be an added token.
+// Token returns the token with exactly this text, which may be an added token.
 func (t *Tokenizer) Token(text string) (int32, bool) {
 	if id, ok := t.added.ids[text]; ok {
 		return id, true
@@ -90,7 +90,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter sets the text of a token. The caller has checked that id is below maxTokens.
+// enter adds token id with the bytes piece. The caller has checked that id is below maxTokens.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
@@ -104,7 +104,7 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte adds a token for a byte if text names one, such as <0x41>. It reports whether text does.
+// addByte adds token id as the token of a byte if its text names one, such as <0x41>. It reports whether it does.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {
@@ -115,5 +115,5 @@ func (t *Tokenizer) addByte(id int, text string) bool {
 	return true
 }
 
-// maxTokens limits the memory that a wrong number in a damaged file can make this package allocate.
+// maxTokens limits the memory that this package allocates if a damaged file has too large a token number.
 const maxTokens = 4 << 20

@@ -25,11 +25,13 @@ func visible(b byte) string {
 	panic("no character")
 }
 
-// gpt2Merges are the first merges of GPT-2's vocabulary. As in GPT-2, their results have the numbers from 256 on.
+// gpt2Merges are the first merges of GPT-2's vocabulary. As in GPT-2, the tokens that they make are numbered from
+// 256 on.
 var gpt2Merges = []string{"Ġ t", "Ġ a", "h e", "i n", "r e", "o n", "Ġt he", "e r", "Ġ s", "a t", "Ġ w", "Ġ o", "e n",
 	"Ġ c", "i t", "i s", "a n"}
 
-// gpt2Vocab returns GPT-2's numbers of the bytes. The printable bytes have the first numbers.
+// gpt2Vocab returns the part of GPT-2's vocabulary with the bytes and the results of gpt2Merges. The printable bytes
+// have the first numbers.
 func gpt2Vocab() map[string]int {
 	vocab, next := map[string]int{}, 0
 	for _, seen := range []bool{true, false} {

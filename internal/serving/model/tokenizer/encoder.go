@@ -10,9 +10,9 @@ type pair struct{ left, right int32 }
 
 type merge struct{ rank, id int32 }
 
-// A cutter cuts words into tokens by merging adjacent symbols. It merges the best pair first; of equally good pairs,
-// the leftmost.
-type cutter struct {
+// An encoder converts a text to tokens. It merges adjacent symbols of a word: first the pair with the smallest
+// order; of pairs with the same order, the leftmost.
+type encoder struct {
 	t     *Tokenizer
 	ctx   context.Context
 	limit int // of tokens
@@ -28,14 +28,14 @@ type cutter struct {
 	queue   candidates
 }
 
-// A symbol is a range of the word. Merging two symbols extends the left symbol and empties the right one.
+// A symbol is a range of bytes of the word. Merging two symbols extends the left one and empties the right one.
 type symbol struct {
 	start, end int
 	id         int32 // -1 if it is not in the vocabulary
 	prev, next int
 }
 
-// A candidate is a pair of symbols that can be merged, if neither has changed since the candidate was made.
+// A candidate is a possible merge of two symbols. It is outdated if one of them has changed since.
 type candidate struct {
 	order       float64 // smaller is merged first
 	left, right int
@@ -75,12 +75,12 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// A long word is merged in parts of window bytes. A part is made longer while the text behind it could change all of
-// its tokens. The memory for merging is proportional to a part.
+// window is the number of bytes of a long word that are merged at a time, so that memory does not grow with the
+// word. It is doubled while the text that follows could change all tokens of these bytes.
 const window = 1 << 12
 
-func (c *cutter) word(text string) {
-	if c.t.whole {
+func (c *encoder) word(text string) {
+	if c.t.ignoreMerges {
 		if id, ok := c.t.ids[text]; ok {
 			c.out = append(c.out, id)
 			return
@@ -97,10 +97,10 @@ func (c *cutter) word(text string) {
 	}
 }
 
-// merge appends the tokens of the beginning of the text, and returns the length of that beginning. It merges the
-// first size bytes. It leaves out symbols at their end that may be merged with the text that follows: such a merge
-// can come before a merge inside these bytes, which then depends on the following text.
-func (c *cutter) merge(size int) int {
+// merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the
+// symbols of the first size bytes, but not the last ones that could also be merged with text after these bytes: such
+// a merge can precede merges within these bytes and so prevent them.
+func (c *encoder) merge(size int) int {
 	c.symbols, c.queue = c.symbols[:0], c.queue[:0]
 	c.begin(size)
 	last := len(c.symbols) - 1 // symbols after it may be merged with the following text
@@ -142,8 +142,9 @@ func (c *cutter) merge(size int) int {
 	return c.symbols[last].end
 }
 
-// outside returns the smallest order of all merges of symbol i with a token that follows in the text, or +Inf.
-func (c *cutter) outside(i int) float64 {
+// outside returns the smallest order of a merge of symbol i with a token that follows in the text, or +Inf if there
+// is none.
+func (c *encoder) outside(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {
 		return first
@@ -158,8 +159,8 @@ func (c *cutter) outside(i int) float64 {
 	return first
 }
 
-// begin makes a symbol for each character or byte of the first size bytes.
-func (c *cutter) begin(size int) {
+// begin sets the symbols to the characters, or the bytes, of the first size bytes of the text.
+func (c *encoder) begin(size int) {
 	for at := 0; at < min(len(c.text), size); {
 		end := at + 1
 		if c.t.characters {
@@ -182,8 +183,9 @@ func (t *Tokenizer) id(text string) int32 {
 	return -1
 }
 
-// merged returns the token to which two adjacent symbols are merged, and the order of the merge.
-func (c *cutter) merged(l, r *symbol) (order float64, id int32, ok bool) {
+// merged returns the token that merging two adjacent symbols makes, and the order of the merge. ok is false if they
+// cannot be merged.
+func (c *encoder) merged(l, r *symbol) (order float64, id int32, ok bool) {
 	if c.t.merges == nil {
 		id, ok = c.t.ids[c.text[l.start:r.end]]
 		if ok {
@@ -195,7 +197,7 @@ func (c *cutter) merged(l, r *symbol) (order float64, id int32, ok bool) {
 	return float64(m.rank), m.id, ok && l.id >= 0 && r.id >= 0
 }
 
-func (c *cutter) offer(left, right int) {
+func (c *encoder) offer(left, right int) {
 	r := &c.symbols[right]
 	if order, id, ok := c.merged(&c.symbols[left], r); ok {
 		c.queue.push(candidate{order, left, right, id, r.end})
@@ -203,8 +205,8 @@ func (c *cutter) offer(left, right int) {
 }
 
 // tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
-// its bytes. If there are none, it becomes the unknown token, once for adjacent symbols.
-func (c *cutter) tokens(last int) {
+// its bytes. Bytes without a token become the unknown token, one for all such bytes that follow each other.
+func (c *encoder) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
 		s := c.symbols[i]
 		if s.id >= 0 {
