@@ -269,7 +269,7 @@ func (l *loader) tensor(name string) *weights.Tensor {
 			l.used[full] = true
 			return t
 		}
-		if what := l.files.LeftOut(full); what != "" {
+		if what := l.files.DescribeOther(full); what != "" {
 			l.fail("the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", full, what)
 			return nil
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A scheme has the fields of quantization_config in config.json that say how weights are read.
+// A scheme has the fields of quantization_config in config.json that determine how quantized weights are read.
 type scheme struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
@@ -42,9 +42,9 @@ type compressedGroups struct {
 	} `json:"weights"`
 }
 
-// combine combines the tensors of quantized matrices, if config.json of a folder describes a quantization. It makes
-// NAME.weight from NAME.qweight with its scales and zeros, or from NAME.weight with its scales. A matrix is quantized
-// if such tensors exist.
+// combine adds a tensor NAME.weight for each quantized matrix, if config.json in the folder describes a
+// quantization. Such a matrix is stored in several tensors: NAME.qweight, for example, with its scales and zeros, or
+// NAME.weight with its scales. A matrix without these tensors is not quantized.
 func (t *Tensors) combine(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,9 +69,9 @@ func (t *Tensors) combine(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range sortedKeys(t.leftOut) {
+	for _, name := range sortedKeys(t.others) {
 		base, ok := strings.CutSuffix(name, suffix)
-		if !ok || suffix == ".weight" && t.leftOut[name].DType != "F8_E4M3" {
+		if !ok || suffix == ".weight" && t.others[name].DType != "F8_E4M3" {
 			continue
 		}
 		m, err := read(t, base)
@@ -86,10 +86,11 @@ func (t *Tensors) combine(dir string) error {
 	return nil
 }
 
-// A combiner returns the matrix with the name base.
+// A combiner makes the tensor base.weight from the tensors of a quantized matrix.
 type combiner func(t *Tensors, base string) (*Tensor, error)
 
-// reader also returns the suffix of the tensor by which quantized matrices are found.
+// reader returns the function that reads the quantized matrices of the scheme. A matrix is quantized if it has a
+// tensor whose name ends in suffix.
 func (s *scheme) reader() (read combiner, suffix string, err error) {
 	switch s.Method {
 	case "fp8":
@@ -122,7 +123,7 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 		s.Method)
 }
 
-// compressed reads a configuration of compressed-tensors. All groups must have the same kind of weights.
+// compressed does what reader does, for a configuration of compressed-tensors. All groups must have the same format.
 func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	for _, name := range sortedKeys(s.Groups) {
 		g := s.Groups[name]

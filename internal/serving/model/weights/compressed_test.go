@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that the weights of each format of folders have the bits that testdata/folders/write.py computed, and that
-// the packed matrix also has these weights.
+// Ensure that weights of each quantization of folders have the bits that testdata/folders/write.py computed, in the
+// tensor and in the packed matrix.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -75,7 +75,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that an older name of a scheme, and weights in another order, are accepted if each input stays in its group.
+// Ensure that an older name of the configuration, and weights whose inputs are ordered by their size, are accepted
+// if each input is in the same group as without ordering.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -86,7 +87,8 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 	}
 }
 
-// Ensure that the fingerprint depends on the zero points, which no readable tensor has, and on how they are read.
+// Ensure that the fingerprint depends on the zero points, which are no tensor of their own after OpenSafetensors,
+// and on how they are read.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
@@ -188,7 +190,7 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// fromGGML returns the test data of a type: blocks as one row, and the numbers into which ggml converted them.
+// fromGGML returns the test data of a type: a tensor with one row, and the numbers to which ggml converted it.
 func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	data, err := os.ReadFile(filepath.Join("testdata", "ggml", d.String()+".bin"))
 	require.NoError(t, err)
@@ -206,8 +208,8 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// Ensure that for each type, the numbers have the same bits as ggml's for the same blocks, except for the sign of
-// zeros. Ensure that the packed matrix has the same numbers.
+// Ensure that a tensor of each type, and the matrix to which it is packed, have the numbers that ggml computes from
+// the same blocks. The bits are the same, except for the sign of zeros.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {

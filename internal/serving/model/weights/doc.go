@@ -1,8 +1,8 @@
 // Package weights reads files of weights: safetensors, which may consist of several shards, and GGUF. It maps a file
 // and does not copy it. It checks the header against the file's size before it allocates anything, so a damaged
-// header causes an error and costs no memory.
+// header causes an error and not a large allocation.
 //
-// Package model knows which tensors a model needs. Package matrix knows how they are packed.
+// Package model determines which tensors a model needs. Package matrix packs them.
 package weights
 
 import (

@@ -9,32 +9,33 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// In gpt-oss, the experts are parameters, not modules. All experts of a layer share a parameter NAME. It is stored
-// either as NAME_blocks and NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]; its bias is
-// NAME_bias. This package reads them as NAME.weight, the matrices of the experts one after the other, and NAME.bias.
+// In gpt-oss, the experts of a layer share a parameter NAME of the module. It is stored either as NAME_blocks and
+// NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]; its bias is NAME_bias. In this
+// package, its tensors have names as in other models: NAME.weight, with the matrices of the experts one after the
+// other, and NAME.bias.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
 // bytes of a group are 32 numbers of 4 bits; even inputs are in the low halves. The scale of a group is an exponent
 // with a bias of 127.
 func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
-	blocks, scales := t.leftOut[base+"_blocks"], t.leftOut[base+"_scales"]
+	blocks, scales := t.others[base+"_blocks"], t.others[base+"_scales"]
 	n := len(blocks.Shape) - 1
 	if n < 2 || blocks.Shape[n] != 16 || blocks.DType != "U8" {
-		return nil, damaged("it is %s; U8 in blocks of 16 is expected", t.LeftOut(base+"_blocks"))
+		return nil, damaged("it is %s; U8 in blocks of 16 is expected", t.DescribeOther(base+"_blocks"))
 	}
 	rows, groups := uint64(1), blocks.Shape[n-1]
 	for _, v := range blocks.Shape[:n-1] {
 		if v > math.MaxInt32 || rows > math.MaxInt32 {
-			return nil, damaged("it is %s", t.LeftOut(base+"_blocks"))
+			return nil, damaged("it is %s", t.DescribeOther(base+"_blocks"))
 		}
 		rows *= v
 	}
 	have := uint64(len(blocks.data)) / 16
 	if groups == 0 || groups > have || rows != have/groups || rows*groups*16 != uint64(len(blocks.data)) {
-		return nil, damaged("it is %s and has %d bytes", t.LeftOut(base+"_blocks"), len(blocks.data))
+		return nil, damaged("it is %s and has %d bytes", t.DescribeOther(base+"_blocks"), len(blocks.data))
 	}
 	if !slices.Equal(scales.Shape, blocks.Shape[:n]) || scales.DType != "U8" || rows*groups != uint64(len(scales.data)) {
-		return nil, damaged("its scales are %s; U8 of shape %v is expected", cmp.Or(t.LeftOut(base+"_scales"), "missing"),
+		return nil, damaged("its scales are %s; U8 of shape %v is expected", cmp.Or(t.DescribeOther(base+"_scales"), "missing"),
 			blocks.Shape[:n])
 	}
 	m := &quantized{rows: int(rows), cols: int(groups) * 32, dtype: MXFP4, group: 32}
@@ -49,10 +50,10 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// parameters gives experts that are parameters the names of modules.
-func (t *Tensors) parameters() error {
-	for _, name := range sortedKeys(t.leftOut) {
-		l := t.leftOut[name]
+// renameExperts adds the tensors of experts that are not in MXFP4 under these names.
+func (t *Tensors) renameExperts() error {
+	for _, name := range sortedKeys(t.others) {
+		l := t.others[name]
 		d, ok := floatTypes[l.DType]
 		if !ok || len(l.Shape) != 3 || !strings.HasSuffix(name, ".experts.gate_up_proj") &&
 			!strings.HasSuffix(name, ".experts.down_proj") {
@@ -76,8 +77,8 @@ func (t *Tensors) parameters() error {
 	return nil
 }
 
-// transposedExperts are consecutive matrices that the file stores as in × out. Their rows are the columns in the
-// file.
+// transposedExperts has consecutive matrices whose rows are the columns of matrices in the file, which have the
+// shape [in, out].
 type transposedExperts struct {
 	file    *Tensor
 	in, out int

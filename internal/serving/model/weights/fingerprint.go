@@ -8,11 +8,11 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Fingerprint returns a hash of the names, types, shapes and contents of the tensors. It does not depend on which
-// files have the tensors. Fingerprint reads all tensors, with several goroutines.
+// Fingerprint returns a hash of the names, types, shapes and contents of the tensors. It does not depend on how the
+// tensors are distributed among files. Fingerprint reads all tensors, in four goroutines.
 func (t *Tensors) Fingerprint() string {
 	names := t.Names()
-	for _, name := range sortedKeys(t.leftOut) {
+	for _, name := range sortedKeys(t.others) {
 		if t.byName[name] == nil {
 			names = append(names, name)
 		}
@@ -24,7 +24,7 @@ func (t *Tensors) Fingerprint() string {
 		running <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-running }()
-			data := t.leftOut[name].data
+			data := t.others[name].data
 			if one := t.byName[name]; one != nil {
 				data = one.data
 			}
@@ -41,7 +41,7 @@ func (t *Tensors) Fingerprint() string {
 		if one := t.byName[name]; one != nil {
 			fmt.Fprintf(h, "%q %v %d %d %x\n", name, one.DType, one.Rows, one.Cols, sum)
 		} else {
-			fmt.Fprintf(h, "%q %s %v %x\n", name, t.leftOut[name].DType, t.leftOut[name].Shape, sum)
+			fmt.Fprintf(h, "%q %s %v %x\n", name, t.others[name].DType, t.others[name].Shape, sum)
 		}
 	}
 	sum := h.Sum128().Bytes()

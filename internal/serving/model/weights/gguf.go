@@ -19,7 +19,8 @@ type GGUF struct {
 	Meta map[string]Value
 }
 
-// OpenGGUF maps a file. Of a model of several files, path names the first, and the others are beside it.
+// OpenGGUF maps a file. If the model consists of several files, path is the first one; OpenGGUF maps the others in
+// the same folder, too.
 func OpenGGUF(path string) (*GGUF, error) {
 	g, err := openGGUF(path)
 	if err != nil {
@@ -65,7 +66,8 @@ func typesRead() string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// parseGGUF reads versions 2 and 3: counts, metadata, descriptions of tensors and, aligned, their data.
+// parseGGUF parses a file of version 2 or 3. It has counts, metadata, descriptions of tensors and, at the next
+// multiple of general.alignment, the data of the tensors.
 func parseGGUF(file []byte) (*GGUF, error) {
 	if err := checkPointer(file); err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func parseGGUF(file []byte) (*GGUF, error) {
 		key := r.string()
 		value := r.value(r.uint32())
 		if r.err != nil {
-			return nil, fmt.Errorf("metadata %q: %w", shown(key), r.err)
+			return nil, fmt.Errorf("metadata %q: %w", shortened(key), r.err)
 		}
 		g.Meta[key] = value
 	}
@@ -105,7 +107,7 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	}
 	at := len(file) - len(r.rest)
 	start := min((at+int(alignment)-1)/int(alignment)*int(alignment), len(file))
-	return g, g.place(infos, file[start:])
+	return g, g.addTensors(infos, file[start:])
 }
 
 type info struct {
@@ -121,7 +123,7 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		i := info{name: r.string()}
 		dims := r.uint32()
 		if r.err == nil && (dims < 1 || dims > 4) {
-			return nil, damaged("tensor %q has %d dimensions", shown(i.name), dims)
+			return nil, damaged("tensor %q has %d dimensions", shortened(i.name), dims)
 		}
 		for range dims {
 			i.shape = append([]uint64{r.uint64()}, i.shape...) // the file has columns first
@@ -132,11 +134,11 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		number := r.uint32()
 		i.offset = r.uint64()
 		if r.err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", shown(i.name), r.err)
+			return nil, fmt.Errorf("tensor %q: %w", shortened(i.name), r.err)
 		}
 		d, ok := ggufTypes[number]
 		if !ok {
-			return nil, unsupported("tensor %q is of type %s; %s are read", shown(i.name),
+			return nil, unsupported("tensor %q is of type %s; %s are read", shortened(i.name),
 				cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)), typesRead())
 		}
 		i.dtype = d
@@ -145,7 +147,7 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 	return infos, nil
 }
 
-func (g *GGUF) place(infos []info, data []byte) error {
+func (g *GGUF) addTensors(infos []info, data []byte) error {
 	for _, i := range infos {
 		l := layouts[i.dtype]
 		size, have := uint64(1), uint64(len(data))/uint64(l.bytes)*uint64(l.elements)
@@ -173,8 +175,8 @@ func (g *GGUF) place(infos []info, data []byte) error {
 	return nil
 }
 
-// shown returns the beginning of a name for a message, because a name in a damaged file may be huge.
-func shown(name string) string { return name[:min(len(name), 80)] }
+// shortened returns the beginning of a name for an error message, because a name in a damaged file may be very long.
+func shortened(name string) string { return name[:min(len(name), 80)] }
 
 // A reader reads values from the front of a file. After the first error, it returns only zeros.
 type reader struct {
@@ -213,7 +215,7 @@ func (r *reader) string() string { return string(r.bytes(r.uint64())) }
 
 func float32At(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// addParts maps the other files of a model that consists of n files. g is the first file. The files have the names
+// addParts adds the tensors of the other n-1 files of a model, whose first file is g at path. Their names are those
 // that llama-gguf-split gives them.
 func (g *GGUF) addParts(path string, n int64) error {
 	name := func(part int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", part, n) }
@@ -241,7 +243,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 	return nil
 }
 
-// join adds the tensors of another file of the model: file number no of n, counted from 0.
+// join adds the tensors of part. It must be file number no of n of the model, counted from 0.
 func (g *GGUF) join(part *GGUF, no, n int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()
@@ -250,7 +252,7 @@ func (g *GGUF) join(part *GGUF, no, n int64) error {
 	}
 	for name, t := range part.byName {
 		if g.byName[name] != nil {
-			return damaged("tensor %q is in two files", shown(name))
+			return damaged("tensor %q is in two files", shortened(name))
 		}
 		g.byName[name] = t
 	}

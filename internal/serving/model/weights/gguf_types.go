@@ -10,8 +10,8 @@ import (
 )
 
 // Quantized writes the integers of row i to q, and the scale of each Block of integers to scales. It implements
-// matrix.Quantized. Types with up to 4 bits have integers from 0 to 15. The integers of IQ4_NL, IQ4_XS and MXFP4 are
-// indices of a table.
+// matrix.Quantized. The integers of types with up to 4 bits are not negative. Those of IQ4_NL, IQ4_XS, MXFP4 and FP8
+// are indices of a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
 	if t.source != nil {
 		t.source.(matrix.Quantized).Quantized(i, q, scales)
@@ -44,8 +44,8 @@ func (l *layout) dequantize(row []byte, cols int, dst []float32) {
 	}
 }
 
-// A blockBuffer has space for the integers and scales of the largest block. Buffers are reused, because each token of a
-// step reads a row of the embeddings.
+// A blockBuffer has memory for the integers and scales of the largest block. Buffers are reused, because a row of
+// the embeddings is read for each token of a step.
 type blockBuffer struct {
 	q      [256]int8
 	scales [16]matrix.Scale
@@ -55,9 +55,9 @@ var blockBuffers = sync.Pool{New: func() any { return &blockBuffer{} }}
 
 func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) }
 
-// nibbles reads 4-bit integers. Each n bytes have 2·n integers: first the low halves of the bytes, then the high
+// read4Bits reads 4-bit integers. Each n bytes have 2·n integers: first the low halves of the bytes, then the high
 // halves.
-func nibbles(packed []byte, n int, q []int8) {
+func read4Bits(packed []byte, n int, q []int8) {
 	for at := 0; at < len(q); at += 2 * n {
 		for i, b := range packed[at/2:][:n] {
 			q[at+i], q[at+n+i] = int8(b&15), int8(b>>4)
@@ -74,15 +74,15 @@ func readQ8_0(block []byte, q []int8, s []matrix.Scale) {
 
 func readQ4_0(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D, s[0].Min = f16(block), -8*f16(block)
-	nibbles(block[2:], 16, q)
+	read4Bits(block[2:], 16, q)
 }
 
 func readQ4_1(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D, s[0].Min = f16(block), f16(block[2:])
-	nibbles(block[4:], 16, q)
+	read4Bits(block[4:], 16, q)
 }
 
-func fifths(bits []byte, q []int8) {
+func readFifthBits(bits []byte, q []int8) {
 	for k := range q {
 		q[k] |= int8(bits[k/8] >> (k % 8) & 1 << 4)
 	}
@@ -90,8 +90,8 @@ func fifths(bits []byte, q []int8) {
 
 func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D = f16(block)
-	nibbles(block[6:], 16, q)
-	fifths(block[2:], q)
+	read4Bits(block[6:], 16, q)
+	readFifthBits(block[2:], q)
 	for k := range q {
 		q[k] -= 16
 	}
@@ -99,67 +99,68 @@ func readQ5_0(block []byte, q []int8, s []matrix.Scale) {
 
 func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D, s[0].Min = f16(block), f16(block[2:])
-	nibbles(block[8:], 16, q)
-	fifths(block[4:], q)
+	read4Bits(block[8:], 16, q)
+	readFifthBits(block[4:], q)
 }
 
-// mxScale returns half the scale of MXFP4, because the numbers in the table are doubled. The exponent has a bias of
-// 127.
+// mxScale returns half the scale of MXFP4 with this exponent, whose bias is 127, because the numbers in matrix.FP4's
+// table are twice those of the format.
 func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D = mxScale(block[0])
-	nibbles(block[1:], 16, q)
+	read4Bits(block[1:], 16, q)
 }
 
 func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
 	s[0].D = f16(block)
-	nibbles(block[2:], 16, q)
+	read4Bits(block[2:], 16, q)
 }
 
-// readIQ4XS reads a float16, the factor of the scales; two bytes with the upper 2 bits of 8 scales; 4 bytes with the
-// scales' lower 4 bits; and 4-bit integers.
+// readIQ4XS reads a block of IQ4_XS: a float16, the factor of 8 scales; two bytes with the upper 2 bits of the
+// scales; 4 bytes with their lower 4 bits; then the 4-bit integers.
 func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
 	for j := range s {
 		s[j].D, s[j].By = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
 	}
-	nibbles(block[8:], 16, q)
+	read4Bits(block[8:], 16, q)
 }
 
-// twoBits reads 2-bit integers. Each 32 bytes have 128 integers: first those in the lowest bits of the bytes, then
+// read2Bits reads 2-bit integers. Each 32 bytes have 128 integers: first those in the lowest bits of the bytes, then
 // those in the next higher bits.
-func twoBits(packed []byte, q []int8) {
+func read2Bits(packed []byte, q []int8) {
 	for k := range q {
 		q[k] = int8(packed[k/128*32+k%32] >> (k % 128 / 32 * 2) & 3)
 	}
 }
 
-// readQ2K reads 16 bytes with a scale and a minimum of 4 bits each, then the integers, and then two float16: the
-// factors of the scales and of the minima.
+// readQ2K reads a block of Q2_K: 16 bytes with a scale and a minimum of 4 bits each, then the integers, then two
+// float16, the factors of the scales and of the minima.
 func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	for j := range s {
 		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
 	}
-	twoBits(block[16:80], q)
+	read2Bits(block[16:80], q)
 }
 
-// readQ3K reads 32 bytes with the integers' highest bits, 64 bytes with their lower bits, 12 bytes with 16 scales of
-// 6 bits, the lower 4 bits first, and a float16, the factor of the scales. The integers in q are 4 larger than those
-// of the format.
+// readQ3K reads a block of Q3_K: 32 bytes with the integers' highest bits; 64 bytes with their lower bits; 12 bytes
+// with the lower 4 bits, then the upper 2 bits, of 16 scales; and a float16, the factor of the scales. The integers
+// in q are 4 larger than those of the format.
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {
 		by := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
 		s[j] = matrix.Scale{D: d, By: by, Min: -d, MinBy: 4 * by}
 	}
-	twoBits(block[32:96], q)
+	read2Bits(block[32:96], q)
 	for k := range q {
 		q[k] |= int8(block[k%32] >> (k / 32) & 1 << 2)
 	}
 }
 
-// readScalesK reads two float16, the factors of scales and minima, and then 8 scales and 8 minima of 6 bits.
+// readScalesK reads the scales of a block of Q4_K or Q5_K: two float16, the factors of scales and of minima, then 8
+// scales and 8 minima of 6 bits.
 func readScalesK(block []byte, s []matrix.Scale) {
 	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {
@@ -173,20 +174,22 @@ func readScalesK(block []byte, s []matrix.Scale) {
 
 func readQ4K(block []byte, q []int8, s []matrix.Scale) {
 	readScalesK(block, s)
-	nibbles(block[16:], 32, q)
+	read4Bits(block[16:], 32, q)
 }
 
-// readQ5K reads the fifth bits before the others. Bit j of these 32 bytes belongs to the j-th group of 32 integers.
+// readQ5K reads a block of Q5_K: the scales; 32 bytes with the highest bits of the integers, in which bit j belongs
+// to the j-th group of 32 integers; then the lower 4 bits.
 func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 	readScalesK(block, s)
-	nibbles(block[48:], 32, q)
+	read4Bits(block[48:], 32, q)
 	for k := range q {
 		q[k] |= int8(block[16+k%32] >> (k / 32) & 1 << 4)
 	}
 }
 
-// readQ6K reads 128 bytes with the integers' low 4 bits, 64 bytes with the two bits above them, 16 scales, and a
-// float16, the factor of the scales. Each half of the block consists of four quarters of 32 values.
+// readQ6K reads a block of Q6_K: 128 bytes with the low 4 bits of the integers; 64 bytes with the two bits above
+// them; 16 scales; and a float16, the factor of the scales. Each half of the block has 4 quarters of 32 integers,
+// whose bits share bytes.
 func readQ6K(block []byte, q []int8, s []matrix.Scale) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
 	for j := range s {

@@ -27,7 +27,7 @@ var sizes = map[uint32]uint64{
 	typeBool: 1, typeUint64: 8, typeInt64: 8, typeFloat64: 8,
 }
 
-// A Value is an entry of the metadata, as bytes of the file. The zero Value has no type.
+// A Value is an entry of the metadata. It refers to the memory of the file. The zero Value has no type.
 type Value struct {
 	kind  uint32
 	known bool

@@ -15,13 +15,13 @@ var (
 	awqShifts = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
 )
 
-// readGPTQ reads a matrix of GPTQ. A word has the weights of 8 inputs, or the zeros of 8 outputs.
+// readGPTQ reads a matrix of GPTQ. A 32-bit word has the weights of 8 inputs, or the zeros of 8 outputs.
 func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	m, q, err := s.readZeros(t, base, inOrder)
 	if err != nil {
 		return nil, err
 	}
-	order, ok := t.leftOut[base+".g_idx"]
+	order, ok := t.others[base+".g_idx"]
 	if !ok && s.DescAct {
 		return nil, damaged("tensor %q is missing", base+".g_idx")
 	}
@@ -38,7 +38,7 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// readAWQ reads a matrix of AWQ. A word has the weights, or the zeros, of 8 outputs.
+// readAWQ reads a matrix of AWQ. A 32-bit word has the weights, or the zeros, of 8 outputs.
 func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	m, q, err := s.readZeros(t, base, awqShifts)
 	if err != nil {
@@ -52,7 +52,8 @@ func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// readZeros reads the scales and zeros of a matrix of GPTQ or AWQ. q has the words with the weights.
+// readZeros reads the scales and zeros of a matrix of GPTQ or AWQ. shifts has the bit positions of the zeros in a
+// word. The result m lacks only m.integers, which the caller reads from q, the words with the weights.
 func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized, q words, err error) {
 	q, _, err = t.words(base + ".qweight")
 	zeros, ok, zerosErr := t.words(base + ".qzeros")
@@ -82,8 +83,8 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 	return m, q, nil
 }
 
-// readPacked reads a matrix of compressed-tensors. A word has the weights of 8 inputs, or the zeros of 8 outputs.
-// If the matrix has no zeros, all zeros are 8.
+// readPacked reads a matrix of compressed-tensors. A 32-bit word has the weights of 8 inputs, or the zeros of 8
+// outputs. If the matrix has no zeros, all zeros are 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	scales, scalesErr := t.numbers(base + ".weight_scale")
@@ -98,7 +99,7 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	if asymmetric && (zeros.rows != (m.rows+7)/8 || zeros.cols != scales.cols) {
 		return nil, damaged("zeros of %d × %d words", zeros.rows, zeros.cols)
 	}
-	if _, ok := t.leftOut[base+".weight_g_idx"]; ok {
+	if _, ok := t.others[base+".weight_g_idx"]; ok {
 		return nil, unsupported("weight_g_idx orders inputs by their size (actorder), which is not read")
 	}
 	m.integers = func(row int, to []int8) {
@@ -116,16 +117,16 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", q.data), nil
 }
 
-// largestScale is a limit: scales of FP8 must have a smaller magnitude.
-const largestScale = 256
+// maxScale limits the magnitude of FP8's scales, which must be smaller.
+const maxScale = 256
 
-// readFP8 reads 8-bit numbers. There is one scale for the whole matrix, for each output, or for each block of
-// outputs and inputs.
+// readFP8 reads a matrix of E4M3. It has one scale, or one for each output, or one for each block of outputs and
+// inputs.
 func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
-	l := t.leftOut[base+".weight"]
+	l := t.others[base+".weight"]
 	if len(l.Shape) != 2 || l.Shape[0] == 0 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
 		l.Shape[0]*l.Shape[1] != uint64(len(l.data)) {
-		return nil, damaged("it is %s", t.LeftOut(base+".weight"))
+		return nil, damaged("it is %s", t.DescribeOther(base+".weight"))
 	}
 	name := base + ".weight_scale"
 	if len(s.BlockSize) > 0 && s.Method == "fp8" {
@@ -151,8 +152,8 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 		return nil, damaged("%d scales for %d outputs", n, m.rows)
 	}
 	for _, v := range scales.values {
-		if !(math.Abs(float64(v)) < largestScale) {
-			return nil, unsupported("a scale of %v; they must be below %d", v, largestScale)
+		if !(math.Abs(float64(v)) < maxScale) {
+			return nil, unsupported("a scale of %v; they must be below %d", v, maxScale)
 		}
 	}
 	groups := (m.cols + m.group - 1) / m.group
@@ -176,25 +177,26 @@ func (w *words) at(row, col int) uint32 {
 	return binary.LittleEndian.Uint32(w.data[(row*w.cols+col)*4:])
 }
 
-// words returns a matrix of 32-bit words. ok is false if there is no tensor with this name.
+// words returns the tensor with this name as a matrix of 32-bit words. ok is false if there is no such tensor.
 func (t *Tensors) words(name string) (w words, ok bool, err error) {
-	l, ok := t.leftOut[name]
+	l, ok := t.others[name]
 	if !ok {
 		return w, false, nil
 	}
 	if l.DType != "I32" || len(l.Shape) != 2 || l.Shape[0] > 1<<31 || l.Shape[1] > 1<<31 ||
 		l.Shape[0]*l.Shape[1]*4 != uint64(len(l.data)) || len(l.data) == 0 {
-		return w, false, damaged("tensor %q is %s; a matrix of I32 is expected", name, t.LeftOut(name))
+		return w, false, damaged("tensor %q is %s; a matrix of I32 is expected", name, t.DescribeOther(name))
 	}
 	return words{l.data, int(l.Shape[0]), int(l.Shape[1])}, true, nil
 }
 
-// numbers returns a matrix of numbers as a table. A scalar becomes a table with one row and one column.
+// numbers returns the tensor with this name as a table of float32. A scalar becomes a table with one row and one
+// column.
 func (t *Tensors) numbers(name string) (*table, error) {
 	if v := t.byName[name]; v != nil {
 		return &table{v.Vector(), v.Rows, v.Cols}, nil
 	}
-	if l, ok := t.leftOut[name]; ok && len(l.Shape) == 0 {
+	if l, ok := t.others[name]; ok && len(l.Shape) == 0 {
 		if d, ok := floatTypes[l.DType]; ok {
 			v, err := makeTensor(name, d, []uint64{1}, l.data)
 			if err != nil {
@@ -203,7 +205,7 @@ func (t *Tensors) numbers(name string) (*table, error) {
 			return &table{v.Vector(), 1, 1}, nil
 		}
 	}
-	if what := t.LeftOut(name); what != "" {
+	if what := t.DescribeOther(name); what != "" {
 		return nil, damaged("tensor %q is %s; numbers are expected", name, what)
 	}
 	return nil, damaged("tensor %q is missing", name)
@@ -214,8 +216,8 @@ type table struct {
 	rows, cols int
 }
 
-// A quantized matrix has two functions: integers returns the integers of a row, and scale returns the scale and the
-// zero of a group of a row.
+// A quantized is a matrix that is read from several tensors. integers writes the integers of a row to q, and scale
+// returns the scale and the zero of a group of a row's columns.
 type quantized struct {
 	rows, cols int
 	dtype      DType

@@ -65,7 +65,7 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	all := &Tensors{byName: map[string]*Tensor{}}
 	require.NoError(t, all.parseSafetensors(
 		safetensors(`{"a": {"dtype": "F64", "shape": [64, 2], "data_offsets": [0, 0]}}`, 0)))
-	require.Equal(t, "of type F64 and shape [64 2]", all.LeftOut("a"))
+	require.Equal(t, "of type F64 and shape [64 2]", all.DescribeOther("a"))
 }
 
 func TestAModelInSeveralFilesIsReadAsOne(t *testing.T) {

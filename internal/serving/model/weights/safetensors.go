@@ -11,26 +11,27 @@ import (
 	"slices"
 )
 
-// Tensors has the tensors of a model by name. They lie in one or more mapped files.
+// Tensors has the tensors of a model by name. Their data is in one or more mapped files.
 type Tensors struct {
-	byName  map[string]*Tensor
-	leftOut map[string]leftOut
-	scheme  *scheme // nil if nothing is quantized
-	files   []*mapped
+	byName map[string]*Tensor
+	others map[string]otherTensor
+	scheme *scheme // nil if nothing is quantized
+	files  []*mapped
 }
 
 // Get returns the tensor with a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
 
-// A leftOut is a tensor whose type or shape weights do not have. It may be part of a quantized matrix.
-type leftOut struct {
+// An otherTensor is a tensor that is not a vector or matrix of floats. It may be part of a quantized matrix.
+type otherTensor struct {
 	entry
 	data []byte
 }
 
-// LeftOut describes the type and the shape of a tensor that cannot be read as weights. It returns "" for other names.
-func (t *Tensors) LeftOut(name string) string {
-	l, ok := t.leftOut[name]
+// DescribeOther returns the type and the shape, for an error message, of a tensor that is not a vector or matrix of
+// floats. It returns "" for other names.
+func (t *Tensors) DescribeOther(name string) string {
+	l, ok := t.others[name]
 	if !ok {
 		return ""
 	}
@@ -49,8 +50,8 @@ func (t *Tensors) Close() error {
 	return err
 }
 
-// OpenSafetensors maps model.safetensors of a folder, or the shards that model.safetensors.index.json names. It
-// combines the tensors of a quantized matrix to one tensor.
+// OpenSafetensors maps model.safetensors in a folder, or the shards that model.safetensors.index.json names. It
+// makes one tensor from the tensors of a quantized matrix.
 func OpenSafetensors(dir string) (*Tensors, error) {
 	names := []string{"model.safetensors"}
 	index, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
@@ -73,7 +74,7 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	}
 	err = t.combine(dir)
 	if err == nil {
-		err = t.parameters()
+		err = t.renameExperts()
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -81,7 +82,8 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	return t, nil
 }
 
-// noSafetensors returns the error for a folder without safetensors. It names a file of another format if there is one.
+// noSafetensors returns the error for a folder without safetensors. If the folder has weights in PyTorch's format,
+// the error says so.
 func noSafetensors(dir string) error {
 	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
 	if len(torch) > 0 {
@@ -90,7 +92,7 @@ func noSafetensors(dir string) error {
 	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
-// shards returns the files that an index names. They must be in the same folder as the index.
+// shards returns the names of the files with weights that an index lists. They must be in the folder of the index.
 func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -127,7 +129,8 @@ type entry struct {
 	Offsets []uint64 `json:"data_offsets"`
 }
 
-// parseSafetensors reads a file: eight bytes with the length of the header, the header in JSON, and the data.
+// parseSafetensors parses a file: eight bytes with the length of the header, the header in JSON, and the data of the
+// tensors.
 func (t *Tensors) parseSafetensors(file []byte) error {
 	if err := checkPointer(file); err != nil {
 		return err
@@ -164,22 +167,21 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor. If weights do not have its type or shape (masks and counters, for example), enter adds it to
-// leftOut.
+// enter adds a tensor: a vector or matrix of floats to byName, any other one, such as masks and counters, to others.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
-			len(data), shown(name))
+			len(data), shortened(name))
 	}
 	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
 		return damaged("tensor %q lies at %v in %d bytes of data", name, e.Offsets, len(data))
 	}
 	d, ok := floatTypes[e.DType]
 	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 {
-		if t.leftOut == nil {
-			t.leftOut = map[string]leftOut{}
+		if t.others == nil {
+			t.others = map[string]otherTensor{}
 		}
-		t.leftOut[name] = leftOut{e, data[e.Offsets[0]:e.Offsets[1]]}
+		t.others[name] = otherTensor{e, data[e.Offsets[0]:e.Offsets[1]]}
 		return nil
 	}
 	tensor, err := makeTensor(name, d, e.Shape, data[e.Offsets[0]:e.Offsets[1]])

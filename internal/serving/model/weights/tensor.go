@@ -48,7 +48,7 @@ const (
 
 func (d DType) String() string { return layouts[d].name }
 
-// A layout describes the blocks of a type, and the types of matrix to which its tensors are packed.
+// A layout describes the blocks of a type, and the types of matrix to which tensors of this type are packed.
 type layout struct {
 	name            string
 	elements, bytes int // of a block
@@ -79,7 +79,8 @@ var layouts = [...]layout{
 	FP8:         {name: "F8_E4M3", scaled: 32, packed: matrix.E4M3},
 }
 
-// A Tensor is a vector, a matrix, or consecutive matrices in a file. It must not be used after the file is closed.
+// A Tensor is a vector, a matrix, or several matrices one after the other. It must not be used after its file is
+// closed.
 type Tensor struct {
 	Name       string
 	DType      DType
@@ -119,13 +120,14 @@ func (t *Tensor) Bytes() int { return len(t.data) }
 // Block returns the number of elements of a row that share a scale, or 0 for a type without scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
-// Packed returns the type of matrix that keeps the weights without rounding, in blocks of Block.
+// Packed returns the type of matrix that can represent the tensor's weights without rounding, in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds returns the type of matrix for activations that are rounded to 8 bits, or F32 if there is none.
+// Rounds returns the type of matrix whose products round activations to 8 bits, or F32 if the tensor's type has
+// none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
-// Raw returns row i as it is in the file. The tensor must not be Combined.
+// Raw returns the bytes of row i in the file. The tensor must not be Combined.
 func (t *Tensor) Raw(i int) []byte {
 	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes
 	return t.data[i*size : (i+1)*size]
@@ -177,7 +179,8 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release lets the system drop the pages of memory that lie completely in t. Reading t again reads the file.
+// Release tells the system that the pages of memory that are completely in t are not needed. Reading t again reads
+// the file.
 func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows does the same for rows from to to-1.
@@ -202,11 +205,12 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether the tensor is read from several tensors of its files, or from a tensor of another shape.
+// Combined reports whether rows of the tensor are computed from one or more tensors of the files that have another
+// shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
-// CopyTo copies t into memory, which must be as large as t, and returns the copy. It releases the pages of t. t must
-// not be Combined.
+// CopyTo copies the tensor's data into memory, which must be as large, and returns the copy. It releases the pages
+// of the tensor's data. The tensor must not be Combined.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
 	for at := 0; at < len(t.data); at += piece {
@@ -225,7 +229,7 @@ func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
-// Collect returns a Tensors with the given tensors. If two have the same name, it keeps the last one.
+// Collect returns a Tensors with the given tensors. Of two with the same name, it contains the last one.
 func Collect(tensors ...*Tensor) *Tensors {
 	t := &Tensors{byName: map[string]*Tensor{}}
 	for _, one := range tensors {
@@ -234,8 +238,8 @@ func Collect(tensors ...*Tensor) *Tensors {
 	return t
 }
 
-// A mapped is a mapped file. The file must not be truncated before it is closed: the system kills a process that
-// reads beyond the end.
+// A mapped is a mapped file. The file must not be truncated before it is closed, because the system kills a process
+// that reads memory beyond the file's end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {
@@ -261,7 +265,8 @@ func mapFile(path string) (*mapped, error) {
 	return &mapped{data}, nil
 }
 
-// checkPointer returns an error for a pointer of Git LFS, which stands in for a large file.
+// checkPointer returns an error if the file is a pointer of Git LFS, which a clone without git lfs has in place of a
+// large file.
 func checkPointer(file []byte) error {
 	if bytes.HasPrefix(file, []byte("version https://git-lfs.github.com/spec/")) {
 		return damaged("it is a pointer of Git LFS; git lfs pull fetches the file")

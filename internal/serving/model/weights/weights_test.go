@@ -113,8 +113,8 @@ func TestGGUFIsRead(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// eachDamage makes many damaged copies of a file and parses each. No parse may panic or take much more memory than
-// the file.
+// eachDamage parses many damaged copies of a file. It requires that parse does not panic or allocate much more
+// memory than the file's size.
 func eachDamage(t *testing.T, file []byte, parse func([]byte)) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var before, after runtime.MemStats
