@@ -16,9 +16,9 @@ import (
 // (simulation/PAPER.md §1).
 func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
 	switch {
-	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0):
+	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= minShape) || math.IsInf(shape, 0):
 		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the "+
-			"burstiness at least %v", ErrSetting, rate, shape, leastShape)
+			"burstiness at least %v", ErrSetting, rate, shape, minShape)
 	case !(until >= 0) || math.IsInf(until, 0):
 		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
 	case count < 0:
@@ -29,13 +29,13 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 	if shape == 1 {
 		gap = func() float64 { return gaps.ExpFloat64() / rate }
 	}
-	// Lengths have their own random numbers, so that the lengths of requests do not depend on the rate.
-	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count,
+	// Lengths and gaps have separate random numbers, so that a request has the same lengths at every rate.
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, remaining: count,
 		endless: count == 0}, nil
 }
 
-// leastShape is the least permitted shape. With it, nearly all requests arrive at once.
-const leastShape = 0.01
+// minShape is the smallest allowed shape. With smaller ones, nearly all requests would arrive at once.
+const minShape = 0.01
 
 // gamma draws a gamma variable with scale 1, by the method of Marsaglia and Tsang (2000).
 func gamma(r *rand.Rand, shape float64) float64 {
@@ -59,24 +59,24 @@ func gamma(r *rand.Rand, shape float64) float64 {
 
 // A drawn is a Source of requests with random lengths and gaps.
 type drawn struct {
-	lengths Lengths
-	rng     *rand.Rand
-	gap     func() float64
-	now     float64
-	until   float64
-	left    int
-	endless bool
+	lengths   Lengths
+	rng       *rand.Rand
+	gap       func() float64
+	now       float64
+	until     float64
+	remaining int
+	endless   bool
 }
 
 func (d *drawn) Next(r *Request) error {
-	if !d.endless && d.left == 0 {
+	if !d.endless && d.remaining == 0 {
 		return io.EOF
 	}
 	d.now += d.gap()
 	if d.until > 0 && d.now >= d.until {
 		return io.EOF
 	}
-	d.left--
+	d.remaining--
 	prompt, output := d.lengths.Draw(d.rng)
 	*r = Request{Arrival: d.now, Prompt: prompt, Output: output, Shared: sharedBy(d.lengths)}
 	return nil

@@ -20,7 +20,8 @@ type Summary struct {
 	MeanPrompt, MeanOutput float64 // tokens
 }
 
-// Rate returns the mean rate per second of the requests that will be run, or 0 if all arrive at the same time.
+// Rate returns the mean rate, in requests/s, of the Taken requests, or 0 if all of them arrive at the same
+// time.
 func (s *Summary) Rate() float64 {
 	if s.TakenSpan == 0 {
 		return 0
@@ -28,9 +29,9 @@ func (s *Summary) Rate() float64 {
 	return float64(s.Taken-1) / s.TakenSpan
 }
 
-// Check reads a whole trace, so that a bad row is found before a run. It returns the error of the first bad row, or
-// an error if there are no requests. take is the number of requests that will be run, counted from the first; 0
-// means all.
+// Check reads a whole trace and summarizes it, so that a bad row is found before a run starts. It returns the
+// error of the first bad row, or an error if the trace has no requests. take is the number of requests from
+// the start of the trace that will be run; 0 means all.
 func Check(path string, take int) (Summary, error) {
 	t, err := Open(path)
 	if err != nil {

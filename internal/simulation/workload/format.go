@@ -29,10 +29,11 @@ const (
 	dateClock // 2023-11-16 18:15:46.6805900, perhaps with +00:00
 )
 
-// formats are those of published traces, and two formats for users' traces. In BurstGPT (HPMLL/BurstGPT), failed
-// requests have 0 response tokens. Azure's are the LLM inference traces of 2023 and 2024 in
-// Azure/AzurePublicDataset; times of 2024 have a time zone. In Mooncake's traces (kvcache-ai/Mooncake,
-// FAST25-release/traces), each of the hash_ids is a hash of 512 tokens and of all tokens before them.
+// formats has the formats of published traces, and two formats for traces that users write. BurstGPT is
+// HPMLL/BurstGPT; its failed requests have 0 response tokens. Azure CSV is the format of the LLM inference
+// traces of 2023 and 2024 in Azure/AzurePublicDataset; those of 2024 have times with a time zone. Mooncake's
+// traces are in kvcache-ai/Mooncake, FAST25-release/traces; each of their hash_ids identifies a block of 512
+// tokens and all tokens before it.
 var formats = []format{
 	{"BurstGPT CSV", false, [3]string{"Timestamp", "Request tokens", "Response tokens"}, secondsClock, true},
 	{"Azure CSV", false, [3]string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dateClock, true},
@@ -66,7 +67,7 @@ type parser struct {
 	index [3]int // fields of the format's columns
 }
 
-// detect returns a parser for the format that has the most columns in the first line.
+// detect returns a parser for the format of which the trace's first line has the most columns.
 func detect(line []byte) (parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {
@@ -128,8 +129,8 @@ func (p *parser) split(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// unquote returns a field of a CSV row without the spaces and double quotes around it. The field must not contain
-// commas.
+// unquote removes the spaces and double quotes around a field of a CSV row. Fields that contain commas are
+// not supported.
 func unquote(field []byte) []byte {
 	field = bytes.TrimSpace(field)
 	if n := len(field); n >= 2 && field[0] == '"' && field[n-1] == '"' {
@@ -160,7 +161,7 @@ func (p *parser) splitJSON(line []byte) (f fields, err error) {
 	return f, nil
 }
 
-// equalFold returns a function that reports whether a name equals a, except for case.
+// equalFold returns a function that compares strings with a, ignoring case.
 func equalFold(a string) func(string) bool {
 	return func(b string) bool { return strings.EqualFold(a, b) }
 }
@@ -172,7 +173,7 @@ func semicolons(line []byte) string {
 	return ""
 }
 
-// columns returns the names in the first line, which is a header or an object.
+// columns returns the names of the columns in a trace's first line, which is a CSV header or a JSON object.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] == '{' {
 		var object map[string]json.RawMessage

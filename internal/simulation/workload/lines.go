@@ -13,7 +13,8 @@ import (
 // longestLine is far above Mooncake's longest row, which has 2.7 kB.
 const longestLine = 1 << 20
 
-// lines reads a file line by line. It accepts Windows line ends, and skips a byte order mark and blank lines.
+// lines reads the lines of a file that are not blank. It accepts Windows line ends, and skips a byte order
+// mark.
 type lines struct {
 	name   string
 	r      *bufio.Reader
@@ -40,7 +41,8 @@ func (l *lines) open(r io.Reader, name string) error {
 	return nil
 }
 
-// next returns the next line that is not blank, without its line end, or io.EOF. The line is valid until the next call.
+// next returns the next line that is not blank, without its line end, or io.EOF. The line is valid until next
+// is called again.
 func (l *lines) next() ([]byte, error) {
 	if l.again {
 		l.again = false
@@ -72,7 +74,8 @@ func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }
 
-// readError returns an error about reading the file. It wraps ErrTrace if the file is damaged.
+// readError adds the name and line to an error of reading the file. The result wraps ErrTrace if the file is
+// damaged.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||

@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// A marginal is the distribution of one length: values[i] is its quantile at levels[i]. Levels rise from 0 to
-// 1, and values are positive and do not fall.
+// A marginal is the distribution of one length, the prompt's or the output's: values[i] is its quantile at
+// levels[i]. Levels increase from 0 to 1; values are positive and never decrease.
 //
-// Between two quantiles, the logarithm of the value is linear in the level. Above the last quantile but one, the
-// excess is exponentially distributed, up to the maximum. This rule was chosen because 1,000,000 draws then have
-// nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1): prompts 160.47 and 295.4, outputs
-// 338.65 and 285.1.
+// Between two quantiles, the logarithm of the value is linear in the level. In the last segment, the length
+// minus the second to last quantile is exponentially distributed, up to the maximum. With this rule,
+// 1,000,000 draws have nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1): prompts
+// 160.47 and 295.4, outputs 338.65 and 285.1.
 type marginal struct {
 	levels, values []float64
 	tail           float64 // logarithm of the rows above the last but one quantile

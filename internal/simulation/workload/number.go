@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// mostTokens is the greatest permitted length. It limits memory, because the tokens of a request are created
-// before a scheduler can refuse the request.
-const mostTokens = 1 << 24
+// maxTokens is the highest allowed length of a prompt or output. It limits memory: the tokens of a request
+// are created before a scheduler can refuse the request.
+const maxTokens = 1 << 24
 
 func (f *format) seconds(text []byte) (float64, error) {
 	column, want := f.columns[0], "seconds, at least 0"
@@ -19,7 +19,7 @@ func (f *format) seconds(text []byte) (float64, error) {
 		if err != nil {
 			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
 		}
-		// Times are seconds since 2020. As floats they have a precision of 60 ns until 2036. Azure's ticks are 100
+		// Seconds since 2020 have a precision of 60 ns as float64 until 2036; Azure's times have one of 100
 		// ns.
 		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
 	case millisecondsClock:
@@ -41,14 +41,15 @@ func (f *format) seconds(text []byte) (float64, error) {
 
 const epoch2020 = 1577836800
 
-// tokens returns the length in column i. Only the log of a server may have a length of 0.
+// tokens parses the length in column i. A length of 0 is allowed only in the log of a server, where such a
+// row is skipped.
 func (f *format) tokens(i int, text []byte) (int, error) {
 	least := 1
 	if f.log {
 		least = 0
 	}
 	n, err := strconv.Atoi(string(text)) // returns the nearest int if the number is out of range
-	if err == nil && least <= n && n <= mostTokens {
+	if err == nil && least <= n && n <= maxTokens {
 		return n, nil
 	}
 	problem := "is too small"
@@ -57,13 +58,14 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 		problem = "is not a whole number"
 	case n < 0:
 		problem = "is negative"
-	case n > mostTokens:
+	case n > maxTokens:
 		problem = "is too large"
 	}
-	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
+	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", least, maxTokens))
 }
 
-// bad returns an error about a value. problem says what is wrong, as in "is negative".
+// bad returns an error about a value of a column. problem is a verb phrase such as "is negative", and want
+// describes the accepted values.
 func bad(column string, text []byte, problem, want string) error {
 	if len(text) == 0 {
 		return fmt.Errorf("column %q is empty; wanted %s", column, want)

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// pipes keeps the contents of files that can be read only once. This is needed because a trace is read twice: it is
-// checked before it is run.
+// pipes has the contents of pipes and other files that can be read only once, by path: a trace is read twice,
+// first to check it and then to run it.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte
 }{text: map[string][]byte{}}
 
-// open opens a file as os.Open does. In contrast to os.Open, it can open a pipe repeatedly.
+// open opens a file as os.Open does. Unlike os.Open, it returns the whole contents of a pipe each time.
 func open(path string) (io.ReadCloser, error) {
 	if path != "-" {
 		info, err := os.Stat(path)
@@ -37,7 +37,7 @@ func open(path string) (io.ReadCloser, error) {
 			defer f.Close()
 		}
 		var err error
-		if text, err = readAtMost(f, mostPiped); err != nil {
+		if text, err = readAtMost(f, maxPipe); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		pipes.text[path] = text
@@ -45,14 +45,16 @@ func open(path string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(text)), nil
 }
 
-// mostPiped limits the size of a file that can be read only once.
-const mostPiped = 1 << 30
+// maxPipe is the highest size, in bytes, of a file that can be read only once. open keeps its contents in
+// memory.
+const maxPipe = 1 << 30
 
-// readAtMost reads all of a file as io.ReadAll does. It returns an error if the file has more than most bytes.
-func readAtMost(r io.Reader, most int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(text)) > most {
-		return nil, fmt.Errorf("%w: it is no regular file and has more than %d bytes: write it to one", ErrTrace, most)
+// readAtMost reads a whole file as io.ReadAll does. It returns an error if the file has more than limit
+// bytes.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		return nil, fmt.Errorf("%w: it is no regular file and has more than %d bytes: write it to one", ErrTrace, limit)
 	}
 	return text, err
 }

@@ -16,7 +16,7 @@ var (
 	ErrTrace = errors.New("bad trace")
 )
 
-// hashTokens is the number of tokens for which a Request has a hash, as in Mooncake's traces.
+// hashTokens is the number of tokens that one hash of a Request covers, as in Mooncake's traces.
 const hashTokens = 512
 
 // A Request arrives at a server.
@@ -28,33 +28,33 @@ type Request struct {
 	// if the request has Hashes.
 	Shared int
 
-	// Hashes are Mooncake's hash_ids: one for each hashTokens tokens of the prompt. The last hash may cover fewer
-	// tokens. Hashes may be nil, and are valid until the next call of Next.
+	// Hashes are Mooncake's hash_ids, one for each hashTokens tokens of the prompt; the last may cover fewer.
+	// Hashes may be nil. They are valid until the source's next request is read.
 	Hashes []int64
 
-	// Session is the number of the conversation to which the request belongs, or 0. The prompt of a turn begins with
-	// the prompt and the answer of the turn before.
+	// Session is the number of the conversation to which the request belongs, or 0. The prompt begins with
+	// the prompt and the answer of the conversation's previous request.
 	Session int64
 }
 
-// A Source returns requests in the order of arrival. Next sets all fields of the request. At the end it returns
-// io.EOF. After an error it returns the same error again.
+// A Source returns requests in the order of arrival. Next sets all fields of the request. It returns io.EOF
+// after the last request. After an error it returns the same error again.
 type Source interface {
 	Next(*Request) error
 }
 
-// A Sessions is a Source of the first turns of conversations. A later turn arrives when the answer before it is
-// known.
+// Sessions is a Source of the first requests of conversations. Follow returns the later requests, each of
+// which arrives after the previous answer.
 type Sessions interface {
 	Source
 
-	// Follow sets r to the next turn of a session, and reports whether there is one. answered is the time, in
-	// seconds, at which the previous turn was answered. Follow does not change r.Hashes.
+	// Follow sets r to the next request of a session, and reports whether there is one. answered is the time,
+	// in seconds, at which the session's previous request was answered. Follow does not change r.Hashes.
 	Follow(session int64, answered float64, r *Request) bool
 }
 
-// Lengths draws random lengths of prompts and outputs in tokens, at least 1 each. Draw takes all its random numbers
-// from r and has no other state.
+// Lengths draws the lengths of a prompt and an output in tokens, at least 1 each. All random numbers come
+// from r, and Draw keeps no state.
 type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }

@@ -32,7 +32,8 @@ func AtOnce(s Source) Source {
 	})
 }
 
-// AtMultiple returns a source whose arrivals are divided by factor. The error wraps ErrSetting.
+// AtMultiple returns a source with the requests of s that arrive factor times as often. The error wraps
+// ErrSetting.
 func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
@@ -44,7 +45,7 @@ func AtMultiple(s Source, factor float64) (Source, error) {
 	}), nil
 }
 
-// ArrivingBefore returns the requests of a source that arrive before until, in seconds.
+// ArrivingBefore returns a source of the requests of s that arrive before the time until, in seconds.
 func ArrivingBefore(s Source, until float64) Source {
 	return next(func(r *Request) error {
 		err := s.Next(r)
@@ -58,14 +59,16 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// After manyDropped requests that are too long, one in leastFitting must fit; otherwise reading might never end.
+// Once manyDropped requests were too long, at least one in minFitting must have fitted. Otherwise Fitted.Next
+// returns an error, because it might search forever.
 const (
-	leastFitting = 1000
-	manyDropped  = 10_000
+	minFitting  = 1000
+	manyDropped = 10_000
 )
 
-// WithoutLonger returns a source without the requests whose prompt and output together are longer than longest. An
-// endless workload draws other requests in their place, so its rate counts only requests that fit.
+// WithoutLonger returns a source without the requests of s whose prompt and output together have more than
+// longest tokens. If s is random and never ends, other lengths are drawn for such a request, so the rate
+// stays the same.
 func WithoutLonger(s Source, longest int) *Fitted {
 	f := &Fitted{source: s, longest: longest}
 	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
@@ -83,10 +86,11 @@ type Fitted struct {
 	endless *drawn // the source, if it is endless
 }
 
-// LeftOut returns the fraction of the requests read so far that were too long.
+// LeftOut returns the fraction of the requests so far that were too long.
 func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
-// Next implements Source. The error wraps ErrNoneFits if almost no request of an endless workload fits.
+// Next implements Source. The error wraps ErrNoneFits if s is random and never ends, and almost no request
+// fits.
 func (f *Fitted) Next(r *Request) error {
 	err := f.source.Next(r)
 	for err == nil && r.Prompt+r.Output > f.longest {
@@ -94,7 +98,7 @@ func (f *Fitted) Next(r *Request) error {
 		switch {
 		case f.endless == nil:
 			err = f.source.Next(r)
-		case f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken:
+		case f.Dropped >= manyDropped && f.Dropped > minFitting*f.taken:
 			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take "+
 				"another model or workload",
 				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)

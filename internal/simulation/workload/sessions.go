@@ -8,17 +8,16 @@ import (
 	"math/rand/v2"
 )
 
-// Talk describes conversations. The number of turns is geometrically distributed, with mean Turns. The pauses
-// between an answer and the next turn are exponentially distributed, with mean Think.
+// Talk describes conversations. The number of turns has a geometric distribution with the mean Turns. The
+// pause from an answer to the next turn has an exponential distribution with the mean Think.
 type Talk struct {
 	Turns float64 // at least 1
 	Think float64 // s
 }
 
-// Conversations returns one session for each request of first; the request is the first turn. The prompt of a
-// further turn is the conversation so far and a new text. The lengths of the text and of the answer are drawn from
-// l. A session ends if its next turn and the answer would together be longer than longest tokens. The error wraps
-// ErrSetting.
+// Conversations returns sessions that begin with the requests of first. The prompt of a later turn is the
+// conversation so far and a new text; l draws the lengths of the text and of the answer. A session ends
+// before a turn whose prompt and answer would have more than longest tokens. The error wraps ErrSetting.
 func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
 		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,
@@ -61,11 +60,11 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 	return true
 }
 
-// SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues an
-// earlier row if it begins with all whole blocks (of hashTokens) of the earlier row. If it begins with those of
-// several rows, it continues the latest row that no other row continues. A common first block alone is not enough,
-// because it can be a system prompt. A turn arrives at the time of its row, but at the earliest think seconds after
-// the answer to the turn before it. SessionsOf reads all rows before it returns.
+// SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues
+// an earlier row if its prompt begins with all whole blocks (of hashTokens) of the earlier prompt. Of several
+// such rows, it continues the latest one that no other row continues. An equal first block alone is not
+// enough, because it may be a system prompt. A turn arrives at the time of its row, but not earlier than
+// think seconds after the answer to the previous turn. SessionsOf reads all rows before it returns.
 func SessionsOf(s Source, think float64) (Sessions, error) {
 	if !(think >= 0) || math.IsInf(think, 0) {
 		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)

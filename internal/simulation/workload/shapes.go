@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 )
 
-// alpaca is a distribution inferred from maxima of batches of 14 requests (simulation/PAPER.md §1). Outputs are 1 +
-// whole numbers with an exponential distribution, at most 2,000, with the mean 58.45. Prompts do not depend on
-// outputs. They have a log-normal distribution with the mean 19.31 and sigma 0.6, rounded, at least 3.
+// alpaca draws lengths like Alpaca's. Its distribution was inferred from the longest request of each batch of
+// 14 (simulation/PAPER.md §1). Outputs are 1 plus a rounded-down exponential variable, at most 2,000; their
+// mean is 58.45. Prompts are independent of outputs: log-normal with the mean 19.31 and sigma 0.6, rounded,
+// at least 3.
 type alpaca struct{}
 
 func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
@@ -17,11 +18,11 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 	return prompt, min(2000, 1+int(57.95*r.ExpFloat64()))
 }
 
-// alpacaInputs is another distribution that agrees with the known values of Alpaca. It has the same mean, and the
-// longest of 14 prompts has 49.1 tokens on average (47.9 with alpaca, 50.8 in the artifact's batches). About 40 % of
-// Alpaca's instructions have an input (its README): their prompts are log-normal with mean 28.8 and sigma 0.5. The
-// other prompts are short: normal with mean 13 and standard deviation 3. Only the 40 % have a source; the other
-// numbers are assumptions.
+// alpacaInputs is a second distribution that agrees with what is known of Alpaca. It has the same mean as
+// alpaca. The longest of 14 prompts has 49.1 tokens on average (alpaca: 47.9; batches of the paper's
+// artifact: 50.8). About 40 % of Alpaca's instructions have an input (Alpaca's README). Here their prompts
+// are log-normal with mean 28.8 and sigma 0.5. The other prompts are normal with mean 13 and standard
+// deviation 3. These four numbers are assumptions.
 type alpacaInputs struct{ alpaca }
 
 func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
@@ -36,9 +37,9 @@ func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }
 
-// wmt16 has sentences of WMT16 English to German. No source for their lengths was found. The assumptions are
-// log-normal lengths with sigma 0.5, means of 30 (English) and 35 (German) tokens of LLaMA, and scores with a
-// correlation of 0.9.
+// wmt16 draws lengths of sentence pairs of WMT16 English to German. No source for these lengths was found.
+// Assumed are log-normal lengths with sigma 0.5, means of 30 (English) and 35 (German) LLaMA tokens, and a
+// correlation of 0.9 between their normal scores.
 type wmt16 struct{}
 
 func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
@@ -48,13 +49,13 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 	return whole(logNormal(english, sigma, a)), whole(logNormal(german, sigma, b))
 }
 
-// chat has the requests of the paper's chatbot (Fig. 17): the last 1,024 tokens of a conversation and a query,
-// and answers of at most 1,024 tokens.
+// chat draws the requests of the paper's chatbot (Fig. 17). The prompt is the last 1,024 tokens of a
+// conversation followed by a query, and the answer has at most 1,024 tokens.
 //
-// There are two assumptions, because only the lengths of first rounds of ShareGPT are known. The lengths of all
-// rounds are drawn from these, and the number of rounds before the query is geometrically distributed, with
-// mean 4 and at least 1. The paper says that prompts have about 1,024 tokens (simulation/PAPER.md §2, Fig. 17).
-// Here 66 % have exactly 1,024, and the mean is 862.
+// Only the lengths of the first rounds of ShareGPT's conversations are known. Two things are therefore
+// assumed: all rounds have the distribution of first rounds, and the number of rounds before the query is
+// geometrically distributed with mean 4, at least 1. The paper says that prompts have about 1,024 tokens
+// (simulation/PAPER.md §2, Fig. 17). Here 66 % have exactly 1,024, and the mean is 862.
 type chat struct{ rounds Lengths }
 
 func (c chat) Draw(r *rand.Rand) (prompt, output int) {
@@ -67,18 +68,19 @@ func (c chat) Draw(r *rand.Rand) (prompt, output int) {
 	return min(longest, prompt+query), min(longest, answer)
 }
 
-// random is vLLM's "bench serve --dataset-name random": integers from floor(mean (1 - ratio)) to ceil(mean (1 +
-// ratio)).
+// random draws lengths as vLLM's "bench serve --dataset-name random" does: uniform integers from floor(mean
+// (1 - ratio)) to ceil(mean (1 + ratio)).
 type random struct {
 	prompt, output int
 	ratio          float64
 }
 
-// Random returns lengths around two means. ratio is vLLM's random_range_ratio. The error wraps ErrSetting.
+// Random returns lengths around the given mean lengths. ratio is vLLM's random_range_ratio. The error wraps
+// ErrSetting.
 func Random(prompt, output int, ratio float64) (Lengths, error) {
-	if prompt < 1 || output < 1 || max(prompt, output) > mostTokens || !(ratio >= 0 && ratio < 1) {
+	if prompt < 1 || output < 1 || max(prompt, output) > maxTokens || !(ratio >= 0 && ratio < 1) {
 		return nil, fmt.Errorf("%w: prompts of %d tokens, answers of %d, a range ratio of %v; want lengths from 1 to %d and "+
-			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, mostTokens)
+			"a ratio of at least 0 and less than 1", ErrSetting, prompt, output, ratio, maxTokens)
 	}
 	return random{prompt, output, ratio}, nil
 }

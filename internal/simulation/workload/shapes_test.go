@@ -87,7 +87,7 @@ func correlation(x, y []float64) float64 {
 	return c / sx / sy
 }
 
-// scores returns the normal scores of the values' ranks. Equal values get the mean of their ranks.
+// scores returns the normal score of each value's rank. Equal values get the mean of their ranks.
 func scores(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {
@@ -110,7 +110,8 @@ func scores(x []float64) []float64 {
 
 const draws = 60_000
 
-// Ensure that ShareGPT's lengths have the moments and quantiles of the paper's data (simulation/PAPER.md §1).
+// Ensure that ShareGPT's lengths have the means, deviations and quantiles of the paper's data
+// (simulation/PAPER.md §1).
 func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	l, info, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	}
 	require.Less(t, sums[draws-1], 2048.0)
 
-	// The correlation holds for the table without the filter. With the filter it is lower.
+	// The correlation in the table is that of the pairs before the filter. The filter lowers it.
 	c := *l.(*copula)
 	prompts, outputs, _ = sample(&c, draws)
 	require.InDelta(t, 0.17, correlation(scores(prompts), scores(outputs)), 0.01)
@@ -149,7 +150,8 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	require.InDelta(t, 0.217, correlation(scores(prompts), scores(outputs)), 0.01)
 }
 
-// Ensure that Alpaca's lengths are independent, with the inferred means and spread (simulation/PAPER.md §1).
+// Ensure that Alpaca's prompts and outputs are independent, and have the inferred means and deviations
+// (simulation/PAPER.md §1).
 func TestAlpacaHasThePapersLengths(t *testing.T) {
 	for name, blocks := range map[string]float64{"alpaca": 0.71, "alpaca-inputs": 0.65} {
 		l, info, err := Named(name)
@@ -162,8 +164,8 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 		mean, sd := meanSD(outputs)
 		require.InEpsilon(t, 58.45, mean, 0.01)
 		require.InEpsilon(t, 57.95, sd, 0.02)
-		// The test compares the means of the largest of 14 requests (simulation/PAPER.md §1: 50.8 and 192.1). The
-		// distribution of prompts is only just within the tolerance.
+		// The longest of 14 requests has 50.8 (prompt) and 192.1 (output) tokens on average in the artifact
+		// (simulation/PAPER.md §1). The prompts of alpaca are only just within the tolerance.
 		var p, o, whole float64
 		for i := 0; i+14 <= draws; i += 14 {
 			p += slices.Max(prompts[i:i+14]) / (draws / 14)

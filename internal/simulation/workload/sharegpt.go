@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// shareGPTQuantiles has the quantiles of 79,725 first rounds of ShareGPT conversations
-// whose prompt and output together are shorter than 2,048 of OPT's tokens, and the
-// correlation of their normal scores (simulation/PAPER.md §1).
+// shareGPTQuantiles has quantiles of the prompts and outputs of 79,725 first rounds of ShareGPT conversations
+// in OPT's tokens, and the correlation of their normal scores (simulation/PAPER.md §1). The filter kept only
+// rounds with fewer than 2,048 tokens.
 //
 //go:embed sharegpt_quantiles.json
 var shareGPTQuantiles []byte
@@ -21,8 +21,8 @@ const (
 	shareGPTBelow = 2048 // prompt + output
 )
 
-// A copula draws pairs of values from two marginals, joined by a Gaussian copula. It draws a pair again if its sum
-// is at least limit.
+// A copula draws a prompt and an output length from two marginals that a Gaussian copula correlates. It draws
+// again if the sum of the lengths is at least limit.
 type copula struct {
 	prompt, output marginal
 	rho            float64 // correlation of the normal scores before any pair is dropped
@@ -32,7 +32,7 @@ type copula struct {
 // Draw implements Lengths.
 func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 	for {
-		// The conversions prevent fused multiply-add, with which some machines would draw other requests.
+		// The conversions forbid fused multiply-add, which would change the requests on some machines.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
 		prompt, output = whole(c.prompt.at(normal(a))), whole(c.output.at(normal(b)))
@@ -44,14 +44,14 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// Its table has the quantiles of those pairs of lengths that the filter kept. If lengths were drawn from the table
-// and filtered again, the mean prompt would have 148 instead of 161 tokens. Therefore the levels are fitted until
-// the kept pairs have the table's quantiles (see fit).
+// The table has the quantiles of the pairs of lengths that the filter kept. A draw is filtered again, so
+// drawing straight from the table would give a mean prompt of 148 tokens instead of 161. Therefore fit
+// adjusts the levels until the pairs that pass the filter have the table's quantiles.
 //
-// Rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of sums is
-// then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, the deviation would be
-// 428. The normal scores of kept pairs have a correlation of 0.17, because the filter drops pairs of two long
-// lengths.
+// The table's rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard
+// deviation of prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). With rho as the correlation of
+// the kept pairs, it would be 428. The normal scores of the kept pairs have a correlation of only 0.17,
+// because the filter drops pairs of two long lengths.
 var shareGPT = sync.OnceValue(func() Lengths {
 	var table struct {
 		P, In, Out []float64
@@ -71,9 +71,10 @@ var shareGPT = sync.OnceValue(func() Lengths {
 	return c
 })
 
-// fit changes the levels of both marginals so that the kept pairs have the marginals' quantiles at the levels of want.
-// It alternates between the two marginals (iterative proportional fitting), and enlarges each segment by as much as the
-// filter removes from the segment. After 12 rounds, the levels change by less than 1e-9.
+// fit adjusts the levels of both marginals until the pairs that pass the filter have quantiles values[i] at
+// the levels want[i]. It alternates between the marginals (iterative proportional fitting): each round
+// divides the probability of a segment by the fraction of its draws that the filter keeps. After 12 rounds
+// the levels change by less than 1e-9.
 func (c *copula) fit(want []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(want, &c.prompt, &c.output)
@@ -81,8 +82,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns levels to replace those of m. If lengths are drawn with them and the filter drops some, the lengths
-// that are left have m's values as quantiles at the levels in want. The levels of other stay as they are.
+// fitted returns new levels for m. With them, the lengths that pass the filter have quantiles m.values[i] at
+// want[i], as long as other does not change.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

@@ -1,12 +1,13 @@
 package workload
 
-// Tokens appends the ids of a request's prompt and output to dst. Index is the request's number in its workload, below
-// 2^30.
+// Tokens appends the ids of a request's prompt and output to dst. index is the request's number in its
+// workload, below 2^30.
 //
-// Ids are at least 0 and below 2^31. Two requests share the first Shared tokens. If they have hashes, they share the
-// tokens of their equal first hashes instead; the first id after these differs if hashes are in 0..2^30-1, as
-// Mooncake's are. A turn of a session without hashes shares all tokens of the turn before. Tokens without a hash, and
-// the output, are not shared.
+// Ids are at least 0 and below 2^31. Prompts of two requests have equal ids in their first Shared tokens. If
+// the requests have hashes, they have equal ids for their equal leading hashes instead, and the first id
+// after these differs, provided that hashes are in 0..2^30-1 as Mooncake's are. A turn of a session without
+// hashes begins with all ids of the previous turn. All other ids, including those of outputs, occur in one
+// request only.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	at := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {
@@ -22,7 +23,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	}
 	chain := uint64(1)
 	for i, h := range r.Hashes {
-		// The first id is the hash itself, so two different blocks already differ in their first id.
+		// The first id of a block is its hash, so different blocks differ in their first id.
 		chain = mix(chain, uint64(h))
 		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
 		for ; at < end; at++ {
@@ -37,7 +38,8 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	return dst
 }
 
-// Common returns how many tokens at the start of a prompt other requests may share.
+// Common returns the number of tokens at the start of a prompt that prompts of other requests may begin with
+// too.
 func Common(r *Request) int {
 	if len(r.Hashes) > 0 || r.Session > 0 {
 		return r.Prompt
@@ -45,7 +47,8 @@ func Common(r *Request) int {
 	return min(r.Shared, r.Prompt)
 }
 
-// common returns an id below 2^30, which requests may share; private an id from 2^30 on, which only one request has.
+// common returns an id below 2^30, for tokens that several requests have. private returns an id from 2^30 on,
+// for tokens of one request or session.
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
 func private(word uint64) int32 { return common(word) | 1<<30 }
 

@@ -16,7 +16,8 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that two requests share as many tokens as their shared prefix or their equal first hashes say.
+// Ensure that two requests have equal tokens exactly in their shared prefix, or in the blocks of their equal
+// leading hashes.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")

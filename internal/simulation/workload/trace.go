@@ -9,9 +9,9 @@ import (
 // A Trace is a Source that reads a file row by row. It shifts arrivals so that the first request arrives at 0. Rows
 // must be in the order of arrival.
 type Trace struct {
-	// Skipped is the number of rows read so far that have 0 tokens of prompt or answer. In BurstGPT, these are
-	// failed requests. What they mean in Azure's and Mooncake's traces is not documented. In users' traces they are
-	// errors.
+	// Skipped is the number of rows so far that were skipped because they have 0 tokens of prompt or answer.
+	// In BurstGPT, these are failed requests; for Azure's and Mooncake's traces their meaning is not
+	// documented. In traces that users write, such a row is an error.
 	Skipped int
 
 	lines  lines
@@ -26,8 +26,8 @@ type Trace struct {
 	ids    []int64 // of the last row
 }
 
-// Open opens a trace, which may be gzipped; "-" is standard input. The first line determines the format. The error
-// wraps ErrTrace if the file can be read but is not a trace.
+// Open opens a trace; "-" is standard input. The file may be gzipped. Its first line determines the format.
+// The error wraps ErrTrace if the file can be read but is not a trace.
 func Open(path string) (*Trace, error) {
 	f, err := open(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// read reads a trace from r. Errors call the trace by the given name.
+// read returns a trace that reads from r. Errors name it as name.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
@@ -95,7 +95,7 @@ func (t *Trace) Next(r *Request) error {
 	return t.err
 }
 
-// row sets r to the request of a row. It returns false if the row was skipped.
+// row sets r to the request of a row. served is false if the row must be skipped.
 func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	f, err := t.parser.split(line)
 	if err != nil {

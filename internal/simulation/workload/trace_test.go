@@ -226,7 +226,7 @@ func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	require.Equal(t, err, trace.Next(&r))
 }
 
-// Ensure that errors say why a file cannot be read, and that only damaged files are bad traces.
+// Ensure that errors say why a file cannot be read, and that only damaged files give ErrTrace.
 func TestUnreadableFilesSayWhy(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.csv"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -286,7 +286,7 @@ func TestCheckSumsATraceUp(t *testing.T) {
 	require.Zero(t, s)
 }
 
-// rows returns a reader of n rows of a format. The rows are generated while they are read.
+// rows returns a reader that generates n rows of a trace in a format.
 func rows(format string, n int) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -319,7 +319,7 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	n := level.Pick(100_000, 1_000_000)
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 30} {
 		t.Run(format, func(t *testing.T) {
-			// The goroutine that generates the rows allocates memory, too, which the test subtracts.
+			// The goroutine that generates the rows also allocates. The test measures this and subtracts it.
 			var before, between, after, kept runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
