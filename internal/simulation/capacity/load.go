@@ -50,8 +50,8 @@ func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 const firstDrawn = 2000
 
-// MostSeeds limits the seeds of a search, because each keeps its requests in memory.
-const MostSeeds = 100
+// MaxSeeds limits the seeds of a search, because each keeps its requests in memory.
+const MaxSeeds = 100
 
 // NewLoad returns the load of a plan. It has the given number of seeds, starting at the scenario's seed. Requests
 // of a workload are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests,
@@ -70,8 +70,8 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	if seeds < 1 || seeds > MostSeeds {
-		return nil, fmt.Errorf("%w: %d seeds: want 1 to %d", ErrLoad, seeds, MostSeeds)
+	if seeds < 1 || seeds > MaxSeeds {
+		return nil, fmt.Errorf("%w: %d seeds: want 1 to %d", ErrLoad, seeds, MaxSeeds)
 	}
 	shape := s.Burstiness
 	if shape == 0 {

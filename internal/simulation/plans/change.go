@@ -38,14 +38,14 @@ type trial struct {
 	slo    capacity.SLO
 	times  float64 // factor for the rate that is found
 
-	// If iterations is not 0, it is the factor of the times of the cost model, and first (in s) replaces the
-	// model's FirstToken.
+	// If iterations is not 0, the times of iterations are multiplied by it, and first (in s) replaces the
+	// cost model's FirstToken.
 	iterations, first float64
 }
 
 // trial returns a trial without changes.
 func (s *sizer) trial(name string, kind Kind) trial {
-	return trial{Change: Change{Name: name, Is: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
+	return trial{Change: Change{Name: name, Kind: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
 		times: 1}
 }
 
@@ -101,7 +101,8 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// Everything twice as fast is simulated as limits twice as long. Each rate that is found is then doubled.
+	// Latency limits twice as long give the same result as a server that does everything twice as fast, but
+	// at half the rate. Therefore the rates found are doubled.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
 	return all
 }
@@ -111,16 +112,16 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the change with the greatest gain, among the changes that gain more than precision
-// under every seed. It returns -1 if there is no such change.
+// limiting returns the index of the first change in ranked that gains more than precision under every seed,
+// or -1 if there is none. The changes that are only for comparison do not count.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
-		return c.Is != Whole && c.Is != Objective && c.Trouble == "" && c.GainLow > precision
+		return c.Kind != Whole && c.Kind != Objective && c.Trouble == "" && c.GainLow > precision
 	})
 }
 
-// changes finds the capacities of trials concurrently. The rates of the results come from shorter runs; use scale
-// to convert them.
+// changes finds the capacities of trials concurrently. It uses short runs, so their rates must be converted
+// with scale.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
 	do := make([]func(context.Context) error, len(trials))
@@ -134,18 +135,18 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	return all, together(ctx, do...)
 }
 
-// change finds the capacity of one trial. If the trial is impossible, change says why in Trouble and returns no
-// error.
+// change finds the capacity of one trial. If the trial cannot be run, change returns the reason in
+// Change.Trouble, and no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
-	found := s.near
+	found := s.short
 	if !c.Base {
 		plan, err := s.plan.With(t.setup, t.server)
 		if err == nil && t.iterations > 0 {
 			plan = plan.Within(t.iterations, t.first)
 		}
 		if err == nil {
-			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.near.Rates()))
+			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.short.Rates()))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -156,7 +157,7 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 		case doesNotFit(err), errors.Is(err, sim.ErrConfig), errors.Is(err, capacity.ErrUnbounded):
 			c.Trouble = err.Error()
 			return c, nil
-		case err != nil && c.Is == BlockSize:
+		case err != nil && c.Kind == BlockSize:
 			return c, fmt.Errorf("block size %s: %w", c.Name, err)
 		case err != nil:
 			return c, fmt.Errorf("%s: %w", c.Name, err)
@@ -166,7 +167,7 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	for i := range c.rates {
 		c.rates[i] *= t.times
 	}
-	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.near.Rates())
+	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.short.Rates())
 	return c, nil
 }
 
@@ -174,31 +175,33 @@ func doesNotFit(err error) bool {
 	return errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile)
 }
 
-// unanswered reports whether a search found no rate only because there are too few requests.
-func unanswered(err error) bool {
+// tooFewRequests reports whether a search found no rate because its runs have too few requests.
+func tooFewRequests(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale converts the rates of a change, which come from shorter runs, to the report's capacity.
+// scale converts the rates of a change, which short runs found, to rates that long runs would confirm: it
+// applies the change's gains to the report's capacity.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
 	}
 	c.rates = s.scaled(c.rates)
-	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
+	c.Rate, c.Low, c.High = s.confirmed.Rate*(1+c.Gain), s.confirmed.Rate*(1+c.GainLow), s.confirmed.Rate*(1+c.GainHigh)
 }
 
-// scaled multiplies rates of shorter runs by the ratio of the report's capacity to that of shorter runs.
+// scaled multiplies rates that short runs found by the ratio of the report's capacity to the capacity in
+// short runs.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
-		all[i] = rates[i] * s.base.Rate / s.near.Rate
+		all[i] = rates[i] * s.confirmed.Rate / s.short.Rate
 	}
 	return all
 }
 
-// gains returns the median, the smallest and the greatest gain of rates over base, seed by seed. It leaves out seeds
-// with a base of 0.
+// gains returns the median, the smallest and the greatest of rates[i]/base[i] - 1, where i is a seed. It
+// omits seeds with a base of 0.
 func gains(rates, base []float64) (median, low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	var all []float64

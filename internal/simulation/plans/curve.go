@@ -10,8 +10,8 @@ import (
 )
 
 // median returns the median of a value over the points of a step. A point whose queue grew without end has no
-// result and counts as +Inf. If such points were left out, a rate that most seeds do not hold could look better
-// than a lower rate.
+// result and counts as +Inf. Without this, a rate at which most seeds fail could look better than a lower
+// rate.
 func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {

@@ -9,10 +9,10 @@ import (
 )
 
 func TestSettingsThatGainAreNamedBesideTheLimit(t *testing.T) {
-	gpu := Change{Name: "twice the GPU's memory bandwidth", Is: Time, Gain: 1, GainLow: 1, GainHigh: 1}
-	memory := Change{Name: "twice the KV memory", Is: KVMemory}
+	gpu := Change{Name: "twice the GPU's memory bandwidth", Kind: Time, Gain: 1, GainLow: 1, GainHigh: 1}
+	memory := Change{Name: "twice the KV memory", Kind: KVMemory}
 	at := func(gain, low float64) Change {
-		return Change{Name: "twice --max-seqs", Is: Sequences, Gain: gain, GainLow: low, GainHigh: gain}
+		return Change{Name: "twice --max-seqs", Kind: Sequences, Gain: gain, GainLow: low, GainHigh: gain}
 	}
 	for _, c := range []struct {
 		name, limit, want string

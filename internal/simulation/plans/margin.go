@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range has the bounds of the capacity if the errors of the times are within a cost.Margin. Rates are in
-// requests/s.
+// A Range bounds the capacity, given the errors in the times of iterations that a cost.Margin states. Rates
+// are in requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"` // 0 if not known, because a trace is too short
@@ -16,8 +16,8 @@ type Range struct {
 	margin *cost.Margin
 }
 
-// bounds returns two trials: with the slowest and with the fastest iterations within the margin. It returns none if
-// no margin is known.
+// bounds returns two trials: one with the slowest times within the cost model's margin, and one with the
+// fastest. It returns none if the model has no margin.
 func (s *sizer) bounds() []trial {
 	m := s.plan.Setup.Margin()
 	if m == nil {
@@ -31,21 +31,21 @@ func (s *sizer) bounds() []trial {
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range between the results of the two trials of bounds. It returns nil if there are no
-// results.
+// rangeOf returns the range that the results of the two trials of bounds give. It returns nil if bounds is
+// empty.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
 	}
 	m := s.plan.Setup.Margin()
-	r := &Range{Low: min(s.base.Rate, bounds[0].Rate), Rests: m.String(), margin: m}
+	r := &Range{Low: min(s.confirmed.Rate, bounds[0].Rate), Rests: m.String(), margin: m}
 	if bounds[1].Trouble == "" {
-		r.High = max(s.base.Rate, bounds[1].Rate)
+		r.High = max(s.confirmed.Rate, bounds[1].Rate)
 	}
 	return r
 }
 
-// latency returns the range, in s, of a latency v at the same rate. first says that the latency is a time to the
+// latency describes the range of a latency v, in s, at the same rate. first says that v is a time to the
 // first token.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most

@@ -30,7 +30,7 @@ func kept(t *testing.T, path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Ensure that an interrupted plan has the same answer as without the interruption.
+// Ensure that a plan that was interrupted and resumed gives the same answer as one without interruption.
 func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	level.SkipQuick(t)
 	q := small(t)

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Save writes the figures, their page and plan.json to a folder, which it creates if necessary. No file is ever
-// incomplete; plan.json is written last.
+// Save writes the figures, a page with them, and plan.json to a folder, which it creates if necessary. Each
+// file is replaced atomically; plan.json is last.
 func (r *Report) Save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -72,7 +72,8 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
-// over returns the name of a series: "average of the seeds", or the name of the only seed.
+// over returns the name of a series of values: average + " of the seeds", or the name of the seed if there is
+// only one.
 func (r *Report) over(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()
@@ -87,7 +88,7 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			// Near the highest rate, one seed may differ much from the others, so the figure uses the median.
+			// Near the highest rate, single seeds may differ much from the others; the median ignores them.
 			if v := median(s, c.value); !math.IsInf(v, 0) {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}
@@ -116,8 +117,8 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// bars returns a figure of the capacities of changes. If base is not "", the first bar, with this name, is the
-// capacity of the unchanged server.
+// bars returns a bar chart of the capacities that changes give. If base is not "", the first bar has this
+// name and shows the capacity without changes.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

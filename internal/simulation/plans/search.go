@@ -19,8 +19,8 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Capacity = s.base
-	if s.base.Rate == 0 {
+	r.Capacity = s.confirmed
+	if s.confirmed.Rate == 0 {
 		// No other block size or system makes a single request faster.
 		r.Verdict = r.text("verdict")
 		if s.Question.Target > 0 {
@@ -31,7 +31,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	for i := range all {
 		s.scale(&all[i])
 	}
-	r.asIs = s.scaled(s.near.Rates())
+	r.asIs = s.scaled(s.short.Rates())
 	limits, sizes := len(s.limits()), len(s.blockSizes())
 	r.Limits = ranked(all[:limits])
 	r.BlockSizes = all[limits:][:sizes]
@@ -53,31 +53,32 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds the capacity, then concurrently confirms it and finds the other rates, of shorter runs: the changes
-// of limits, blockSizes, systems and bounds, in this order.
+// searches finds the capacity. If it is not 0, it then does three things concurrently: it confirms the
+// capacity with long runs, tries the changes of limits, blockSizes, systems and bounds (returned in this
+// order) with short runs, and tries other numbers of GPUs if the target will need them.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)
 	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.options(capacity.SearchHorizon, nil)); err != nil {
 		return nil, err
 	}
-	if s.base = s.found; s.found.Rate == 0 {
+	if s.confirmed = s.found; s.found.Rate == 0 {
 		s.tick(1)
 		return nil, nil
 	}
 	return changes, together(ctx,
 		func(ctx context.Context) error {
-			err := s.load.Confirm(ctx, s.plan, s.SLO, s.Lasts, s.pool, &s.base)
+			err := s.load.Confirm(ctx, s.plan, s.SLO, s.Lasts, s.pool, &s.confirmed)
 			if err == nil {
-				err = s.load.Curve(ctx, s.plan, s.SLO, s.pool, &s.base)
+				err = s.load.Curve(ctx, s.plan, s.SLO, s.pool, &s.confirmed)
 			}
 			s.tick(1)
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if s.near = s.found; s.load.Own == 0 { // runs of a trace have one length
-				near := s.options(capacity.CompareHorizon, s.found.Rates())
-				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, near); err != nil {
+			if s.short = s.found; s.load.Own == 0 { // runs of a trace have one length
+				start := s.options(capacity.CompareHorizon, s.found.Rates())
+				if s.short, err = s.load.Find(ctx, s.plan, s.SLO, start); err != nil {
 					return err
 				}
 			}
@@ -94,8 +95,8 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// together calls functions concurrently. After the first error, it cancels the context of the other functions, and
-// returns that error.
+// together calls functions concurrently and waits for all. It returns the first error, after which the
+// context of the other functions is canceled.
 func together(ctx context.Context, do ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,9 +115,10 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns the options of a search. If near has rates, the search begins at these rates.
-func (s *sizer) options(h capacity.Horizon, near []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: near}
+// options returns the options of a search whose runs have the length h. The search starts at the rates start,
+// one for each seed, if there are any.
+func (s *sizer) options(h capacity.Horizon, start []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: start}
 }
 
 func (s *sizer) tick(n int) {

@@ -23,7 +23,8 @@ type Question struct {
 	Target    float64          // requests/s; 0 if there is no target
 	Lasts     capacity.Horizon // how long a rate must hold; default capacity.DefaultHorizon
 
-	// Folder keeps the results of runs, so that Size can resume. If it is "", results are not kept.
+	// Folder is where the results of runs are kept, so that an interrupted Size can resume. If it is "", they
+	// are not kept.
 	Folder string
 
 	Runs     int                   // concurrent runs; default one for each processor. They do not change the results
@@ -81,20 +82,21 @@ type Memory struct {
 	Bytes      int64 `json:"bytes"`
 	Fit        int   `json:"sequencesThatFit"` // complete sequences of the mean length
 
-	// fraction of each GPU's memory that may be used; 0 if the number of blocks was given
+	// fraction of each GPU's memory that vLLM may use; 0 if the number of blocks was given
 	Utilization float64 `json:"utilization,omitempty"`
 }
 
 // A Change is the capacity with one thing changed.
 type Change struct {
 	Name string `json:"name"`
-	Is   Kind   `json:"kind"`
+	Kind Kind   `json:"kind"`
 
 	Rate float64 `json:"rate"` // the report's capacity with the median gain
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 
-	// Gains are relative to the report's capacity, seed by seed: 0.38 means 38 % more.
+	// Gain is the median over seeds of the rate relative to the capacity without the change, minus 1: 0.38
+	// means 38 % more. GainLow and GainHigh are the extremes.
 	Gain     float64 `json:"gain"` // median
 	GainLow  float64 `json:"gainLow"`
 	GainHigh float64 `json:"gainHigh"`
@@ -110,19 +112,20 @@ type Change struct {
 // sizer is the state of Size.
 type sizer struct {
 	Question
-	plan   *scenario.Plan
-	load   *capacity.Load
-	pool   capacity.Pool
-	found  capacity.Capacity // result of the search, with runs of capacity.SearchHorizon
-	near   capacity.Capacity // the same with capacity.CompareHorizon, with which changes are compared
-	base   capacity.Capacity // found, confirmed by long runs: the report's capacity
-	others []otherServer     // with other numbers of GPUs; nil before otherServers
-	lock   sync.Mutex
-	done   int
-	total  int
+	plan      *scenario.Plan
+	load      *capacity.Load
+	pool      capacity.Pool
+	found     capacity.Capacity // the search's result, with runs of capacity.SearchHorizon
+	short     capacity.Capacity // the same with runs of capacity.CompareHorizon, which changes are compared with
+	confirmed capacity.Capacity // found, after confirmation by long runs: the report's capacity
+	others    []otherServer     // with other numbers of GPUs; nil before otherServers
+	lock      sync.Mutex
+	done      int
+	total     int
 }
 
-// Size answers a question. It returns an error if a name, a trace or a setting is bad, or if ctx is done.
+// Size answers a question. It returns an error if a name, a trace or a setting is invalid, or if ctx is
+// canceled.
 func Size(ctx context.Context, q Question) (*Report, error) {
 	if !(q.Target >= 0 && q.Target <= maxTarget) {
 		return nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",
@@ -157,9 +160,9 @@ func newSizer(q Question) (*sizer, error) {
 	if len(q.SLO) == 0 {
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
-	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
+	if q.Seeds < 0 || q.Seeds > capacity.MaxSeeds || !(q.Precision >= 0) || q.Precision > 1 {
 		return nil, fmt.Errorf("%w: %d seeds, a precision of %v: want 1 to %d seeds and a precision of 0 to 1",
-			scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
+			scenario.ErrScenario, q.Seeds, q.Precision, capacity.MaxSeeds)
 	}
 	if q.Precision == 0 {
 		q.Precision = 0.02

@@ -96,9 +96,9 @@ func based(t *testing.T, q Question) *sizer {
 	require.NoError(t, err)
 	s.load, err = capacity.NewLoad(s.plan, q.Seeds)
 	require.NoError(t, err)
-	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(capacity.CompareHorizon, nil))
+	s.confirmed, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(capacity.CompareHorizon, nil))
 	require.NoError(t, err)
-	s.near, s.found = s.base, s.base
+	s.short, s.found = s.confirmed, s.confirmed
 	return s
 }
 
@@ -111,14 +111,14 @@ func limitOf(t *testing.T, q Question) *Report {
 	for i := range all {
 		s.scale(&all[i])
 	}
-	r := &Report{Capacity: s.base, Limits: ranked(all), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
+	r := &Report{Capacity: s.confirmed, Limits: ranked(all), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
 	if i := limiting(r.Limits, s.Precision); i >= 0 {
 		r.Limit = r.Limits[i].Name
 	}
 	return r
 }
 
-// Ensure that if a single request alone already misses an objective, the report says that no rate holds, and why.
+// Ensure that if even a single request misses an objective, the report says so, and that no rate holds.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
@@ -157,7 +157,8 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that the report shows that large blocks waste memory, and then recommends the default.
+// Ensure that large blocks give a lower capacity because they waste memory, and that the report then
+// recommends the default size.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
@@ -179,7 +180,7 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that the number of blocks for a target rate is enough, and that 3 % fewer blocks are not.
+// Ensure that Target.Blocks are enough for the target rate, and that 3 % fewer are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -204,7 +205,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Less(t, fits.Blocks, z.plan.Scenario.Server.NumGPUBlocks)
 	require.True(t, holds(z, fits.Blocks))
 	require.False(t, holds(z, fits.Blocks*97/100))
-	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Rate, Confirmed: true, Replicas: 1, GPUs: 1}}, fits.Servers)
+	require.Equal(t, []Server{{Workers: 1, Rate: z.confirmed.Rate, Confirmed: true, Replicas: 1, GPUs: 1}}, fits.Servers)
 
 	z, more := target(25, roofline)
 	require.False(t, more.Holds)
@@ -225,13 +226,14 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Contains(t, never.Note, "--model")
 }
 
-// Ensure that no memory is advised for a server with at most 4 sequences, which use 2 % of its memory.
+// Ensure that the report does not advise more memory for a server whose limit of 4 sequences leaves 98 % of
+// the memory unused.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
 	q.Precision = 0.05
 	z := based(t, q)
-	z.base.Rate = 0.9 * z.near.Rate // as confirmed
+	z.confirmed.Rate = 0.9 * z.short.Rate // as confirmed
 	for _, c := range []struct {
 		name         string
 		of           float64 // the answer
@@ -245,9 +247,9 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		{"below the answer", 0.9, true, false, 1, 200, "one server is enough; by shorter runs "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			z.Question.Target = c.of * z.base.Rate
+			z.Question.Target = c.of * z.confirmed.Rate
 			found := &Target{Rate: z.Question.Target, Holds: c.holds,
-				MostBlocks: maxMemory * z.plan.Scenario.Server.NumGPUBlocks}
+				MaxBlocks: maxMemory * z.plan.Scenario.Server.NumGPUBlocks}
 			var err error
 			found.Blocks, err = z.blocks(context.Background(), found)
 			require.NoError(t, err)
@@ -259,16 +261,17 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change without effect has the bar and the rate of the unchanged server, after scaling.
+// Ensure that a change without effect has the same rate as the unchanged server, after scaling, and a bar of
+// the same height.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}
-	s := &sizer{near: found, base: found}
-	s.base.Rate = 2
-	same := Change{Name: "the same", Is: KVMemory, rates: s.near.Rates()}
+	s := &sizer{short: found, confirmed: found}
+	s.confirmed.Rate = 2
+	same := Change{Name: "the same", Kind: KVMemory, rates: s.short.Rates()}
 	s.scale(&same)
-	r := &Report{Capacity: s.base, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same},
-		asIs: s.scaled(s.near.Rates())}
+	r := &Report{Capacity: s.confirmed, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same},
+		asIs: s.scaled(s.short.Rates())}
 	bars := r.bars("n", "t", "x", r.Limits, "as it is").Panels[0].Data.(chart.Bars)
 	require.Equal(t, []string{"as it is", "the same"}, bars.Groups)
 	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])
@@ -277,7 +280,8 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
-// Ensure that neither text nor files depend on the number of concurrent runs, and that both equal the golden file.
+// Ensure that the number of concurrent runs changes neither the text nor the files of a report, and that both
+// equal the golden file.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	// The batch is small, so that runs are short.

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is the recommended block size and system: vLLM's default, unless a change gains under every seed.
+// Take is the recommended block size and system. It is vLLM's default, unless something else gains under
+// every seed.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags
@@ -20,7 +21,7 @@ const defaultBlock = 16
 
 var blockSizes = []int{8, 16, 32, 64, 128}
 
-// A policy is a serving system with the flags that change its scheduling.
+// A policy is a scheduler and the flags that change its decisions.
 type policy struct {
 	system                           string
 	swap, chunked, caching, uncached bool
@@ -43,8 +44,8 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy and block size, but with the same bytes of memory.
-// Settings that the user did not choose get the defaults of the new system.
+// with returns the scenario's server with another policy and block size, and as many blocks as fit in the
+// same memory. Settings that the user did not give get the new system's defaults.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
@@ -71,7 +72,7 @@ func (s *sizer) blockSizes() []trial {
 	return all
 }
 
-// insert adds a size to a sorted list if the list does not have it.
+// insert returns a sorted list with size added, if the list does not contain it.
 func insert(sizes []int, size int) []int {
 	i, found := slices.BinarySearch(sizes, size)
 	if found {
@@ -80,7 +81,8 @@ func insert(sizes []int, size int) []int {
 	return slices.Insert(slices.Clone(sizes), i, size)
 }
 
-// systems returns trials of the default system, with and without prefix caching, and of the scenario's system.
+// systems returns trials of vLLM's default scheduler with and without prefix caching, and of the scenario's
+// own system.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
@@ -106,8 +108,9 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, even a change without effect may change the rate by up to 5 %, because a percentile near
-// the highest rate depends on a few requests. With three seeds, such a change does not gain under every seed.
+// With one or two seeds, a gain counts only if it exceeds fewSeedsWorth: a percentile near the highest rate
+// depends on a few requests, so even a change without effect may move the rate by up to 5 %. With
+// enoughSeeds, such a change gains under some seeds and loses under others.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07
@@ -120,9 +123,9 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the change with the greatest median gain over the default, among the changes that gain under every
-// seed. If there is no such change, it returns the default. If the default has no rate, it returns the change with
-// the greatest rate.
+// choose returns the change that gains most over the default (by the median over seeds), among those that
+// gain under every seed. If none does, it returns the default. If the default has no rate, it returns the
+// change with the highest rate. reason explains the choice for the report.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

@@ -17,22 +17,25 @@ type Target struct {
 	Rate  float64 `json:"rate"`
 	Holds bool    `json:"holds"` // with the unchanged server
 
-	// Blocks is the smallest number of blocks with which all seeds hold, accurate to 2 %. It is 0 if MostBlocks are
-	// not enough, if more memory does not help, or if Near is set.
+	// Blocks is the smallest number of blocks with which the server sustains Rate under all seeds, accurate
+	// to 2 %. It is 0 if MaxBlocks are not enough, if more memory does not help, or if Near is set.
 	//
-	// Blocks comes from shorter runs without confirmation. The target of these runs is scaled by the ratio of their
-	// capacity to the report's. The search assumes that more blocks are never worse.
-	Blocks     int   `json:"blocks"`
-	Bytes      int64 `json:"bytes"`
-	MostBlocks int   `json:"mostBlocks"`
-	Near       bool  `json:"near,omitempty"` // the target is so close to the capacity that shorter runs hold it
+	// Blocks is found with short runs and is not confirmed. In these runs, the target is scaled by the ratio
+	// of the capacity in short runs to the report's capacity. The search assumes that more blocks never lower
+	// the capacity.
+	Blocks    int   `json:"blocks"`
+	Bytes     int64 `json:"bytes"`
+	MaxBlocks int   `json:"mostBlocks"`
+	Near      bool  `json:"near,omitempty"` // the target is so close to the capacity that shorter runs hold it
 
-	// Servers are the ways to sustain the rate with more GPUs. The first entry has servers like the scenario's.
+	// Servers lists servers with various numbers of GPUs, and how many of each sustain Rate. The first is the
+	// scenario's.
 	Servers []Server `json:"servers"`
 	Note    string   `json:"note,omitempty"`
 }
 
-// A Server is a server with a certain number of GPUs, and the number of such servers that the target needs.
+// A Server describes a server with Workers GPUs in each pipeline stage, and the number of such servers that
+// sustain the target rate.
 type Server struct {
 	Workers   int     `json:"workers"`
 	Rate      float64 `json:"rate"`      // capacity of one server
@@ -58,21 +61,21 @@ func number(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// maxWorkers is the number of GPUs that share a fast link in one machine.
+// maxWorkers is the number of GPUs in one machine, which a fast link connects.
 const maxWorkers = 8
 
-// maxMemory limits the search for enough memory: it is a multiple of the server's blocks.
+// maxMemory limits the search for Target.Blocks, as a multiple of the server's number of blocks.
 const maxMemory = 64
 
 func (s *sizer) target(ctx context.Context) (*Target, error) {
-	t := &Target{Rate: s.Question.Target, MostBlocks: maxMemory * s.plan.Scenario.Server.NumGPUBlocks}
-	t.Holds = s.base.Rate >= t.Rate
+	t := &Target{Rate: s.Question.Target, MaxBlocks: maxMemory * s.plan.Scenario.Server.NumGPUBlocks}
+	t.Holds = s.confirmed.Rate >= t.Rate
 	var err error
 	if t.Blocks, err = s.blocks(ctx, t); err != nil {
 		return nil, err
 	}
 	t.Bytes = s.plan.Setup.LLM.KVBytesPerToken() * int64(t.Blocks) * int64(s.plan.Scenario.Server.BlockSize)
-	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.base, true))
+	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.confirmed, true))
 	if t.Holds {
 		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.GPUs()
 		return t, nil
@@ -88,7 +91,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 	return t, s.fewest(ctx, t)
 }
 
-// fixed returns why other numbers of GPUs in a server are not tried, or "" if they are tried.
+// fixed returns the reason why servers with other numbers of GPUs cannot be tried, or "".
 func (s *sizer) fixed() string {
 	switch {
 	case s.plan.Setup.Linear != nil:
@@ -99,15 +102,16 @@ func (s *sizer) fixed() string {
 	return ""
 }
 
-// An otherServer is a server with another number of GPUs than the scenario's server.
+// An otherServer is a server like the scenario's with another number of GPUs.
 type otherServer struct {
 	workers int
 	plan    *scenario.Plan
 	found   capacity.Capacity
 }
 
-// otherServers returns the servers that have memory for the model and hold the objective at some rate in shorter
-// runs. It tries servers in order, and stops after the first server that holds the target rate.
+// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits those in
+// which the model does not fit, and those that sustain no rate. It stops after the first that sustains the
+// target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
@@ -126,7 +130,7 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 		if err == nil {
 			found, err = s.load.Find(ctx, plan, s.SLO, s.options(capacity.CompareHorizon, nil))
 		}
-		if doesNotFit(err) || unanswered(err) {
+		if doesNotFit(err) || tooFewRequests(err) {
 			continue
 		}
 		if err != nil {
@@ -142,8 +146,9 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest adds the other servers to the target. It confirms the server that needs the fewest GPUs, and repeats this
-// until the server that needs the fewest GPUs is a confirmed server.
+// fewest adds the other servers to t.Servers. It then confirms, with long runs, the one that needs the fewest
+// GPUs for the target. If its confirmed capacity is lower, another may need fewer; fewest repeats this until
+// the best one is confirmed.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
@@ -181,8 +186,8 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds reports whether a number of blocks is enough for the target in shorter runs. Shorter runs hold at higher
-// rates than runs of an hour, so the target is scaled by the ratio of the two capacities.
+// holds reports whether short runs sustain the target with a number of blocks. Short runs sustain higher
+// rates than runs of an hour, so holds scales the target by the ratio of both capacities.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
@@ -193,12 +198,12 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
+	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.short.Low/s.confirmed.Rate, s.pool)
 }
 
-// blocks computes Target.Blocks by bisection. The search begins with the blocks that the longest request needs, and
-// ends with the server's blocks. If the target does not hold with these, it searches from the server's blocks to
-// MostBlocks.
+// blocks finds Target.Blocks by bisection. If the server sustains the target, it searches between the blocks
+// that the longest request needs and the server's blocks; otherwise between the server's blocks and
+// MaxBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {
@@ -210,7 +215,7 @@ func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 		if t.Near, err = s.holds(ctx, high); err != nil || t.Near {
 			return 0, err
 		}
-		high = t.MostBlocks
+		high = t.MaxBlocks
 		if ok, err := s.holds(ctx, high); err != nil || !ok {
 			return 0, err
 		}

@@ -37,8 +37,8 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives for requests that do not overlap. It returns "" if some requests have
-// no answer.
+// Alone returns the values of the objectives at the lowest rate that was tried, at which requests do not
+// overlap. It returns "" if some of them were not answered.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -51,7 +51,7 @@ func (f facts) Alone() string {
 	return strings.Join(all, ", ")
 }
 
-// TimesTrace returns the capacity as a multiple of the trace's rate, or 0 if there is no trace.
+// TimesTrace returns the capacity divided by the rate of the trace, or 0 if there is no trace.
 func (f facts) TimesTrace() float64 {
 	if f.Load.Own == 0 {
 		return 0
@@ -59,7 +59,7 @@ func (f facts) TimesTrace() float64 {
 	return f.Capacity.Rate / f.Load.Own
 }
 
-// Limiting returns the change that shows what limits the capacity, or nil if there is none.
+// Limiting returns the change whose gain shows what limits the capacity, or nil if none gains.
 func (f facts) Limiting() *Change {
 	if i := slices.IndexFunc(f.Limits, func(c Change) bool { return c.Name == f.Limit }); i >= 0 {
 		return &f.Limits[i]
@@ -67,12 +67,12 @@ func (f facts) Limiting() *Change {
 	return nil
 }
 
-// NotMemory reports whether a faster GPU would help and more memory would not.
+// NotMemory reports whether the limit is the time of iterations and more memory gains nothing.
 func (f facts) NotMemory() bool {
-	return f.Limiting().Is == Time && f.change(KVMemory).GainLow <= f.Capacity.Precision
+	return f.Limiting().Kind == Time && f.change(KVMemory).GainLow <= f.Capacity.Precision
 }
 
-// MoreMemory returns the gain of more memory, or nil if memory is the limit.
+// MoreMemory returns the change to more memory, or nil if memory is what limits the capacity.
 func (f facts) MoreMemory() *Change {
 	if memory := f.change(KVMemory); memory.Name != f.Limit {
 		return &memory
@@ -80,17 +80,18 @@ func (f facts) MoreMemory() *Change {
 	return nil
 }
 
-// Settings returns the settings, other than the limit, that raise the capacity without new hardware.
+// Settings returns the changes of scheduler limits (--max-seqs, --max-tokens) that raise the capacity,
+// without the greatest gain, which Limiting returns.
 func (f facts) Settings() (all []Change) {
 	for _, c := range f.Limits {
-		if (c.Is == Sequences || c.Is == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {
+		if (c.Kind == Sequences || c.Kind == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// A value is the value of an objective at the capacity, with its confidence interval, in s.
+// A value is the value of one objective at the capacity, and its confidence interval. All are in s.
 type value struct {
 	Name             string
 	Value, Low, High float64
@@ -124,7 +125,7 @@ func (f facts) Tries() (n int) {
 	return n
 }
 
-// AboveFailed returns the number of seeds under which a rate held although a lower rate failed.
+// AboveFailed returns the number of seeds under which some rate held although a lower one failed.
 func (f facts) AboveFailed() (n int) {
 	for _, s := range f.Capacity.Seeds {
 		if !s.Monotone {
@@ -134,11 +135,11 @@ func (f facts) AboveFailed() (n int) {
 	return n
 }
 
-// TimesMemory returns the greatest number of blocks that was tried, as a multiple of the server's blocks.
-func (f facts) TimesMemory() int { return f.Target.MostBlocks / max(1, f.Memory.Blocks) }
+// TimesMemory returns the highest number of blocks that was tried, divided by the server's number of blocks.
+func (f facts) TimesMemory() int { return f.Target.MaxBlocks / max(1, f.Memory.Blocks) }
 
 func (r *Report) change(kind Kind) Change {
-	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Is == kind })
+	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Kind == kind })
 	return r.Limits[i]
 }
 
@@ -169,7 +170,7 @@ func seconds(v float64) string {
 	return fmt.Sprintf("%.3g s", v)
 }
 
-// seeds describes the seeds, as in "seeds 1-3". For a trace it returns "one trace".
+// seeds describes the seeds, for example "seeds 1-3". It returns "one trace" for a trace, which has no seeds.
 func (l Load) seeds() string {
 	switch n := len(l.Seeds); {
 	case n == 1 && l.Own > 0:

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Write writes the report for a terminal, with the answer first. If verbose is true, the report includes the
-// constants of the cost model.
+// Write writes the report as text for a terminal, with the answer first. verbose adds the constants of the
+// cost model.
 func (r *Report) Write(out io.Writer, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	r.writeAnswer(w)
@@ -103,7 +103,7 @@ func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	fact(w, "search", r.text("search"))
 }
 
-// writeChanges writes a table of changes. The title heads its first column.
+// writeChanges writes a table of changes. title is the head of the column with their names.
 func (r *Report) writeChanges(w io.Writer, title string, all []Change) {
 	fmt.Fprintf(w, "\n%s\trequests/s\tgain", title)
 	if len(r.Load.Seeds) > 1 {

@@ -22,24 +22,25 @@ import (
 var (
 	// ErrBusy is wrapped when another process uses a folder.
 	ErrBusy = errors.New("another process works in it")
-	// ErrChanged is wrapped when a trace has changed since the store was opened.
+	// ErrChanged is wrapped when the trace has changed since the store was opened: its stored results may be
+	// of another trace.
 	ErrChanged = errors.New("changed while it was used")
 )
 
-// A Store has the results in the file runs.jsonl of a folder, one line of JSON for each. Only one process may use it at
-// a time. A nil Store keeps nothing. A Store is safe for concurrent use.
+// A Store keeps results in the file runs.jsonl of a folder, as one line of JSON each. Only one process can
+// use a folder at a time; goroutines can share a Store. A nil Store keeps nothing.
 type Store struct {
 	dir     string
 	base    []byte // digest of the program and the trace
 	trace   string
 	changed time.Time // the trace, last
 
-	lock  sync.Mutex
-	file  *os.File
-	known map[string]json.RawMessage
-	left  map[string]bool // results that the file had when it was opened and that Do has not returned yet
-	kept  int             // results that the file had when it was opened, of all questions and programs
-	added int
+	lock    sync.Mutex
+	file    *os.File
+	known   map[string]json.RawMessage
+	unused  map[string]bool // results that the file had when it was opened and that Do has not returned yet
+	initial int             // results that the file had when it was opened, of all questions and programs
+	added   int
 }
 
 // line is a line of the file.
@@ -48,10 +49,11 @@ type line struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// Open opens the store of a folder. It creates the folder if necessary. Results are valid for this program and, if
-// trace is not "", for the contents of the trace. The caller must close the store.
+// Open opens the store of a folder, and creates the folder if necessary. It finds only results of this
+// version of the program and, if trace is not "", of the trace's present contents. The caller must close the
+// store.
 func Open(dir, trace string) (*Store, error) {
-	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, left: map[string]bool{}}
+	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, unused: map[string]bool{}}
 	var err error
 	if s.base, err = jobs.Program(); err != nil {
 		return nil, err
@@ -76,7 +78,8 @@ func Open(dir, trace string) (*Store, error) {
 	return s, nil
 }
 
-// read locks the file and reads it. If a killed process has left the last line incomplete, read removes this line.
+// read locks the file and reads its results. If a killed process left an incomplete last line, read removes
+// this line.
 func (s *Store) read() error {
 	err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -93,17 +96,18 @@ func (s *Store) read() error {
 	for row := range bytes.Lines(text[:whole]) {
 		var l line
 		if json.Unmarshal(row, &l) == nil && l.Key != "" && l.Result != nil { // else it is of another version
-			s.known[l.Key], s.left[l.Key] = l.Result, true
+			s.known[l.Key], s.unused[l.Key] = l.Result, true
 		}
 	}
-	s.kept = len(s.known)
+	s.initial = len(s.known)
 	if whole < len(text) {
 		return s.file.Truncate(int64(whole))
 	}
 	return nil
 }
 
-// Close unlocks the folder. It does so even if a process that is just being started still has the file open.
+// Close unlocks the folder and closes the file. Without the explicit unlock, a child process that has
+// inherited the file would keep the lock.
 func (s *Store) Close() error {
 	if s == nil {
 		return nil
@@ -112,8 +116,8 @@ func (s *Store) Close() error {
 }
 
 // Do returns the result that the store has for a key. If there is none, it calls run and stores the result.
-// Keys are compared as JSON. A key must contain everything that the result depends on, except the program and
-// the trace.
+// Keys are compared as JSON. A key must contain everything on which the result depends, except the program
+// and the trace.
 func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	if s == nil {
 		return run()
@@ -140,11 +144,11 @@ func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 func (s *Store) take(name string) json.RawMessage {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	delete(s.left, name)
+	delete(s.unused, name)
 	return s.known[name]
 }
 
-// add appends a line to the file. If it fails, it leaves the file as it was.
+// add appends a result to the file. If this fails, it restores the file's length.
 func (s *Store) add(name string, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {
@@ -172,11 +176,12 @@ func (s *Store) add(name string, result any) error {
 	return nil
 }
 
-// String says how many results the store had, how many were used and how many were added.
+// String says how many results the file had when it was opened, how many of them were used, and how many were
+// added.
 func (s *Store) String() string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	return fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", s.kept-len(s.left), s.kept, s.dir, s.added)
+	return fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", s.initial-len(s.unused), s.initial, s.dir, s.added)
 }
 
 // modified returns a file's modification time, or the zero time if there is no such file.
