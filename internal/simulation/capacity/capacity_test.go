@@ -76,10 +76,10 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s for
-// each request. The mean wait is rho/(2(1-rho)) times the service time, so a limit of 15 ms for each of 10 tokens
-// holds up to rho = 1/2. Even with a loose objective, the server sustains only ten requests a second. The number of
-// concurrent runs does not change the result.
+// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s
+// of service for each. The mean wait is rho/(2(1-rho)) times the service time, so a limit on the mean latency
+// that allows a wait of 15 ms for each of 10 tokens holds up to rho = 1/2. Even with a loose objective, the
+// server sustains only ten requests a second. The number of concurrent runs does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -100,7 +100,7 @@ func TestTheKneeOfMD1IsFound(t *testing.T) {
 	require.InDelta(t, 10, knee("100h/token", 1).Rate, 0.6)
 }
 
-// Ensure that Knee refuses a trace, because all its requests may arrive before Duration has passed.
+// Ensure that Knee refuses a trace: at a high rate, all its requests arrive before Duration has passed.
 func TestATraceHasNoKnee(t *testing.T) {
 	p, l := load(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, 9, ",16,4\n"), Duration: 100}}, 1)
 	_, err := l.Knee(context.Background(), p, slo(t, "0.5s/token"), nil, nil)
@@ -157,7 +157,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	s := one(t, scenario.Scenario{Load: scenario.Load{Duration: 250}},
 		"1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max")
 	s.horizon = Horizon{}
-	point, err := s.at(context.Background(), 2, brief)
+	point, err := s.runAt(context.Background(), 2, brief)
 	require.NoError(t, err)
 	r := point.Result
 	require.InEpsilon(t, 2*250, r.Answered, 0.15)
@@ -192,7 +192,8 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred is ignored, and that with two the value of an objective is infinite.
+// Ensure that one refused request in a hundred is ignored, and that two make the value of an objective
+// infinite.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -208,7 +209,7 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that the lowest rate that failed is the limit even if a higher rate held.
+// Ensure that a capacity is below the lowest rate that failed, even if a higher rate held.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -222,7 +223,7 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that a run that was cut short is repeated up to the horizon before its rate becomes the answer.
+// Ensure that a run that ended early is repeated up to the horizon before its rate becomes the capacity.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate

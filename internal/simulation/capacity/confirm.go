@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// The rates of the grid differ by the factor confirmStep. fineStep is the factor by which lasting lowers the rate.
+// confirmStep is the ratio of neighbouring rates in the grid that threshold searches. fineStep is the factor
+// by which lasting lowers the rate at each step.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -16,21 +17,21 @@ const (
 	maxDown     = 40
 )
 
-// Confirm adds seeds until one hour under each seed has confirmRequests requests in total: at least leastOthers and
-// at most mostOthers seeds. At a low rate an hour has few requests and the seeds differ more, so the median needs
-// more seeds.
+// Confirm adds seeds, from minOthers to maxOthers, until an hour under each of all seeds has confirmRequests
+// requests in total. At a low rate an hour has few requests, so the results of the seeds differ more, and
+// their median needs more seeds.
 const (
 	confirmRequests = 30_000
-	leastOthers     = 4
-	mostOthers      = 16
+	minOthers       = 4
+	maxOthers       = 16
 )
 
-// Confirm replaces the rate of c, a result of Find, by a rate that lasts for the horizon h (default
-// DefaultHorizon), or for the scenario's Duration or Requests if that is longer.
+// Confirm replaces c.Rate, a result of Find, by a rate that lasts for the horizon h (default DefaultHorizon),
+// or for the scenario's Duration or Requests if these are longer.
 //
-// It finds the highest rate of a grid that lasts under most seeds: the seeds of the search and some others. Then it
-// begins one step below this rate and lowers the rate until all seeds hold, except at most one in 16. The more the
-// seeds differ, for example because of bursts, the lower the final rate is.
+// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others. From
+// one step below this rate it goes down until the rate lasts under all seeds but at most one in 16. So the
+// more the seeds differ, for example because of bursts, the lower the final rate.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -38,13 +39,13 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	h.Seconds = max(h.Seconds, p.Scenario.Duration)
 	h.Requests = max(h.Requests, p.Scenario.Requests)
 	hours := math.Ceil(confirmRequests / (3600 * c.Rate))
-	others, err := l.confirming(max(leastOthers, int(min(hours, mostOthers+1))-len(l.sets)))
+	others, err := l.confirming(max(minOthers, int(min(hours, maxOthers+1))-len(l.sets)))
 	if err != nil {
 		return err
 	}
 	runners := append(l.runners(p, slo, h, pool, others), l.runners(p, slo, h, pool, l.sets)...)
 	k := newConfirmation(len(runners), len(l.sets), func(i int, rate float64, e effort) (Point, error) {
-		return runners[i].at(ctx, rate, e)
+		return runners[i].runAt(ctx, rate, e)
 	})
 	k.seconds = h.Seconds
 	rate, err := k.threshold(c.Rate)
@@ -63,22 +64,23 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of whole runs under several seeds. A seed that held at a rate is not run at lower
-// rates. A seed that failed at a rate is not run at higher rates.
+// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that
+// held at a rate holds at lower rates, and that one that failed fails at higher rates, and does not run
+// these.
 type confirmation struct {
-	at      func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
+	runAt   func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
 	seconds float64                                            // of a run
 	held    []Point                                            // for each seed, the highest rate that held
 	failed  []Point                                            // for each seed, the lowest rate that failed
 }
 
-func newConfirmation(seeds, own int, at func(int, float64, effort) (Point, error)) *confirmation {
-	return &confirmation{at: at, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
+func newConfirmation(seeds, own int, runAt func(int, float64, effort) (Point, error)) *confirmation {
+	return &confirmation{runAt: runAt, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting lowers the rate in steps, starting at begin, until the rate lasts under nearly all seeds. It returns this
-// rate, and the runs at this rate under the seeds of the search.
+// lasting lowers the rate in steps, from begin, until the rate lasts under all seeds but at most one in 16.
+// It returns this rate, and the runs at this rate under the seeds of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -96,8 +98,8 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported returns the runs at a rate under the seeds of the search, and whether all these runs hold. If a seed
-// that held at a higher rate fails here, its earlier result is discarded.
+// reported returns the runs at a rate under the seeds of the search, and whether all of them hold. If a seed
+// that held at a higher rate fails at this rate, the result at the higher rate is discarded.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
@@ -107,7 +109,7 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 			runs[n] = k.held[i]
 			return nil
 		}
-		runs[n], err = k.at(i, rate, patient)
+		runs[n], err = k.runAt(i, rate, patient)
 		return err
 	})
 	if err != nil {
@@ -122,19 +124,19 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. The parameter rate comes from shorter
-// runs. Longer runs rarely hold a higher rate than shorter runs, so the grid begins one step below rate.
+// threshold returns the highest rate of the grid that lasts under most seeds. The grid starts one step below
+// the parameter, a rate that short runs sustain, because long runs rarely sustain a higher one.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
 		rate /= confirmStep
 	}
-	lasts, err := k.most(rate)
+	lasts, err := k.majority(rate)
 	if err != nil {
 		return 0, err
 	}
 	for up := 0; lasts && up < maxUp; up++ {
-		higher, err := k.most(rate * confirmStep)
+		higher, err := k.majority(rate * confirmStep)
 		if err != nil || !higher {
 			return rate, err
 		}
@@ -145,7 +147,7 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 			return 0, k.short(begin)
 		}
 		rate /= confirmStep
-		if lasts, err = k.most(rate); err != nil {
+		if lasts, err = k.majority(rate); err != nil {
 			return 0, err
 		}
 	}
@@ -157,8 +159,9 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// most reports whether more than half of the seeds hold at a rate. It runs no more seeds than necessary.
-func (k *confirmation) most(rate float64) (bool, error) {
+// majority reports whether more than half of the seeds hold at a rate. It runs only as many seeds as this
+// takes.
+func (k *confirmation) majority(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
 		held, failed, open := k.known(rate)
@@ -175,8 +178,8 @@ func (k *confirmation) most(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether all seeds hold at a rate, except at most one in 16. All seeds of the search must
-// hold, because their runs are reported.
+// nearlyAll reports whether all seeds of the search hold at a rate, and all other seeds but at most one in 16
+// of all. The seeds of the search may not fail, because their runs are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
@@ -197,8 +200,8 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known counts the seeds that hold and that fail at a rate according to the results; open has the other seeds'
-// indexes.
+// known returns how many seeds hold and how many fail at a rate according to the results so far, and the
+// indexes of the other seeds.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.held {
 		switch {
@@ -216,7 +219,7 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 func (k *confirmation) run(rate float64, which []int) error {
 	return each(len(which), func(n int) error {
 		i := which[n]
-		point, err := k.at(i, rate, whole)
+		point, err := k.runAt(i, rate, whole)
 		switch {
 		case err != nil:
 			return err

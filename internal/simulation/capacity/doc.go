@@ -1,5 +1,4 @@
-// Package capacity finds the highest rate of requests that a scenario sustains
-// under a service level objective.
+// Package capacity finds the highest rate of requests at which a scenario meets a service level objective.
 //
 //	slo, err := capacity.ParseSLO("0.5s/token, ttft<2s@p99")
 //	plan, err := scenario.Open(scenario.Scenario{Workload: "sharegpt"})
@@ -7,12 +6,11 @@
 //	c, err := load.Find(ctx, plan, slo, capacity.Options{Precision: 0.02, Horizon: capacity.SearchHorizon})
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
-// Every rate is tried with the same requests; only the times between arrivals
-// change. The search starts at a rate that the cost model suggests, doubles it
-// until the objective fails, and bisects. It assumes that a higher rate is never
-// better. Near the highest rate this is not always true, because small changes
-// affect results much there. So the lowest rate that failed is the limit, even if
-// a higher one held.
+// Every rate is tried with the same requests; only the times between arrivals change. The search starts at a
+// rate that the cost model suggests, doubles it until the objective fails, and bisects. It assumes that
+// latencies at a higher rate are not lower. Near the capacity this is not always true, because small changes
+// have large effects there. Therefore a capacity is below the lowest rate that failed, even if a higher one
+// held.
 //
 // Package plans finds what limits a capacity and how to raise it.
 package capacity

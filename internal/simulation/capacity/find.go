@@ -16,19 +16,19 @@ type Options struct {
 	Pool      Pool    // if nil, each seed has one run at a time
 	Horizon   Horizon // how long runs are
 
-	// Near has, for each seed, a rate at which the search begins, for example the capacity of a similar scenario.
-	// If Near is nil, the search begins at an estimate from the cost model.
-	Near []float64
+	// Start has the rate at which the search begins under each seed, for example the capacity of a similar
+	// scenario. If it is nil, the search begins at an estimate from the cost model.
+	Start []float64
 }
 
-// A Pool limits the number of concurrent runs. Any number of searches may share it.
+// A Pool limits the number of concurrent runs. Several searches may share it.
 type Pool chan struct{}
 
 // NewPool returns a pool for n concurrent runs.
 func NewPool(n int) Pool { return make(Pool, max(1, n)) }
 
-// Take waits until fewer than n runs are in progress, or returns ctx's error. After Take returns nil, the caller must
-// call Give. A nil Pool never waits.
+// Take waits until a run may start, or returns ctx's error. If it returns nil, the caller must call Give
+// after the run. A nil Pool never waits.
 func (p Pool) Take(ctx context.Context) error {
 	if p == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -48,11 +48,11 @@ func (p Pool) Give() {
 	}
 }
 
-// A Capacity is the highest rate that holds the objective, in requests a second.
+// A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median of the rates of the seeds. After Confirm, the objective holds at Rate for the whole horizon
-	// with all seeds except at most one in 16, and for a workload Rate is at least 3 % below Most. Rate is 0 if even a
-	// single request misses the objective.
+	// Rate is the median over the seeds. After Confirm, the objective holds at Rate for the whole horizon
+	// under all seeds but at most one in 16; for a workload, Rate is then at least 3 % below Most. Rate is 0
+	// if even a single request misses the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
 	High      float64 `json:"high"` // greatest of the seeds
@@ -60,7 +60,8 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
-	// number of the Tried seeds (those of the search and others) that hold at Rate or at a higher rate
+	// Held is the number of the Tried seeds (those of the search and others) that hold at Rate or at a higher
+	// rate.
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`
@@ -81,13 +82,14 @@ type Step struct {
 	Points []Point `json:"points"`
 }
 
-// At returns the point at the capacity. If the capacity is 0, it returns the point at the lowest rate that was run.
+// At returns the point at the seed's capacity. If the capacity is 0, it returns the point at the lowest rate
+// that was run.
 func (s Seed) At() Point {
 	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
 	return s.Points[max(0, i)]
 }
 
-// Rates returns the capacities of the seeds, for Options.Near.
+// Rates returns the capacities under the seeds, for Options.Start.
 func (c Capacity) Rates() []float64 {
 	var all []float64
 	for _, s := range c.Seeds {
@@ -96,8 +98,8 @@ func (c Capacity) Rates() []float64 {
 	return all
 }
 
-// Find returns the capacity of a plan with the requests of this load. It ignores Rate, From, Until and Stop of the
-// plan's scenario. The number of concurrent runs does not change the result.
+// Find searches for the capacity of a plan with the requests of l. It ignores Rate, From, Until and Stop of
+// the plan's scenario. The number of concurrent runs does not change the result.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
 	some, err := l.sets[0].first(1)
 	if err == nil {
@@ -109,8 +111,8 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	searches := l.searches(p, slo, o)
 	err = each(len(searches), func(i int) error {
 		s := searches[i]
-		if i < len(o.Near) && o.Near[i] > 0 {
-			return s.settle(ctx, o.Near[i], 1+o.Precision) // two runs if the capacity is the same
+		if i < len(o.Start) && o.Start[i] > 0 {
+			return s.settle(ctx, o.Start[i], 1+o.Precision) // two runs if the capacity is the same
 		}
 		return s.settle(ctx, s.estimate, 1.5)
 	})
@@ -120,7 +122,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// each calls do for n indexes concurrently. If several calls fail, it returns the error of the lowest index.
+// each calls do(0) to do(n-1) concurrently. If several calls fail, it returns the error of the lowest index.
 func each(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
@@ -135,7 +137,7 @@ func collect(searches []*search, precision float64) Capacity {
 	c := Capacity{Precision: precision}
 	for _, s := range searches {
 		low, high := s.bracket()
-		if high <= s.alone() {
+		if high <= s.lowestRate() {
 			low = 0
 		}
 		c.Seeds = append(c.Seeds, Seed{Seed: s.set.seed, Rate: low, Fails: high, Monotone: s.monotone(), Points: s.points})
@@ -145,13 +147,13 @@ func collect(searches []*search, precision float64) Capacity {
 	return c
 }
 
-// Median returns the middle value. If there are two, it returns the lower.
+// Median returns the median of values. Of an even number of values, it returns the lower one in the middle.
 func Median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return values[(len(values)-1)/2]
 }
 
-// Holds reports whether a rate lasts under all seeds for CompareHorizon, the horizon for comparisons of capacities.
+// Holds reports whether a rate holds under all seeds in runs of CompareHorizon.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
 	for _, s := range l.searches(p, slo, Options{Pool: pool, Horizon: CompareHorizon}) {
 		if err := s.try(ctx, rate, brief); err != nil {
@@ -164,18 +166,19 @@ func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float6
 	return true, nil
 }
 
-// curveParts are the multiples of a capacity that show the flat part of a latency curve and its rise.
+// curveParts are the rates of Curve as multiples of the capacity. They show the flat part of a latency curve
+// and its rise.
 var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
 
-// Curve runs the scenario at multiples of the capacity under every seed of the search, and sets c.Curve. A run ends
-// at the search's horizon, or earlier if the queue grows without end.
+// Curve runs the scenario at multiples of the capacity under every seed of the search, and sets c.Curve. A
+// run ends at SearchHorizon, or earlier if the queue grows without end.
 func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
 	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
 	c.Curve = make([]Step, len(curveParts))
 	return each(len(curveParts), func(i int) (err error) {
 		step := Step{Rate: c.Rate * curveParts[i], Points: make([]Point, len(runs))}
 		for k := range runs {
-			if step.Points[k], err = runs[k].at(ctx, step.Rate, patient); err != nil {
+			if step.Points[k], err = runs[k].runAt(ctx, step.Rate, patient); err != nil {
 				return err
 			}
 		}
@@ -184,8 +187,8 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate returns an estimate of the rate that a full batch sustains. A full batch has as many sequences of mean
-// length as fit in memory.
+// estimate computes the rate at which the server runs full batches: as many sequences of mean length as fit
+// in memory.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

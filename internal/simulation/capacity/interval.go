@@ -19,34 +19,34 @@ type estimated struct {
 	count           int
 }
 
-// leastRequests returns the smallest number of values with which every objective has an interval. For a quantile q,
-// this is the smallest n for which at least one of n values exceeds the quantile with a probability of 97.5 %; this
-// probability is 1 - qⁿ.
-func (s SLO) leastRequests() int {
+// minRequests returns the smallest number of values with which every objective has a confidence interval. For
+// a quantile q, this is the smallest n for which at least one of n values exceeds the quantile with a
+// probability (1 - qⁿ) of 97.5 %.
+func (s SLO) minRequests() int {
 	n := 100
 	for _, o := range s {
-		n = max(n, leastOf(o.Level))
+		n = max(n, minValues(o.Level))
 	}
 	return n
 }
 
-// rank returns the nearest rank of a quantile among n sorted values, counted from 1.
+// rank returns the position, from 1, of a quantile among n sorted values (nearest rank).
 func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(n)-1e-9))) }
 
-func leastOf(level float64) int {
+func minValues(level float64) int {
 	if level <= 0 || level >= 1 {
 		return 1
 	}
 	return int(math.Ceil(math.Log(0.025) / math.Log(level)))
 }
 
-// estimateOf returns the mean (level 0) or a quantile of values. The values are in the order of time, and
-// neighbours are correlated.
+// estimateOf returns the mean (level 0) or a quantile of values, and its confidence interval. The values are
+// in the order of time, and neighbours are correlated.
 //
-// To find the interval of a quantile, estimateOf computes the confidence interval of the fraction of values above
-// the quantile, and converts the ends of that interval back to values (Woodruff, Confidence intervals for medians
-// and other position measures, JASA 47, 1952). The centre is the quantile of all values, because quantiles of parts
-// of a run are biased. The tests count how often the interval contains the true value.
+// For a quantile, it computes the confidence interval of the fraction of values above the quantile, and
+// converts the ends of that interval back to values (Woodruff, Confidence intervals for medians and other
+// position measures, JASA 47, 1952). It uses the quantile of all values, because quantiles of parts of a run
+// are biased. The tests count how often the interval contains the true value.
 func estimateOf(values []float64, level float64) estimated {
 	n := len(values)
 	if n == 0 {
@@ -55,7 +55,7 @@ func estimateOf(values []float64, level float64) estimated {
 	if level == 0 {
 		e := estimated{Mean: mean(values), count: n}
 		var half float64
-		half, e.rough = halfWidth(values, e.Mean, leastOfMean)
+		half, e.rough = halfWidth(values, e.Mean, minForMean)
 		e.Low, e.High = e.Mean-half, e.Mean+half
 		return e
 	}
@@ -71,7 +71,7 @@ func estimateOf(values []float64, level float64) estimated {
 			above[i] = 1
 		}
 	}
-	half, rough := halfWidth(above, mean(above), max(leastIndependent, leastAbove/min(level, 1-level)))
+	half, rough := halfWidth(above, mean(above), max(minIndependent, minAbove/min(level, 1-level)))
 	half = max(half, 1.96*math.Sqrt(level*(1-level)/float64(n)))
 	e := estimated{Mean: quantile, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
 	if level > half {
@@ -83,27 +83,27 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval is rough unless it is computed from at least leastIndependent independent values, with at least
-// leastAbove of them on each side of the quantile. With these numbers, at most 5 % of all runs have an interval
-// that is not rough and does not contain the true value.
+// An interval is rough if the values are worth fewer than minIndependent independent values, or fewer than
+// minAbove on either side of the quantile. With these numbers, at most 5 % of all runs have an interval that
+// is not rough and does not contain the true value.
 const (
-	leastIndependent = 40
-	leastAbove       = 5
-	leastOfMean      = 200 // independent values for a mean, which a few large values affect
+	minIndependent = 40
+	minAbove       = 5
+	minForMean     = 200 // independent values for a mean, which a few large values affect
 )
 
-// batchings has numbers of batches. With each number goes the 97.5 % quantile of Student's t for one degree of
-// freedom less. Long batches are less correlated; more batches give a better estimate of the variance. halfWidth
-// uses the widest of the resulting intervals. No source gives this choice.
+// batchings has numbers n of batches, and the 97.5 % quantile of Student's t distribution with n-1 degrees of
+// freedom. With few batches, each is long and they are less correlated; many batches give a better estimate
+// of the variance. halfWidth takes the widest interval of all three. This choice has no source.
 var batchings = []struct {
 	n       int
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
 // halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It
-// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson,
-// Skart, IIE Transactions 43, 2011). The result is rough if the values are worth fewer than least independent
-// values.
+// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and
+// Wilson, Skart, IIE Transactions 43, 2011). rough is true if the values, because they are correlated, are
+// worth fewer than least independent values.
 func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true
@@ -122,8 +122,8 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 	return half, n*single < least*largest
 }
 
-// batchVariance estimates the variance of the mean from the means of n batches. centre is the mean of all
-// values.
+// batchVariance estimates the variance of the mean of values from the means of n batches. centre is the mean
+// of all values.
 func batchVariance(values []float64, centre float64, n int) float64 {
 	square, product, last := 0.0, 0.0, 0.0
 	for b := range n {
@@ -148,7 +148,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// trend returns the slope, per value, of a line fitted to values, and the slope's size in standard errors.
+// trend fits a line to values. It returns the slope per value, and the slope divided by its standard error.
 func trend(values []float64) (slope, deviations float64) {
 	n := float64(len(values))
 	if n < 4 {

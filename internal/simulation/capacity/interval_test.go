@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A process is a sequence of dependent values whose true mean and quantiles are known.
+// A process generates sequences of dependent values. Its true mean and quantiles are known.
 type process struct {
 	name string
 	fill func(rng *rand.Rand, values []float64)
@@ -19,7 +19,8 @@ type process struct {
 	at   func(level float64) float64 // quantile
 }
 
-// waits are the waiting times of an M/M/1 queue in steady state, with a mean service of 1 s (Lindley's recursion).
+// waits generates the waiting times of an M/M/1 queue in steady state, with a mean service time of 1 s
+// (Lindley's recursion).
 func waits(load float64) process {
 	return process{
 		name: fmt.Sprintf("M/M/1 at load %v", load),
@@ -53,8 +54,8 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage counts the intervals of one confidence level by kind, as fractions of all runs. An interval is rough
-// if it was computed from too few values.
+// A coverage has the fractions of runs whose confidence interval at one level is of a kind, such as rough:
+// computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough
@@ -63,7 +64,7 @@ type coverage struct {
 
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover returns the coverage of intervals that are computed from n values, for each of levels.
+// cover returns the coverage for each of levels. Each run computes the intervals of n values.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))
@@ -92,9 +93,9 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs; 8 % may miss it, which is two standard
-// deviations of 200 runs. If there are too few values, as for the 99th percentile at a high load, most intervals are
-// rough.
+// Ensure that 95 % intervals contain the true value in 95 % of the runs. Up to 8 % may miss it, which is two
+// standard deviations above 5 % for 200 runs. If there are too few values, as for the 99th percentile at a
+// high load, most intervals must be rough.
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -130,7 +131,7 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	}
 }
 
-// Ensure that intervals of independent values are at most twice as wide as they must be.
+// Ensure that intervals of independent values are at most twice as wide as theory requires.
 func TestIntervalsAreNotTooWide(t *testing.T) {
 	const n, runs = 3600, 20
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	leastAnswers = 8   // shortest time of arrivals before a verdict, as a multiple of the mean answer time
-	warmUp       = 0.1 // fraction of the arrivals that is not measured
-	warmAnswers  = 2.0 // shortest time that is not measured, as a multiple of the mean answer time
+	minAnswers  = 8   // shortest time of arrivals before a verdict, as a multiple of the mean answer time
+	warmUp      = 0.1 // fraction of the arrivals that is not measured
+	warmAnswers = 2.0 // shortest time that is not measured, as a multiple of the mean answer time
 )
 
-// ErrShort is wrapped when a trace is too short to show the latencies of a server that runs permanently.
+// ErrShort is wrapped when a trace has too few requests to show the latencies of a server in permanent use.
 var ErrShort = errors.New("too few requests to plan from")
 
 var errDecided = errors.New("the outcome is clear")
@@ -29,7 +29,7 @@ const (
 	fails
 )
 
-// judgeEarly returns the verdict on a run that has not ended, or open if there is none yet.
+// judgeEarly returns the verdict on a run in progress, or open if the outcome is not clear yet.
 func (w *run) judgeEarly(now float64) verdict {
 	if w.fixed() {
 		if w.effort == brief && w.missed(now) {
@@ -45,7 +45,7 @@ func (w *run) judgeEarly(now float64) verdict {
 		w.reason = overload
 		return fails
 	}
-	if w.effort == patient || w.answered == 0 || now < leastAnswers*w.meanAnswer() {
+	if w.effort == patient || w.answered == 0 || now < minAnswers*w.meanAnswer() {
 		return open
 	}
 	if w.keepsGrowing(now) {
@@ -57,7 +57,7 @@ func (w *run) judgeEarly(now float64) verdict {
 	clear := now >= 120 && known-from >= w.measured()
 	for _, o := range w.slo {
 		v := w.value(o, from, known)
-		if v.count < w.slo.leastRequests() {
+		if v.count < w.slo.minRequests() {
 			return open
 		}
 		if v.Low > o.Limit*1.02 || w.lost(o, from, known) {
@@ -72,7 +72,8 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether so many requests are above the limit that the objective cannot hold at the end of the run.
+// lost reports whether more requests are above the limit of o than the quantile allows at the end of the run,
+// counting generously the requests that are still to come.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -88,8 +89,8 @@ func (w *run) lost(o Objective, from, to int) bool {
 	return above > may
 }
 
-// overloaded reports whether more requests wait than chance can explain. If arrivals are independent, the standard
-// deviation of their number is its square root; with bursts it is larger.
+// overloaded reports whether more requests wait than random arrivals explain. The standard deviation of the
+// number of arrivals is its square root if they are independent, and more with bursts.
 func (w *run) overloaded() bool {
 	if !w.set.steady() || w.fixed() {
 		return false
@@ -125,23 +126,23 @@ func (w *run) judge(p *Point) {
 	case !p.Holds:
 	case w.grows(end):
 		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
-	case w.set.steady() && end < maxSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
+	case w.set.steady() && end < maxSeconds/2 && end < 2*minAnswers*mean && w.answered > 0:
 		p.Holds, p.Reason = false, "answers take longer the longer requests come"
-	case measured < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
+	case measured < w.slo.minRequests() || end < 2*minAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
 		p.Reason = w.tooShort(end, mean, measured, w.next-from)
 	}
 }
 
-// tooShort returns a text that says how many requests a run has, and about how many it needs. after is the number
-// of requests after the warm-up; measured is how many of these have values. By Little's law, 16 times as many
-// requests arrive in 16 answer times as are in the system at the same time. The upper estimate assumes a full
-// server.
+// tooShort describes how many requests a run has, and about how many it needs. after is the number of
+// requests after the warm-up; measured is how many of these have a value for every objective. A run must last
+// 16 answer times. By Little's law, 16 times as many requests arrive in this time as are in the system at
+// once. The upper estimate assumes that as many are in the system as fit.
 func (w *run) tooShort(end, answer float64, measured, after int) string {
-	least := w.slo.leastRequests()
+	least := w.slo.minRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
-		w.next, end, w.rate, 2*leastAnswers, answer)
-	needed := rounded(float64(w.next) * 2 * leastAnswers * answer / end)
+		w.next, end, w.rate, 2*minAnswers, answer)
+	needed := rounded(float64(w.next) * 2 * minAnswers * answer / end)
 	if measured < least {
 		which := ""
 		if measured < after {
@@ -152,9 +153,9 @@ func (w *run) tooShort(end, answer float64, measured, after int) string {
 		needed = rounded(float64(w.next*least) / float64(max(1, measured)))
 	}
 	text += fmt.Sprintf(", so at least about %.0f requests", needed)
-	if most := rounded(2 * leastAnswers * margin * float64(w.fit)); most > needed {
+	if most := rounded(2 * minAnswers * margin * float64(w.fit)); most > needed {
 		text += fmt.Sprintf(", and up to about %.0f if the server is nearly full at the answer: %.0f for each of %d "+
-			"sequences that run at once", most, 2*leastAnswers*margin, w.fit)
+			"sequences that run at once", most, 2*minAnswers*margin, w.fit)
 	}
 	return text
 }
@@ -164,8 +165,7 @@ func rounded(n float64) float64 {
 	return unit * math.Ceil(1.02*n/unit)
 }
 
-// fit estimates how many sequences can run at the same time. It counts each sequence with its prompt and half of
-// its answer.
+// fit estimates how many sequences can run at once, each with its prompt and half of its answer in memory.
 func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -184,8 +184,8 @@ type sample struct {
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows during the whole time of arrivals, from begin to end: the trend is
-// significant, and the queue has grown by more than 1 % of the requests that arrived.
+// queueGrows reports whether the queue grows from begin to end, the time of arrivals: the trend is
+// significant, and the growth is more than 1 % of the requests that arrived.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64
@@ -206,7 +206,7 @@ func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
-// grows reports whether, after the warm-up, the queue of requests without a first token grows.
+// grows reports whether the number of requests that wait for their first token grows after the warm-up.
 func (w *run) grows(end float64) bool {
 	begin := warmUp * end
 	arrived := 0
@@ -216,13 +216,13 @@ func (w *run) grows(end float64) bool {
 	return queueGrows(w.queue, begin, end, arrived)
 }
 
-// growsFor is the number of consecutive calls of judgeEarly in which the queue must grow.
+// growsFor is the number of checks in a row that must find a growing queue before keepsGrowing returns true.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue of an extended run still grows. Without this check, such a run would
-// continue until maxSeconds, because its latencies keep rising.
+// keepsGrowing reports whether the queue still grows in a run that enough has extended. Such a run's
+// latencies keep rising, so without this check enough would extend it up to maxSeconds.
 func (w *run) keepsGrowing(now float64) bool {
-	if !w.set.steady() || now < w.atLeast() || !w.grows(now) {
+	if !w.set.steady() || now < w.minSeconds() || !w.grows(now) {
 		w.grew = 0
 		return false
 	}

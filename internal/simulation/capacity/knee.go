@@ -12,9 +12,9 @@ import (
 
 const kneePrecision = 0.01
 
-// Knee finds the highest rate at which the requests that arrive in the scenario's Duration hold the objective.
-// It then runs the fractions of this rate in parts, as in the paper's comparison of systems. Unlike Find, it
-// does not check that the rate would last longer.
+// Knee finds the highest rate at which the requests that arrive in the scenario's Duration meet the
+// objective. It then runs the fractions of this rate in parts, as the paper does to compare systems. Unlike
+// Find, it does not check that the rate would last longer.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
@@ -65,8 +65,8 @@ func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	return requests[:max(1, n)], nil
 }
 
-// missed reports whether a mean normalized latency will certainly be above its limit at the end. Requests without
-// an answer have waited at least until now.
+// missed reports whether a mean normalized latency will certainly be above its limit, even if all requests
+// without an answer were answered now.
 func (w *run) missed(now float64) bool {
 	for _, o := range w.slo {
 		if o.Metric != Normalized || o.Level != 0 {
@@ -96,10 +96,10 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters reports whether the server serves less than 95 % of the arriving requests. It compares the mean
-// time to the first token in the second and in the last quarter of the requests. The server is too slow if this
-// mean has grown by more than 5 % of the time between the two quarters. This matters in short runs, where any rate
-// can hold a limit of seconds for a while.
+// growsInQuarters reports whether the server answers less than 95 % of the arriving requests. It compares the
+// mean time to the first token of the second quarter of the requests with that of the last quarter. The
+// server is too slow if the difference is more than 5 % of the time between the two quarters. In a short run,
+// latencies alone do not show this: for a while, any rate meets a limit of seconds.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0

@@ -12,11 +12,12 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrLoad is wrapped when the rate of requests cannot be changed, or when no request fits the model.
+// ErrLoad is wrapped when the rate of requests cannot be changed, or when no request is short enough for the
+// model.
 var ErrLoad = errors.New("no capacity of these requests")
 
-// A Load has the requests of a plan for runs at any rate. It draws or reads each request once. It is safe for
-// concurrent use.
+// A Load has the requests of a plan, for runs at any rate. Each request is drawn or read once. A Load is safe
+// for concurrent use.
 type Load struct {
 	Seeds   []uint64 // of searches
 	Own     float64  // requests/s of a trace as recorded; 0 for a workload
@@ -34,7 +35,7 @@ type Load struct {
 	draw   func(seed uint64) (*requestSet, error) // nil for a trace
 }
 
-// A requestSet has the requests of one seed, which arrive at a rate of one a second.
+// A requestSet has the requests of one seed. Its arrivals are scaled to a mean rate of one request a second.
 type requestSet struct {
 	seed     uint64
 	shape    float64 // of the gamma distribution of gaps between arrivals; 0 for a trace
@@ -45,17 +46,17 @@ type requestSet struct {
 
 func (d *requestSet) steady() bool { return d.shape > 0 }
 
-// Keep makes searches read results from a store, and add new results to the store.
+// Keep makes searches read results from a store and add theirs to it.
 func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 const firstDrawn = 2000
 
-// MaxSeeds limits the seeds of a search, because each keeps its requests in memory.
+// MaxSeeds is the highest number of seeds of a search. The requests of each are kept in memory.
 const MaxSeeds = 100
 
-// NewLoad returns the load of a plan. It has the given number of seeds, starting at the scenario's seed. Requests
-// of a workload are drawn when a run needs them. A trace is read once, up to the scenario's Duration and Requests,
-// and has only one seed. Plans with the same requests can share a load.
+// NewLoad returns the load of a plan under the given number of seeds, the first of which is the scenario's.
+// Requests of a workload are drawn when runs need them. A trace is read once, up to the scenario's Duration
+// and Requests, and has only one seed. Plans with the same requests can share a load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
 	// If requests wait for answers, the server determines the rate.
@@ -151,11 +152,11 @@ func (l *Load) check(p *scenario.Plan) error {
 	return nil
 }
 
-// Means returns the mean lengths in tokens of the requests that NewLoad drew for the first seed. They do not change
-// when runs draw more requests.
+// Means returns the mean lengths, in tokens, of the requests that NewLoad drew for the first seed.
 func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
-// Requests returns the number of requests of a trace, or 0 if the number depends on the rate.
+// Requests returns the number of requests of a trace. It returns 0 for a workload, where the number depends
+// on the rate.
 func (l *Load) Requests() int {
 	if l.sets[0].steady() {
 		return 0
@@ -180,7 +181,7 @@ func (l *Load) confirming(n int) ([]*requestSet, error) {
 	return l.others[:n], nil
 }
 
-// first returns at least n requests, or all requests if there are fewer or n is -1.
+// first returns at least n requests, or all requests if there are fewer than n or if n is -1.
 func (d *requestSet) first(n int) ([]workload.Request, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()

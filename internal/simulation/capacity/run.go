@@ -21,9 +21,9 @@ type Point struct {
 	Holds bool    `json:"holds"`
 	Grows bool    `json:"grows,omitempty"` // the queue grows, so the rate does not hold
 
-	// Cut means that the run ended early because its outcome was clear. Stuck means that a request waits forever. A
-	// point with Cut or Stuck has no Result. Short means that there are too few requests to show whether the rate
-	// lasts.
+	// Cut means that the run ended early because its outcome was clear, and Stuck that some request would
+	// wait forever; such a point has no Result. Short means that there are too few requests to show whether
+	// the rate lasts.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
 	Short  bool   `json:"short,omitempty"`
@@ -32,14 +32,14 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values has the value of each objective of the SLO, over all requests after the warm-up. If at most 1 % of
-	// these are refused, the refused requests are ignored. If a request that counts has no answer, the value is
-	// +Inf, written as -1 in JSON.
+	// Values has the value of each objective of the SLO over the requests after the warm-up. Refused requests
+	// are ignored if they are at most 1 %. Otherwise, or if another request has no answer, the value is +Inf,
+	// written as -1 in JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
 
-// Seconds is a time that may be infinite. JSON has no infinity, so Seconds has its own methods for JSON.
+// Seconds is a time that may be infinite. JSON has no infinity, so Seconds defines its own encoding.
 type Seconds float64
 
 // MarshalJSON writes -1 for infinity.
@@ -59,17 +59,17 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A Horizon says how long requests must arrive in a run, so that its latencies are those of a server that runs
-// permanently. A run must reach all three minimums.
+// A Horizon says how long requests must arrive in a run for its latencies to be those of a server in
+// permanent use. A run must reach all three minimums.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
 	Requests int     // after the warm-up
 }
 
-// Find uses SearchHorizon if Confirm follows, Confirm uses DefaultHorizon, and searches whose capacities are only
-// compared with each other use CompareHorizon. With an overload of 1 %, requests wait for 36 s after an hour and
-// for 6 s after ten minutes.
+// DefaultHorizon is for Confirm. SearchHorizon is for Find if Confirm follows. CompareHorizon is for
+// capacities that are only compared with each other. At a rate 1 % above what is sustained, requests wait for
+// 36 s after an hour, but only 6 s after ten minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -111,8 +111,8 @@ func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*
 	return all
 }
 
-// at runs a rate when the pool allows it, or returns a stored result.
-func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) {
+// runAt runs a rate as soon as the pool allows it, or returns the stored result.
+func (r *runner) runAt(ctx context.Context, rate float64, e effort) (Point, error) {
 	if err := r.pool.Take(ctx); err != nil {
 		return Point{}, err
 	}
@@ -126,7 +126,7 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 		Effort    effort
 	}{r.plan.Scenario, fmt.Sprintf("%+v", *r.plan.Model), fmt.Sprintf("%+v", []Objective(r.slo)), r.horizon, r.set.seed, rate, e}
 	return runs.Do(r.runs, key, func() (Point, error) {
-		// A simulation that assumes ample memory is much faster, so at tries it first.
+		// With sim.Config.Ample a run is much faster, but it fails if memory gets short.
 		point, err := r.newRun(rate, e).simulate(ctx, true)
 		if errors.Is(err, sim.ErrAmple) {
 			return r.newRun(rate, e).simulate(ctx, false)
@@ -135,7 +135,8 @@ func (r *runner) at(ctx context.Context, rate float64, e effort) (Point, error) 
 	})
 }
 
-// A run is the simulation of one rate. It provides the requests and decides when the simulation ends.
+// A run is the simulation of one rate. It is the source of the requests, and ends the simulation when the
+// outcome is clear.
 type run struct {
 	*runner
 	rate   float64
@@ -163,7 +164,7 @@ type run struct {
 
 func (r *runner) newRun(rate float64, e effort) *run {
 	w := &run{runner: r, rate: rate, effort: e, fit: r.set.fit(r.plan)}
-	w.until = w.atLeast()
+	w.until = w.minSeconds()
 	if r.fixed() {
 		w.until = r.plan.Scenario.Duration
 	}
@@ -171,7 +172,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 	return w
 }
 
-// simulate simulates the rate. If ample is true and memory is short, the error is sim.ErrAmple.
+// simulate runs the simulation. With ample, it returns sim.ErrAmple if memory gets short.
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
@@ -208,13 +209,12 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// atLeast returns the minimum time, in seconds, during which requests arrive. It grows if answers take long (see
-// enough).
-func (w *run) atLeast() float64 {
+// minSeconds returns the minimum time, in seconds, during which requests arrive. enough may require more.
+func (w *run) minSeconds() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
 
-func (w *run) measured() int { return max(w.horizon.Requests, w.slo.leastRequests()) }
+func (w *run) measured() int { return max(w.horizon.Requests, w.slo.minRequests()) }
 
 // Next implements workload.Source. It ends the arrivals when there are enough.
 func (w *run) Next(r *workload.Request) error {
@@ -246,11 +246,11 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether enough requests have arrived for the horizon and for the confidence intervals. It raises
-// w.until if answers take longer than before. It also checks the number of requests: by chance, fewer may have
-// arrived than the rate predicts.
+// enough reports whether enough requests have arrived for the horizon and the confidence intervals. It moves
+// w.until if the answers so far take longer than expected. It also counts the requests, because fewer than
+// expected may have arrived.
 func (w *run) enough(arrival float64) bool {
-	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.atLeast())))
+	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
 	count := w.next
 	if w.slo.has(TPOT) {
 		count = w.several
@@ -287,8 +287,8 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer returns the mean time of an answer in seconds. It is the longer of two estimates: the mean time of the
-// finished answers and, by Little's law, the mean time that requests stay in the system.
+// answer estimates the mean time of an answer, in seconds: the mean of the finished answers or, by Little's
+// law, the mean time that requests stay in the system, whichever is longer.
 func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
@@ -302,7 +302,7 @@ func (w *run) known() int {
 	return len(w.done)
 }
 
-// warm returns the index of the first request after the warm-up. The run's arrivals end at the time end.
+// warm returns the index of the first request after the warm-up. end is the time at which arrivals end.
 func (w *run) warm(end float64) int {
 	from := max(warmUp*end, warmAnswers*w.meanAnswer())
 	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= from }); i >= 0 {
@@ -311,8 +311,8 @@ func (w *run) warm(end float64) int {
 	return w.next
 }
 
-// value returns the value of an objective over the requests [from, to). Requests that are too long for the system
-// are refused. If at most 1 % are refused, they are ignored; otherwise the value is +Inf.
+// value returns the value of an objective over the requests from to to-1. Refused requests are ignored if
+// they are at most 1 %; otherwise the value is +Inf.
 func (w *run) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
@@ -331,8 +331,9 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency returns a latency, in seconds, of a request that was not refused. It returns +Inf if the request is not
-// finished. counts is false if the request does not have this latency: an answer of one token has no TPOT.
+// latency returns a latency, in seconds, of the request i, which must not be refused. It is +Inf if the
+// request is not finished. counts is false if m does not apply to the request: an answer of one token has no
+// TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
 	arrival := r.Arrival / w.rate
@@ -347,7 +348,7 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns the error for a point that fails only because there are too few requests.
+// tooShort returns ErrShort with the reason why a point, at which only requests are lacking, does not hold.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// ErrUnbounded is wrapped when all rates hold the objective, because there are too few requests to fill the server.
+// ErrUnbounded is wrapped when all rates meet the objective, because there are too few requests to fill the
+// server.
 var ErrUnbounded = errors.New("no rate is too high")
 
 // A search finds the capacity under one seed.
@@ -31,14 +32,14 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate that has not been run yet. Unless the effort is brief, it also repeats a run that was cut. It
-// does not repeat a run that failed and has a horizon.
+// try runs a rate, unless s.points already has its result. Unless e is brief, it replaces a result that was
+// cut early, but not one that was a failure of a run with a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
 		return nil
 	}
-	p, err := s.at(ctx, rate, e)
+	p, err := s.runAt(ctx, rate, e)
 	if err != nil {
 		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.set.seed, err)
 	}
@@ -50,8 +51,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// bracket returns two rates. high is the lowest rate that failed, or +Inf if none failed. low is the highest rate
-// below high that was run, or 0 if there is none.
+// bracket returns the lowest rate that failed (high), or +Inf if none did, and the highest rate below it that
+// was run (low), or 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -68,16 +69,17 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// alone returns a rate that is so low that requests do not overlap, except those requests of a trace that arrive at
-// the same time.
-func (s *search) alone() float64 { return s.estimate * 1e-6 }
+// lowestRate returns a rate at which requests do not overlap, except those of a trace that arrive at the same
+// time.
+func (s *search) lowestRate() float64 { return s.estimate * 1e-6 }
 
-// cut reports whether the run at a rate ended before its horizon.
+// cut reports whether the run at a rate was ended before its horizon because its outcome was clear.
 func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
 }
 
-// short returns an error if the rate above the capacity failed only because there are too few requests.
+// short returns ErrShort if the run at the rate high, just above the capacity, failed only because it has too
+// few requests.
 func (s *search) short(high float64) error {
 	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
 	if i < 0 {
@@ -86,10 +88,11 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket to the precision. If no rate was run yet, it begins at start and multiplies or divides
-// the rate by step. It squares the step each time, up to 2. If even the rate of alone fails, the capacity is 0.
+// settle narrows the bracket until it is as small as the precision. The first rate is start. Until the
+// bracket has both ends, each rate is the previous one multiplied or divided by step, which is squared each
+// time, up to 2. If even lowestRate fails, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
-	alone, limit := s.alone(), s.estimate*1e5
+	alone, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {
 		low, high := s.bracket()
 		next := 0.0

@@ -18,7 +18,8 @@ var ErrSLO = errors.New("bad objective")
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
 	"e2e<30s (whole answer), each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
-// maxPercent is the highest percentile. Confidence intervals of higher percentiles need too many requests.
+// maxPercent is the highest percentile of an objective below the maximum. Confidence intervals of higher ones
+// need too many requests.
 const maxPercent = 99.99
 
 // A Metric is one latency of a request.
@@ -45,7 +46,7 @@ type Objective struct {
 // An SLO is a service level objective. It holds if all of its objectives hold.
 type SLO []Objective
 
-// ParseSLO reads objectives, as in "0.5s/token, ttft<2s@p99". The error wraps ErrSLO and lists the forms.
+// ParseSLO parses objectives such as "0.5s/token, ttft<2s@p99". The error wraps ErrSLO and lists the forms.
 func ParseSLO(text string) (SLO, error) {
 	var slo SLO
 	for item := range strings.SplitSeq(text, ",") {
@@ -99,7 +100,7 @@ func parseLevel(text string) (float64, error) {
 		switch {
 		case err != nil || !(p > 0 && p <= 100):
 		case p > maxPercent && p < 100:
-			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100),
+			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, minValues(p/100),
 				maxPercent)
 		default:
 			return p / 100, nil
@@ -121,8 +122,7 @@ func (o Objective) Of() string {
 
 func (o Objective) above() string { return o.Of() + " is above its limit" }
 
-// percent returns the level in percent. It rounds, because Level is a percentage divided by 100, which is not
-// exact.
+// percent returns Level in percent. It removes the rounding error that dividing the percentage by 100 caused.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -152,7 +152,7 @@ func (s SLO) has(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
-// judgeable refuses a limit on TPOT if every answer has one token. The error wraps ErrLoad.
+// judgeable returns an error that wraps ErrLoad if the SLO limits TPOT but every answer has one token.
 func (s SLO) judgeable(requests []workload.Request) error {
 	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil
@@ -161,8 +161,8 @@ func (s SLO) judgeable(requests []workload.Request) error {
 		"leave tpot out", ErrLoad)
 }
 
-// Times returns the SLO with all limits multiplied by a factor. For example, a server that does everything twice as
-// fast sustains twice the rate that it sustains under Times(2).
+// Times returns the SLO with all limits multiplied by a factor. A server that does everything twice as fast
+// sustains twice the rate that the server itself sustains under Times(2).
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)
 	for i := range s {

@@ -62,9 +62,9 @@ var (
 
 const plannedMemory = 0.95
 
-// Ensure that a planned rate lasts: with seeds that the plan has not used, runs of an hour (half an hour in make
-// test) hold the objective, except at most one of five. At 1.1 times the rate that most seeds of the plan sustain,
-// most runs fail; at the answer / 0.85, at least one of five fails (only in make test-long).
+// Ensure that a planned rate lasts. Runs of an hour (half an hour in make test) with five seeds that the plan
+// has not used must meet the objective, except at most one. At 1.1 times the rate that most seeds of the plan
+// sustain, most of them must fail. At the answer / 0.85, at least one must fail (only in make test-long).
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -103,7 +103,7 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome counts under how many of five seeds an objective held and under how many it failed. Seeds that cannot
+// An outcome has the numbers of seeds, of five, under which an objective held and failed. Seeds that cannot
 // change the result of a test are not run.
 type outcome struct{ held, failed int }
 
@@ -111,8 +111,8 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that the plan has not used. It stops when the objective has held
-// or failed under enough seeds, or when neither can be reached.
+// hours runs a rate for an hour under five seeds that the plan has not used. It stops when the objective has
+// held or failed under enough seeds, or when it can do neither any more.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -129,7 +129,7 @@ func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enoug
 	return o
 }
 
-// hourHolds reports whether a run holds the objective with exact quantiles. The run is like that of llmsim run.
+// hourHolds reports whether a run meets the objective, with exact quantiles and the load of llmsim run.
 func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	held, err := runHour(t, s, objective, true)
 	if errors.Is(err, sim.ErrAmple) {
@@ -139,7 +139,8 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour runs to the end, or until so many requests are above a limit that the objective cannot hold.
+// runHour reports whether a run meets the objective. It ends the run once so many requests are above a limit
+// that the objective cannot hold.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -154,8 +155,9 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// For each objective: the number of requests above the limit or, if the objective limits a mean, the sum of the
-	// seconds.
+	// above has, for each objective, the number of requests above the limit, or for an objective on a mean
+	// the sum of the latencies in seconds. most has the highest values with which the objective can still
+	// hold.
 	above, most := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
 		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {
@@ -210,7 +212,7 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace with the number of rows that a refusal asks for has enough requests after the warm-up.
+// Ensure that a trace with the number of rows that the error asks for has enough requests after the warm-up.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		text := "arrival,prompt,output\n"
@@ -227,7 +229,7 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
 }
 
-// Ensure that a trace is long enough if it has the larger of the two numbers of rows that a refusal names.
+// Ensure that a trace with the larger of the two numbers of rows in the error is long enough.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}
@@ -251,7 +253,7 @@ func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
 	_, err := promised(t, s, slo(t, "ttft<1s"))
 	require.NotErrorIs(t, err, ErrLoad)
 
-	// Of the 600 answers, 60 have two tokens. That is too few for a 99th percentile.
+	// Only 60 of the 600 answers have two tokens, which is too few for a 99th percentile of TPOT.
 	text := "arrival,prompt,output\n"
 	for i := range 600 {
 		text += fmt.Sprintf("%d,100,%d\n", i, 1+(i%10)/9)
@@ -281,11 +283,11 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	require.Zero(t, few)
 }
 
-// Ensure that a run has enough requests, even if by chance few arrive.
+// Ensure that a run has enough requests, even if fewer than expected arrive by chance.
 func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	for seed := range uint64(20) {
 		s := one(t, scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Seed: seed}}, "ttft<1s@p99")
-		point, err := s.at(context.Background(), 1e-4, whole)
+		point, err := s.runAt(context.Background(), 1e-4, whole)
 		require.NoError(t, err)
 		require.False(t, point.Short, point.Reason)
 		require.True(t, point.Holds, point.Reason)
@@ -297,14 +299,14 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")
 	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
-		point, err := s.at(context.Background(), rate, brief)
+		point, err := s.runAt(context.Background(), rate, brief)
 		require.NoError(t, err)
 		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
 		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
 	}
 }
 
-// Ensure that one seed in 16 may fail, unless it is one of the seeds of the search.
+// Ensure that one seed in 16 may fail, but none of the seeds of the search.
 func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -328,7 +330,7 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that all reported runs hold, even if a seed that held at a higher rate fails at the answer's rate.
+// Ensure that all reported runs hold, even if a seed that held at a higher rate fails at the final rate.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {
@@ -361,7 +363,8 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Ensure that a run slightly above the sustained rate ends early; otherwise it would be extended to 20 hours.
+// Ensure that a run at a rate slightly above what the server sustains ends early. Otherwise it would be
+// extended to 20 hours.
 func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 4}},
 		"tpot<1s")

@@ -118,7 +118,7 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 // options returns the options of a search whose runs have the length h. The search starts at the rates start,
 // one for each seed, if there are any.
 func (s *sizer) options(h capacity.Horizon, start []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Near: start}
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Start: start}
 }
 
 func (s *sizer) tick(n int) {

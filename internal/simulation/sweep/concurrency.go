@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeConcurrencies writes a row for each number of clients: throughput, and latencies as medians and as 95th and
-// 99th percentiles. Throughput and medians have their ranges. All values are means over the seeds.
+// writeConcurrencies writes a table with a row for each system, block size and number of clients: throughput,
+// and latencies as p50, p95 and p99. Values are means over the seeds. Throughput and p50 have the range that
+// the margin of the times gives.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+
@@ -61,7 +62,8 @@ func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	return sum / float64(len(seeds))
 }
 
-// withRange formats the mean of a quantity. If the quantity has a range, the text includes it.
+// withRange formats the mean of a quantity over the seeds, followed by the mean ends of its range if there is
+// one.
 func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
 	text := fmt.Sprintf(format, mean(seeds, quantity))
 	least, most := 0.0, 0.0

@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeCSV writes a row for each job, in the order of the grid. A row has the job, the error if the job failed, and
-// every number of the result. Times are in seconds, except those of iterations, which are in milliseconds. If jobs
-// have ranges, the last columns have both ends of each range.
+// writeCSV writes a row for each job, in the order of the grid: the job, its error if it failed, and every
+// number of the result. Times are in seconds, but those of iterations in milliseconds. If jobs have ranges,
+// the last columns have both ends of each range.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := append([]string{"system", "block_size", "rate", "seed", "error"},
@@ -69,7 +69,7 @@ func tokenRate(r *sim.Result) float64   { return perSecond(r.Generated, r) }
 func firstToken(r *sim.Result) float64  { return r.TTFT.P50 }
 func perToken(r *sim.Result) float64    { return r.TPOT.P50 }
 
-// within returns the ends of the range of a quantity. The job must have a range.
+// within returns the ends of the range of a quantity. o.Range must not be empty.
 func (o *Outcome) within(quantity func(r *sim.Result) float64) (least, most float64) {
 	a, b := quantity(o.Range[0]), quantity(o.Range[1])
 	return min(a, b), max(a, b)
@@ -84,7 +84,7 @@ func perSecond(n int, r *sim.Result) float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// columns returns the names of the numbers in a struct, from their JSON names: normalized.p50 becomes normalized_p50.
+// columns returns the names of the numbers in a struct: the JSON name normalized.p50 becomes normalized_p50.
 func columns(prefix string, t reflect.Type) []string {
 	var all []string
 	for i := range t.NumField() {

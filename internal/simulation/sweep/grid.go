@@ -14,22 +14,21 @@ import (
 // ErrGrid is wrapped by errors about a Grid.
 var ErrGrid = errors.New("bad grid")
 
-// A Grid stands for all combinations of its values. A job is one of these combinations.
+// A Grid describes a run, called a job, for each combination of its values.
 type Grid struct {
 	Base       scenario.Scenario // its system, block size, rate and seed are not used
 	Systems    []string
 	BlockSizes []int     // tokens
 	Rates      []float64 // requests/s
-	// Concurrencies are used instead of Rates: numbers of clients, each of which sends the next request when it has
+	// Concurrencies replace Rates: each is a number of clients, which send their next request when they have
 	// an answer.
 	Concurrencies []int
 	Seeds         []uint64
 }
 
-const mostJobs = 100_000
+const maxJobs = 100_000
 
-// ordered returns the grid in the order in which it is run and written. This order does not depend on the order of
-// the lists.
+// ordered checks a grid, and returns it with its lists in the order in which jobs are run and written.
 func (g Grid) ordered() (Grid, error) {
 	var err error
 	known := sim.Systems()
@@ -73,8 +72,8 @@ func (g Grid) ordered() (Grid, error) {
 		return g, err
 	}
 	n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.loads())) * float64(len(g.Seeds))
-	if n > mostJobs {
-		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
+	if n > maxJobs {
+		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, maxJobs)
 	}
 	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
 		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, "+
@@ -133,7 +132,7 @@ func (j Job) load() string {
 
 func (g Grid) closed() bool { return g.Concurrencies != nil }
 
-// loads returns a job for each rate or concurrency, without the other fields.
+// loads returns jobs with only the rate or the concurrency set, one for each value in the grid.
 func (g Grid) loads() []Job {
 	var all []Job
 	for _, n := range g.Concurrencies {

@@ -17,7 +17,8 @@ func ParseSystems(text string) []string {
 	return items(text)
 }
 
-// ParseRates reads lists such as "0.5,1,2", and ranges with both ends such as "0.5:3:0.25", in steps of 0.25.
+// ParseRates parses lists such as "0.5,1,2" and ranges such as "0.5:3:0.25", which has steps of 0.25 and
+// includes both ends.
 func ParseRates(text string) ([]float64, error) {
 	var all []float64
 	for _, item := range items(text) {
@@ -36,10 +37,10 @@ func ParseRates(text string) ([]float64, error) {
 		case len(parts) == 1:
 			all = append(all, from)
 			continue
-		case !(step > 0) || !(to >= from) || !((to-from)/step < mostJobs):
+		case !(step > 0) || !(to >= from) || !((to-from)/step < maxJobs):
 			return nil, fmt.Errorf("%w: rates %q: want from:to:step that begins below its end and has a step above 0, and at "+
 				"most %d of them",
-				ErrGrid, item, mostJobs)
+				ErrGrid, item, maxJobs)
 		}
 		for i := range int((to-from)/step+1e-9) + 1 {
 			all = append(all, math.Round((from+float64(i)*step)*1e9)/1e9) // 0.3, not 0.30000000000000004
@@ -58,9 +59,9 @@ func ParseInts[T int | uint64](what, text string) ([]T, error) {
 		}
 		a, err1 := strconv.ParseUint(first, 10, 63)
 		b, err2 := strconv.ParseUint(last, 10, 63)
-		if err1 != nil || err2 != nil || b < a || b-a >= mostJobs {
+		if err1 != nil || err2 != nil || b < a || b-a >= maxJobs {
 			return nil, fmt.Errorf("%w: %s %q: want whole numbers like 1,4 or 1-8, at most %d of them", ErrGrid, what, item,
-				mostJobs)
+				maxJobs)
 		}
 		for v := a; v <= b; v++ {
 			all = append(all, T(v))

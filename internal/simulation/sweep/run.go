@@ -24,23 +24,23 @@ type Outcome struct {
 // measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// Range has the results of the fastest and of the slowest server within the margin of the times. Only jobs with
-	// a concurrency have them.
+	// Range has the results with the fastest and with the slowest times of iterations within the margin of
+	// the cost model. It is nil without a concurrency or a margin.
 	Range []*sim.Result
 }
 
-// A State has the outcomes of a sweep, one for each job.
+// A State has the outcome of each job of a sweep.
 type State struct {
 	*Sweep
 	Outcomes []*Outcome
 }
 
-// Run runs the jobs that the store does not have, the longest first, at most atOnce concurrently (0 means one for
-// each processor). It calls done for each outcome, from one goroutine at a time. A job that fails also has an
-// outcome. Run returns an error if the context is done or a result cannot be stored.
-func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done func(o *Outcome, ran bool)) (*State, error) {
-	if atOnce < 1 {
-		atOnce = runtime.GOMAXPROCS(0)
+// Run runs the jobs that the store does not have, those that take longest first, at most maxRuns concurrently
+// (0 means one for each processor). It calls done for each outcome, also of a job that failed; calls do not
+// overlap. Run returns an error if ctx is canceled or a result cannot be stored.
+func (s *Sweep) Run(ctx context.Context, store *runs.Store, maxRuns int, done func(o *Outcome, ran bool)) (*State, error) {
+	if maxRuns < 1 {
+		maxRuns = runtime.GOMAXPROCS(0)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -48,7 +48,7 @@ func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done fun
 	next := make(chan int)
 	var telling sync.Mutex
 	var workers sync.WaitGroup
-	for range min(atOnce, len(s.Jobs)) {
+	for range min(maxRuns, len(s.Jobs)) {
 		workers.Go(func() {
 			for i := range next {
 				o, ran, err := s.outcome(ctx, store, s.Jobs[i])
@@ -74,7 +74,8 @@ func (s *Sweep) Run(ctx context.Context, store *runs.Store, atOnce int, done fun
 	return st, context.Cause(ctx)
 }
 
-// costly returns the indexes of the jobs, the longest job first, so that no long job runs alone at the end.
+// costly returns the indexes of the jobs, the most costly job first, so that no long job runs alone at the
+// end.
 func (s *Sweep) costly() []int {
 	all := make([]int, len(s.Jobs))
 	for i := range all {
@@ -84,7 +85,7 @@ func (s *Sweep) costly() []int {
 	return all
 }
 
-// A key has everything that the result of a job depends on.
+// A key has everything on which the result of a job depends, except the program and the trace.
 type key struct {
 	Scenario scenario.Scenario
 	Cost     string
@@ -92,8 +93,8 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job, or reads its result from the store. If the job fails, its error is in the Outcome; outcome
-// returns other errors.
+// outcome runs a job, or reads its result from the store, and ran says which. If the job fails, its error is
+// in o.Error; err is for a canceled context or a store that cannot be written.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// DefaultSLO is the greatest normalized latency of a rate that counts as sustained, in seconds per token. It is
-// half of what the axes of the paper's Fig. 12 and 14 show.
+// DefaultSLO is the highest mean normalized latency, in seconds per token, of a rate that counts as
+// sustained. It is half the height of the paper's Fig. 12 and 14.
 const DefaultSLO = 0.5
 
 // A cell has the results of all seeds at one rate.
@@ -19,7 +19,7 @@ type cell struct {
 	part    bool        // not all requests were answered
 }
 
-// A row has the results of a system with one block size at all rates.
+// A row has the results of one system and block size, with one cell for each rate or concurrency.
 type row struct {
 	system string
 	size   int
@@ -64,7 +64,8 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns how many rates meet the SLO, counted from the lowest rate to the first that does not meet it.
+// sustained returns the number of rates, from the lowest on, that meet the SLO before the first that does
+// not.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {
@@ -74,9 +75,9 @@ func (r row) sustained(slo float64) int {
 	return len(r.cells)
 }
 
-// WriteSummary writes two things for each system and block size: the mean normalized latency at each rate, and the
-// highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes throughput and
-// latencies instead.
+// WriteSummary writes a table with the mean normalized latency of each system and block size at each rate,
+// and the highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes
+// throughput and latencies instead.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {
 		return st.writeConcurrencies(out)

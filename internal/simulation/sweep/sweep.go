@@ -21,8 +21,8 @@ func (j Job) String() string {
 	return fmt.Sprintf("%s, blocks of %d, %s, seed %d", j.System, j.BlockSize, j.load(), j.Seed)
 }
 
-// cost estimates how long a job takes, without a unit. Systems that cache prefixes take longer, because they compute
-// the hashes of blocks (internal/simulation/README.md, Speed).
+// cost estimates how long a job takes, in arbitrary units. Systems that cache prefixes take longer, because
+// they hash blocks (internal/simulation/README.md, Speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
 	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {
@@ -40,7 +40,7 @@ type Sweep struct {
 	plan *scenario.Plan // of one of the jobs; it has read the trace
 }
 
-// Open looks up all names of a grid and checks all jobs.
+// Open returns the sweep of a grid after checking all names and jobs.
 func Open(g Grid) (*Sweep, error) {
 	g, err := g.ordered()
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-func run(t *testing.T, dir string, s *Sweep, atOnce int) (*State, []Job) {
+func run(t *testing.T, dir string, s *Sweep, maxRuns int) (*State, []Job) {
 	t.Helper()
 	store, err := runs.Open(dir, s.Grid.Base.Trace)
 	require.NoError(t, err)
 	var ran []Job
-	st, err := s.Run(context.Background(), store, atOnce, func(o *Outcome, fresh bool) {
+	st, err := s.Run(context.Background(), store, maxRuns, func(o *Outcome, fresh bool) {
 		if fresh {
 			ran = append(ran, o.Job)
 		}
@@ -39,7 +39,7 @@ func table(t *testing.T, st *State) string {
 	return string(text)
 }
 
-// Ensure that the table of a resumed sweep is the same as that of a complete run.
+// Ensure that an interrupted and resumed sweep gives the same table as a complete one.
 func TestWhatIsThereIsNotRunAgain(t *testing.T) {
 	whole, ran := run(t, t.TempDir(), open(t, grid()), 3)
 	require.Len(t, ran, 8)

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// Write writes sweep.csv, the figures and index.html to a folder. Figures end at twice the SLO, which is in seconds a
-// token.
+// Write writes sweep.csv, the figures and index.html to a folder. The axes of the figures end at twice slo,
+// which is in seconds per token.
 func (st *State) Write(dir string, slo float64) error {
 	var b bytes.Buffer
 	if err := st.writeCSV(&b); err != nil {
@@ -26,7 +26,7 @@ func (st *State) Write(dir string, slo float64) error {
 	return chart.Write(dir, figures)
 }
 
-// figures returns a figure of latency against rate for each block size, cut at twice the SLO.
+// figures returns a figure of latency against rate for each block size. Its axis ends at twice slo.
 func (st *State) figures(slo float64) []chart.Figure {
 	if st.Grid.closed() {
 		return nil
