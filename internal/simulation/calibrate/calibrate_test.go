@@ -51,7 +51,8 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that without noise the fit is exact, and that the stated errors are as large as the noise.
+// Ensure that the fit is exact if the measurements have no noise, and that otherwise the stated errors are as
+// large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	c := fitOf(t, table(line, 0))
@@ -67,7 +68,7 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
 
-// Ensure that no coefficient is negative, and that the coefficient of a quantity that no point has is 0.
+// Ensure that no coefficient is negative, and that a quantity that is 0 in all points has the coefficient 0.
 func TestPartsAreNotNegative(t *testing.T) {
 	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
 		{Steps: 1, Seqs: 16, Seconds: 0.018}})
@@ -123,7 +124,7 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	}
 }
 
-// Ensure that an error about measurements names the place in the file and says what to do.
+// Ensure that an error about measurements names the line or record of the file, and says what to do.
 func TestBadMeasurementsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"empty", "", "it is empty"},
@@ -163,8 +164,8 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 }
 
-// Ensure that iterations with the same work become one point, so that many small batches do not outweigh few large
-// ones.
+// Ensure that iterations with the same work become one point, so that many small batches do not outweigh a
+// few large ones.
 func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
@@ -190,7 +191,7 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that in a table of any length, the stated errors are those of single rows, not those of means.
+// Ensure that the stated errors are those of single rows of a table, and not of means, whatever its length.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// Ensure that tables of spreadsheets and other programs are read, and that errors name what cannot be read.
+// Ensure that tables are read in the formats that spreadsheets and other programs write, and that errors name
+// the part that cannot be read.
 func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	const plain = "batch,context,prompt,seconds\n4,128,16,0.0125\n"
 	var packed bytes.Buffer
@@ -52,7 +53,7 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// Ensure that the fit lists what cannot be concluded from the measurements, even if its errors are small.
+// Ensure that a fit lists the times that the measurements cannot determine, even if its errors are small.
 func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	line := cost.Linear{Base: 8, Seq: 0.15, Context: 4e-5, Prompt: 0.03}
 	measure := func(batches, contexts, prompts []float64) (points []Point) {
@@ -94,7 +95,7 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	}
 }
 
-// Ensure that results of several models are refused, and that failed requests are reported.
+// Ensure that results of several models in one file are refused, and that failed requests are reported.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Residual has the measured time of a point and the times that the fitted lines predict for the point.
+// A Residual has the measured time of a point and the times that fitted lines predict for it.
 type Residual struct {
 	Label    string  `json:"label"`
 	Measured float64 `json:"measured_ms"`
@@ -26,12 +26,12 @@ type Calibration struct {
 	Residuals []Residual
 }
 
-// mostParts limits the number of parts into which the points are divided. For each part, a line is fitted to the
-// other parts, to measure the line's errors on this part.
-const mostParts = 40
+// maxParts is the highest number of parts into which Fit divides the points. For each part, a line is fitted
+// to all other parts, and its errors on this part are measured.
+const maxParts = 40
 
-// Fit returns the line without negative coefficients that has the smallest relative errors. The stated errors are
-// those on points that were not used in a fit. The error wraps ErrInput.
+// Fit returns the line with the smallest relative errors among those without negative coefficients. The
+// stated errors are those of lines on points that were not used to fit them. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	models, err := check(points)
 	if err != nil {
@@ -46,7 +46,7 @@ func Fit(points []Point) (*Calibration, error) {
 		Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
 	var errs []float64
 	c.Residuals = make([]Residual, len(points))
-	parts := min(len(points), mostParts)
+	parts := min(len(points), maxParts)
 	for part := range parts {
 		var others []Point
 		for i, p := range points {
@@ -84,8 +84,8 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns an error if no cost file can be fitted to the points. Otherwise it returns the model of the points, in
-// a list that is empty if the points name no model.
+// check returns an error if a cost file cannot be fitted to the points. models has the name of their model,
+// or is empty if they do not name it.
 func check(points []Point) (models []string, err error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
@@ -95,7 +95,7 @@ func check(points []Point) (models []string, err error) {
 	}
 	if len(points) < 2 {
 		return nil, fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
-			len(points), cost.LeastPoints)
+			len(points), cost.MinPoints)
 	}
 	models = names(points)
 	if len(models) > 1 {
@@ -114,7 +114,7 @@ func names(points []Point) (all []string) {
 	return all
 }
 
-// extent returns the range of the measurements. Outside it, the line is a guess.
+// extent returns the range of sizes in the measurements. The line is a guess outside this range.
 func extent(points []Point) *cost.Range {
 	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
 	for _, p := range points {
@@ -139,9 +139,9 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve finds the line with the least squares of errors relative to the line. If errors were relative to the
-// measured times, measurements that are too long would count less than measurements that are too short, and the
-// line would be too low. In each round, errors are relative to the line of the previous round.
+// solve fits a line by least squares of errors relative to the line itself: in each round, errors are
+// relative to the line of the previous round. If they were relative to the measured times, measurements that
+// are too long would count less than those that are too short, and the line would be too low.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {
@@ -160,9 +160,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // Four rounds give three correct digits.
 const rounds = 4
 
-// nearest fits each subset of the four coefficients that contains the base. Among the lines without negative
-// coefficients, it returns the line with the least squares of errors relative to scaled. This is exact, and faster
-// than an active-set method.
+// nearest returns the line, without negative coefficients, that has the least squares of errors relative to
+// the times of scaled. It fits every subset of the coefficients that contains the base. This is exact, and
+// faster than an active-set method.
 func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -188,8 +188,8 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations for the coefficients whose indexes are in parts. Errors are relative to
-// scaled.
+// leastSquares solves the normal equations for the coefficients in parts; the others are 0. Errors are
+// relative to the times of scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

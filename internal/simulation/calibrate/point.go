@@ -8,8 +8,8 @@ import (
 // ErrInput is wrapped by errors about measurements.
 var ErrInput = errors.New("bad measurements")
 
-// A Point is the measured time of some iterations. A line predicts this time: base × Steps + seq × Seqs + context ×
-// Context + prompt × Prompt.
+// A Point is the measured time of some iterations. A line with the coefficients base, seq, context and prompt
+// predicts base × Steps + seq × Seqs + context × Context + prompt × Prompt.
 type Point struct {
 	Label   string  // for output
 	Model   string  // that was served; "" if not known
@@ -22,8 +22,8 @@ type Point struct {
 	lines []Point // the measurements that were merged; nil for a single measurement
 }
 
-// run returns the point of a batch of n sequences, which prefills the prompts and then decodes. The prefill
-// generates the first token.
+// run returns the point of a batch of n sequences that prefills their prompts, which generates the first
+// tokens, and then decodes.
 func run(label string, n, prompt, output, seconds float64) Point {
 	p := decodes(n, prompt+1, output-1)
 	p.Label, p.Seconds = label, seconds
@@ -33,13 +33,14 @@ func run(label string, n, prompt, output, seconds float64) Point {
 	return p
 }
 
-// decodes returns a point of iterations with n sequences. In the first iteration, they attend to context tokens.
+// decodes returns the point of consecutive iterations that decode n sequences. Each sequence attends to
+// context tokens in the first iteration, and to one more in each further iteration.
 func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// weight returns the weight of a point. It grows with the number of measurements, but more slowly than this number,
-// because the line itself is not exact.
+// weight returns the weight of a point in the fit. It grows with the number of measurements, but more slowly,
+// because the line is not exact either.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
 func (p Point) measured() []Point {

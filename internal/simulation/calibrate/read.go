@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// Lengths has the settings of vllm bench latency that its JSON does not contain.
+// Lengths has the batch size and lengths of vllm bench latency, which are not in its JSON.
 type Lengths struct{ Batch, Prompt, Output int }
 
-// Read reads the points of a file, which may be gzipped; "-" is standard input. The first character of the file and
-// its fields determine the format. The error wraps ErrInput and names the file.
+// Read reads points from a file; "-" is standard input. The file may be gzipped. Its first character and its
+// fields determine the format. The error wraps ErrInput and names the file.
 func Read(path string, lengths Lengths) ([]Point, error) {
 	var text []byte
 	var err error
@@ -51,8 +51,8 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 	return parseCSV(bytes.Trim(text, " \r\n")) // tabs are between empty cells
 }
 
-// mostUnpacked limits the decompressed size of a file.
-const mostUnpacked = 1 << 30
+// maxUnpacked limits the decompressed size of a file.
+const maxUnpacked = 1 << 30
 
 func unpack(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
@@ -62,12 +62,12 @@ func unpack(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the gzip file is damaged: %w", err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, mostUnpacked+1))
+	plain, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the gzip file is damaged or cut off: %w", err)
-	case len(plain) > mostUnpacked:
-		return nil, fmt.Errorf("the gzip file has more than %d bytes unpacked", mostUnpacked)
+	case len(plain) > maxUnpacked:
+		return nil, fmt.Errorf("the gzip file has more than %d bytes unpacked", maxUnpacked)
 	}
 	return plain, nil
 }
@@ -145,8 +145,8 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		"(mean_tpot_ms)")
 }
 
-// llama returns two points, because prompts and tokens are timed separately. The last prompt token of a
-// sequence generates its first token.
+// llama returns two points, because the benchmark times prompts and generated tokens separately. The last
+// prompt token of a sequence generates its first token.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
 		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP,
@@ -162,9 +162,9 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. By Little's law, it has as many sequences as are in the
-// server on average. The number of prompt tokens is in proportion to the generated tokens. If requests hardly
-// overlap, the time to the first token gives a second point. If they overlap, this time includes waiting and is not
+// serve returns the mean iteration of a server under load. Its number of sequences is the mean number in the
+// server, by Little's law; prompt and generated tokens are in the ratio of the totals. If requests hardly
+// overlap, the time to the first token gives a second point. Otherwise this time includes waiting and is not
 // used.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {

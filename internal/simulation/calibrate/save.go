@@ -24,7 +24,7 @@ func (c *Calibration) Save(path, name, source string) error {
 	return jobs.Replace(path, append(text, '\n'))
 }
 
-// Write writes the line, and the residuals in order of decreasing error.
+// Write writes the line and its errors, and a table of the residuals, the largest first.
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
 	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g "+

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	factors   = 20 // number of equally likely factors; factors above the 95th percentile become their mean
-	leastSame = 8  // a mean of measurements of the same work is used only if it has at least this many
+	factors = 20 // number of equally likely factors; factors above the 95th percentile become their mean
+	minSame = 8  // a mean of measurements of the same work is used only if it has at least this many
 )
 
-// spread returns by how much measurements of the same work differ from their mean. The result does not depend on
-// the error of the line.
+// spread returns how much measurements of the same work differ from their mean. An error of the line does not
+// change this, because it is the same for all of them.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
 		lines := p.measured()
-		if len(lines) < leastSame {
+		if len(lines) < minSame {
 			continue
 		}
 		off := p.Seconds / at(line, p)
@@ -37,10 +37,10 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means divides the sorted factors into parts of equal size. It returns the means of the parts, scaled so that the
-// mean of these means is 1. It returns nil if there are too few factors.
+// means sorts the factors, divides them into parts of equal size, and returns the mean of each part, scaled
+// so that all means average 1. It returns nil if there are too few factors.
 func means(all []float64) (parts []float64) {
-	if len(all) < factors*leastSame/2 {
+	if len(all) < factors*minSame/2 {
 		return nil
 	}
 	slices.Sort(all)

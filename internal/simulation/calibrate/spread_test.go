@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// trace returns a CSV of a server's iterations. Of the iterations with prompts, one in ten takes three times as long
-// as the others with the same work. Decodes with the same work take the same time. Batches of four are not on the
-// line.
+// trace returns a CSV of a server's iterations. Decodes with the same work take the same time. One in ten
+// iterations with prompts takes three times as long as the others with the same work. Batches of four deviate
+// from the line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder
@@ -58,7 +58,7 @@ func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	require.Contains(t, b.String(), "nine of ten iterations take ")
 }
 
-// Ensure that a cost file with a spread can be saved and read, even if one measurement took very long.
+// Ensure that a saved cost file with a spread can be read, even if one measurement took very long.
 func TestASpreadThatIsSavedCanBeRead(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -15,7 +15,8 @@ const (
 	tera  = 1e12
 )
 
-// Model returns the model of iteration times for the given block size in tokens. The error wraps ErrFile.
+// Model returns the model that computes times of iterations. block is the block size in tokens. The error
+// wraps ErrFile.
 func (s Setup) Model(block int) (*Model, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
@@ -51,15 +52,16 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline sets the times of m. Each time is a number of bytes divided by the bandwidth, or a number of operations
-// divided by the FLOPS. All workers do the same work at the same time, each for its share of the heads.
+// roofline sets the times of m that follow from the data sheet: each is a number of bytes divided by a
+// bandwidth, or a number of operations divided by a rate. The workers run at the same time, each with its
+// share of the heads, so the times are those of one worker.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
-	// In linear layers, all weights are read once. For each token, a weight takes a multiplication and an addition;
-	// weights of the head do so only for generated tokens. Reading an embedding that is not tied to the head takes
-	// no time here, because only a few of its rows are read.
+	// Linear layers read all weights once. Each weight takes a multiplication and an addition for each token;
+	// weights of the head only for each generated token. If the embedding is not the head's matrix, only a
+	// few of its rows are read, which is ignored here.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	reading := bandwidth * e.Weights
 	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
@@ -72,8 +74,8 @@ func (s Setup) roofline(m *Model) {
 		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
-	// In attention, a token that attends to another token reads the other's key and value, and each head multiplies
-	// and adds all elements of the two. A prompt writes its keys and values and reads them at least once.
+	// A token that attends to another one reads the other's key and value. Each query head multiplies and
+	// adds all elements of both. Prompts write their keys and values and read them at least once.
 	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
@@ -90,11 +92,11 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, each layer adds up the workers' parts of
-// each token's state twice: after attention and after the feed-forward part. If attention and the feed-forward part
-// are parallel, it adds up once. In a ring of w workers, each worker sends 2(w-1)/w of the state. Workers that
-// cannot access each other's memory send through the CPU's memory and share its link: each of two workers has the
-// full rate of the link, each of w workers has 2/w of the rate.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's
+// state are summed twice in a layer, after attention and after the feed-forward part, or once if the model
+// runs both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the
+// workers share the link to the CPU's memory: two workers each have its full rate, and each of w workers has
+// 2/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -108,7 +110,8 @@ func (s Setup) allReduce(m *Model) {
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 
-// transfers sets the times of swaps and copies. Each worker moves its own part of a block over its own link.
+// transfers sets the times of swaps and copies. Each worker transfers its own part of a block over its own
+// link.
 func (s Setup) transfers(m *Model, block int) {
 	bytes := float64(s.blockBytes(block))
 	m.swapBlock = bytes / (giga * s.swapLink())
@@ -167,9 +170,9 @@ func (s Setup) constants(m *Model, block int) string {
 }
 
 func checkBlock(block int) error {
-	const most = 1 << 20
-	if block < 1 || block > most {
-		return fmt.Errorf("%w: blocks of %d tokens, must be from 1 to %d", ErrFile, block, most)
+	const maxTokens = 1 << 20
+	if block < 1 || block > maxTokens {
+		return fmt.Errorf("%w: blocks of %d tokens, must be from 1 to %d", ErrFile, block, maxTokens)
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 // VLLM names the engine whose constants were fitted to published measurements: vLLM V1.
 const VLLM = "vllm"
 
-// A Fitted is vLLM V1 on a GPU, fitted to one half of the published points, with its errors on the other half.
+// A Fitted has the constants of vLLM V1 on a GPU. They were fitted to half of the published points; the
+// errors are those on the other half.
 type Fitted struct {
 	Name    string // the engine and its releases
 	GPU     string
@@ -38,7 +39,7 @@ type engineFile struct {
 type elsewhere struct {
 	Constants Engine                     `json:"constants"` // common to the measured GPUs
 	GPUs      map[string]json.RawMessage `json:"gpus"`      // fields of Engine that differ from Constants
-	// LeftOut has the errors on each measured GPU if the constants are fitted only to the other GPUs.
+	// LeftOut has, for each measured GPU, the errors of constants that were fitted only to the other GPUs.
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
@@ -50,15 +51,14 @@ var openVLLM = sync.OnceValue(func() (f engineFile) {
 	return f
 })
 
-// MeasuredGPUs returns the GPUs on which measurements of vLLM V1 are published, sorted.
+// MeasuredGPUs returns the sorted names of the GPUs for which measurements of vLLM V1 are published.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the GPUs without published measurements that have constants, sorted. The constants were fitted
-// to MeasuredGPUs.
+// OtherGPUs returns the sorted names of the other GPUs that have constants. These were fitted to
+// MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
-// OpenVLLM returns the constants of vLLM V1 on a GPU, fitted to published measurements. The error wraps ErrUnknown if
-// there are none for the GPU.
+// OpenVLLM returns the constants of vLLM V1 on a GPU. The error wraps ErrUnknown if there are none.
 func OpenVLLM(gpu string) (Fitted, error) {
 	f := openVLLM()
 	if e, ok := f.GPUs[gpu]; ok {

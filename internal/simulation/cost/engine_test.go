@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the stored constants are the result of fitting one half of the points, and that the errors on the other
-// half are at most 15 % in the median and at most 35 % for each point.
+// Ensure that the stored constants are the result of the fit to one half of the points, and that the errors
+// on the other half are at most 15 % in the median and at most 35 % for each point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
 		fitEngine(t)
@@ -31,7 +31,7 @@ func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 		}
 		f := engineOn(t, gpu)
 		t.Log(f)
-		require.True(t, f.HeldOut.Points >= LeastPoints)
+		require.True(t, f.HeldOut.Points >= MinPoints)
 		require.LessOrEqual(t, f.HeldOut.Median, 0.15, gpu)
 		require.LessOrEqual(t, f.HeldOut.Worst, 0.35, gpu)
 		least, _ := errorsWith(t, fitted, f.Engine)
@@ -56,7 +56,8 @@ func fitEngine(t *testing.T) {
 	require.NoError(t, os.WriteFile("vllm.json", append(text, '\n'), 0o644))
 }
 
-// withoutEach returns, for each GPU, the errors on its points if the constants are fitted to the other GPUs.
+// withoutEach returns, for each GPU, the errors on its points of constants that were fitted to the other
+// GPUs.
 func withoutEach(t *testing.T) map[string]Fit {
 	all := map[string]Fit{}
 	for _, gpu := range MeasuredGPUs() {
@@ -68,7 +69,8 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that stored errors for GPUs without points come from leaving each GPU out of the fit, and are in the README.
+// Ensure that the stored errors for GPUs without points are those of fits that omit one GPU each, and that
+// the README has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))
@@ -139,7 +141,7 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that every answer also names the GPUs to which the engine was fitted.
+// Ensure that the error for a GPU without constants names all GPUs that have some.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

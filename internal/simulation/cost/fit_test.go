@@ -8,11 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit finds the constants of all GPUs at once. Each constant is the sum of a common value and a difference
-// for the GPU and its host. The fit adds logarithms, or log odds if the constant is a fraction of a peak rate. It
-// minimizes the sum of two terms. The first is the squares of the logarithms of predicted over published times,
-// where large errors count more (worstWeight). The second is the squares of the differences, multiplied by their
-// pull.
+// An engineFit fits the constants of all GPUs at once. A constant is the sum of a common value and a
+// difference for each GPU, in logarithms, or log odds if the constant is a fraction. The fit minimizes the
+// squared logarithms of predicted over published times (see worstWeight), plus the squared differences
+// multiplied by part.pull.
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -22,7 +21,8 @@ type engineFit struct {
 	x      []float64
 }
 
-// worstWeight makes large errors count more: the square of the logarithm r is multiplied by 1 + worstWeight·r².
+// worstWeight is the extra weight of large errors: the square of a logarithm r is multiplied by 1 +
+// worstWeight·r².
 const worstWeight = 10
 
 func start() Engine {
@@ -50,7 +50,8 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the indexes of the common row of x and of the GPU's own row, whose sum gives the GPU's constants.
+// rows returns the indexes of two rows of x: the common one and that of a GPU. Their sum gives the constants
+// of the GPU.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
@@ -61,7 +62,7 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the engine whose constants are those of start, changed by the sum of the given rows of x.
+// engine returns the engine whose constants are those of start plus the given rows of x.
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -93,7 +94,7 @@ func (f *engineFit) sum(x []float64) float64 {
 	return sum
 }
 
-// pull returns the weight of the square of element i of x.
+// pull returns the weight of the square of x[i] in the sum that the fit minimizes.
 func (f *engineFit) pull(i int) float64 {
 	if i < len(parts) {
 		return pullToStart
@@ -127,9 +128,9 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal returns the normal equations of the fit. squares has, below the diagonal, the products of the slopes with
-// each other; slopes has the products of the slopes with the errors. A point has the same slope in each of its
-// rows.
+// normal returns the normal equations of the fit at x. squares has, below the diagonal, the sums over the
+// points of products of slopes; slopes has the sums of slope times error. A point has the same slopes in both
+// of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))
@@ -172,7 +173,7 @@ func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]f
 	}
 }
 
-// solve solves the equations by Cholesky's method, after the diagonal was multiplied by 1 + damping.
+// solve solves the normal equations by Cholesky's method, with the diagonal multiplied by 1 + damping.
 func solve(squares [][]float64, right []float64, damping float64) []float64 {
 	n := len(right)
 	lower, y := make([][]float64, n), slices.Clone(right)

@@ -1,7 +1,7 @@
 package cost
 
-// A GPU has the numbers of a data sheet. A GB is 10^9 bytes. Rates are peak rates; an Engine says which fractions
-// of the peak rates it reaches.
+// A GPU has the numbers of its data sheet. A GB is 10^9 bytes. Rates are peak rates; Engine has the fractions
+// of them that software reaches.
 type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
@@ -23,7 +23,8 @@ type GPU struct {
 	ThroughHost bool `json:"worker_link_through_host,omitempty"`
 }
 
-// rate returns the TFLOPS of linear layers in a number format, or 0 if the GPU cannot compute in that format.
+// rate returns the peak rate of linear layers in a number format, in TFLOPS, or 0 if the GPU does not have
+// the format.
 func (g GPU) rate(number string) float64 {
 	switch number {
 	case "", "fp16", "bf16":

@@ -42,7 +42,8 @@ type architecture struct {
 	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures has the architectures whose layers are all equal and keep the keys and values of all tokens.
+// architectures lists the supported architectures: all layers are equal, and keys and values of all tokens
+// are kept.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},
@@ -96,7 +97,7 @@ func (h huggingFace) llm(path string) (LLM, error) {
 	return l, nil
 }
 
-// modelName returns the name of the folder that has a config.json, or the name of another file.
+// modelName returns a name for a model's file: the folder's name for a config.json, otherwise the file's.
 func modelName(path string) string {
 	if filepath.Base(path) != "config.json" {
 		return filepath.Base(path)

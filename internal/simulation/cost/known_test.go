@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has straight lines of iteration times in ms, for decodes and for prompts. They come from others'
-// measurements or from a calibration. The test bounds the ratio of the roofline's times to these lines.
+// A decodes has iteration times in ms that were measured by others or in a calibration, as straight lines for
+// decodes and for prompts. The test bounds the roofline's times divided by these lines.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -21,9 +21,10 @@ type prompts struct {
 	least, most         float64
 }
 
-// known has the measurements with which the roofline is compared. The bounds are the computed ratios, rounded
-// outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has values of
-// vLLM for OPT-13B on several GPUs. They are left out, because these times grow with the number of GPUs.
+// known has the measurements with which the roofline is compared, and the bounds of the ratios: the computed
+// ratios rounded outwards to the next 0.05. The values of DistServe are from its public profile data. That
+// data also has times of vLLM for OPT-13B on several GPUs. They are omitted, because they grow with the
+// number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string
@@ -59,7 +60,7 @@ var known = []struct {
 	}, prompts{25.491, 0.1066, 3.39e-6, 0.70, 1.00}},
 }
 
-// Ensure that one set of efficiencies fits all measurements of OPT-13B and OPT-66B (simulation/PAPER.md §1, §3).
+// Ensure that DefaultEngine is near all measurements of OPT-13B and OPT-66B (simulation/PAPER.md §1, §3).
 func TestRooflineNearMeasurements(t *testing.T) {
 	for _, k := range known {
 		setup, err := cost.New(k.model, k.gpu, k.workers)

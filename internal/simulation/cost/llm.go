@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model, not one worker. The
-// dimensions have limits, so that products of dimensions do not overflow.
+// An LLM is a decoder-only transformer with equal layers. Its numbers are those of the whole model. The
+// ranges of the dimensions are such that their products do not overflow.
 type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted
@@ -21,12 +21,12 @@ type LLM struct {
 	Gated      bool `json:"gated"`                    // the feed-forward part has three matrices (SwiGLU) instead of two
 	Vocabulary int  `json:"vocabulary" range:"1 16777216"`
 
-	// Parallel means that attention and the feed-forward part have the same input and that their results are added.
-	// Then a layer needs one all-reduce instead of two.
+	// Parallel means that attention and the feed-forward part have the same input, and their results are
+	// added. A layer then needs one all-reduce instead of two.
 	Parallel bool `json:"parallel,omitempty"`
 
-	// In a mixture of experts, each layer has Experts feed-forward parts, and a token goes through ExpertsPerToken
-	// of them. If Experts is 0, a layer has one feed-forward part for all tokens.
+	// Experts is the number of feed-forward parts (experts) in each layer of a mixture of experts; each token
+	// goes through ExpertsPerToken of them. 0 means that the model is no mixture.
 	Experts         int `json:"experts,omitempty" range:"0 4096"`
 	ExpertsPerToken int `json:"experts_per_token,omitempty"`
 
@@ -34,15 +34,16 @@ type LLM struct {
 	Parameters int64 `json:"parameters"` // including norms, biases and positions
 
 	ParameterBytes float64 `json:"bytes_per_parameter" range:"0.0625 8"` // 2 for fp16, 0.5 for 4 bits
-	// bytes of a parameter outside the matrices of layers (embedding, head, norms); default ParameterBytes
+	// bytes of a parameter of the embedding, the head and the norms; default ParameterBytes
 	OuterBytes float64 `json:"bytes_per_outer_parameter,omitempty" range:"0 8"`
-	// number format in which linear layers are computed: fp16 (default), bf16, fp8, int8, int4 or fp4
+	// number format of the operations in linear layers: fp16 (default), bf16, fp8, int8, int4 or fp4
 	Computed  string `json:"computed_in,omitempty"`
 	KVBytes   int    `json:"bytes_per_kv_element" range:"1 8"` // 2 for fp16, 1 for fp8
 	MaxLength int    `json:"max_length" range:"1 16777216"`    // tokens of a sequence
 }
 
-// KVBytesPerToken returns the bytes of a token's keys and values in all layers, without copies of heads.
+// KVBytesPerToken returns the bytes of a token's keys and values in all layers, without the copies that
+// several workers may have.
 func (l LLM) KVBytesPerToken() int64 { return l.kvBytes(1, 1) }
 
 // kvBytes counts all layers of one worker (scheduling/vllm/v0/RULES.md §7).
@@ -50,12 +51,12 @@ func (l LLM) kvBytes(workers, tokens int) int64 {
 	return 2 * int64(l.Layers) * int64(tokens) * int64(l.workerKVHeads(workers)*l.HeadSize*l.KVBytes)
 }
 
-// workerKVHeads returns the number of KV heads of a worker: an equal share of the heads, or one head if there are
-// more workers than heads.
+// workerKVHeads returns the number of KV heads of one worker: an equal share, or one if there are more
+// workers than heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// splits returns an error if the heads cannot be divided evenly. Each worker must have whole query heads, and the
-// KV heads that these query heads read.
+// splits returns an error if the workers cannot share the heads: each needs the same number of query heads,
+// and the KV heads that these read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
@@ -74,8 +75,8 @@ func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns the number of parameters that one worker has in those matrices of the layers that multiply
-// every token. It leaves out the matrices of experts.
+// sharedMatrices returns the number of one worker's parameters in the layers' matrices that multiply every
+// token: all but those of experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -86,7 +87,8 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices counts one worker's parameters of one feed-forward part in all layers.
+// expertMatrices returns the number of one worker's parameters in one feed-forward part (or expert) of every
+// layer.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -102,7 +104,8 @@ func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices counts one worker's parameters in the matrices of layers, the embedding and the head.
+// matrices returns the number of one worker's parameters in all matrices of layers, the embedding and the
+// head.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)
@@ -110,9 +113,8 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations returns how many elements of a token's states one worker writes and reads in all layers, if each
-// element is written to memory once. The elements are the input, the norm and the sum of both parts of a layer, and
-// the states between the feed-forward matrices.
+// activations returns the number of elements per token that one worker writes to memory in all layers: the
+// input, the norm and the sum of both parts of a layer, and the states between the feed-forward matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
@@ -125,8 +127,8 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// weightBytes returns the bytes of one worker's parameters. Matrices are divided among the workers. Each worker
-// has a copy of the other parameters, as in the paper's artifact.
+// weightBytes returns the bytes of one worker's parameters: its share of the matrices, and a copy of all
+// others, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
@@ -134,9 +136,9 @@ func (l LLM) weightBytes(workers int) float64 {
 
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// activationElements returns how many elements the given number of tokens needs at the same time, by the artifact's
-// estimate. It is the larger of two numbers: the logits and their normalized form, or the input, output and residual
-// of a layer's widest matrix.
+// activationElements returns how many elements the activations of tokens take at most at one time, as the
+// paper's artifact estimates it. This is the larger of two numbers: the logits and their normalized form, or
+// the input, output and residual of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {
@@ -146,9 +148,9 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
-// activationsV1 returns the bytes that vLLM V1's profiling run finds in use besides weights. They are the input and
-// output of the activation function in a feed-forward part; the states, residuals and norms; and the logits of seqs
-// sequences in fp32.
+// activationsV1 returns the bytes, other than weights, that vLLM V1's profiling run finds in use: the input
+// and output of the activation function in a feed-forward part; the states, residuals and norms; and the
+// logits of seqs sequences in fp32.
 func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	wide := 1.5 * float64(l.FFN) / float64(workers)
 	if l.Gated {
@@ -174,7 +176,7 @@ func (l LLM) check() error {
 	if l.Heads%l.KVHeads != 0 {
 		return fmt.Errorf("heads is %d, must be a multiple of kv_heads, which is %d", l.Heads, l.KVHeads)
 	}
-	// In any model, norms, biases and positions are far less than 5 % of the parameters.
+	// Norms, biases and positions are far less than 5 % of the parameters of any model.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
 		return fmt.Errorf("parameters is %d, must be at most 5 %% more than the %.0f in the matrices of these dimensions; "+
 			"are gated and tied right?", l.Parameters, all)

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// A Margin is the range of prediction errors on other publishers' servers. The points of these publishers were not
-// used in the fit.
+// A Margin bounds the prediction errors. It comes from points of publishers whose points were not used in the
+// fit.
 type Margin struct {
-	// Least and Most say between which multiples of the simulated times the measured times of iterations are.
+	// The measured times of iterations were between Least and Most times as long as simulated.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 
@@ -21,8 +21,8 @@ type Margin struct {
 	gpu   string     // "" if the margin is that of all GPUs, because this GPU has too few points
 }
 
-// FirstToken is the part of the time to the first token that is spent outside iterations, in ms: HTTP,
-// tokenization, and sending the token to the client. It depends more on the server than on the GPU.
+// FirstToken has the part of the time to the first token that is spent outside iterations, in ms: for HTTP,
+// for tokenization, and to send the token to the client. It depends more on the server than on the GPU.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`
@@ -46,8 +46,8 @@ var readMargins = sync.OnceValue(func() (m margins) {
 	return m
 })
 
-// Margin returns the range of prediction errors for the setup. If the setup's times are measured or chosen by hand,
-// the range is not known, and Margin returns nil.
+// Margin returns the bounds of the prediction errors, or nil if the times are measured or the constants were
+// chosen by hand.
 func (s Setup) Margin() *Margin {
 	if s.Fitted == nil || s.Linear != nil {
 		return nil
@@ -74,10 +74,12 @@ func (m *Margin) String() string {
 		strings.Join(m.First.Publishers, ", "))
 }
 
-// FirstToken returns the time in seconds that the server spends outside iterations before a first token arrives.
+// FirstToken returns the time, in seconds, that the server spends outside iterations until a first token reaches the
+// client.
 func (m *Model) FirstToken() float64 { return m.first }
 
-// Within returns a copy with iteration times multiplied by factor, whose FirstToken returns first.
+// Within returns a copy of m with all iteration times multiplied by factor, and with the given FirstToken in
+// seconds.
 func (m *Model) Within(factor, first float64) *Model {
 	c := *m
 	c.factor, c.first = factor, first

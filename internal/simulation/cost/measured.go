@@ -2,7 +2,8 @@ package cost
 
 import "fmt"
 
-// A Fit has the errors of a fit on measurements that were not used in it. Errors are relative: 0.1 is 10 %.
+// A Fit has the errors of fitted constants on measurements that were not used to fit them. Errors are
+// relative: 0.1 is 10 %.
 type Fit struct {
 	Points   int     `json:"points"`
 	Measured int     `json:"measurements,omitempty"` // measurements that were merged into the points; 0 if none were
@@ -11,8 +12,8 @@ type Fit struct {
 	Range    *Range  `json:"range,omitempty"` // nil if not known
 }
 
-// A Range says how large the measured iterations were. Its ranges of sequences and of contexts (tokens of each
-// sequence) are those of iterations with decodes; they are 0 if there were no such iterations.
+// A Range has the sizes of the measured iterations. Sequences and contexts (tokens of a sequence) are those
+// of iterations with decodes; both are 0 if there were none.
 type Range struct {
 	LeastSeqs    float64 `json:"least_sequences"`
 	MostSeqs     float64 `json:"most_sequences"`
@@ -40,11 +41,11 @@ func (r *Range) String() string {
 	return text
 }
 
-// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, its time cannot
-// be separated from other times.
+// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, the fit
+// cannot tell its time from other times.
 const minVariation = 2
 
-// doubts lists what cannot be concluded from the measurements, even if the errors are small.
+// doubts lists the times that the measurements cannot determine, even if the errors of the fit are small.
 func (r *Range) doubts() (all []string) {
 	if r.MostSeqs < minVariation*r.LeastSeqs {
 		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
@@ -58,8 +59,8 @@ func (r *Range) doubts() (all []string) {
 	return all
 }
 
-// LeastPoints is the smallest number of points with which a Fit states errors.
-const LeastPoints = 8
+// MinPoints is the smallest number of points with which a Fit states its errors.
+const MinPoints = 8
 
 func (f Fit) String() string {
 	text := f.errors()
@@ -70,8 +71,8 @@ func (f Fit) String() string {
 }
 
 func (f Fit) errors() string {
-	if f.Points < LeastPoints {
-		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, LeastPoints)
+	if f.Points < MinPoints {
+		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, MinPoints)
 	}
 	points := fmt.Sprintf("%d points", f.Points)
 	if f.Measured > 0 {
@@ -81,7 +82,7 @@ func (f Fit) errors() string {
 		100*f.Worst)
 }
 
-// Measured is a cost file of llmsim calibrate: a line fitted to measured times of one model on one machine.
+// Measured is a cost file, which llmsim calibrate writes: a line fitted to times of one model on one machine.
 type Measured struct {
 	Name   string  `json:"name"`
 	Source string  `json:"source"`

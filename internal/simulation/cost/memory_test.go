@@ -68,7 +68,8 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return fitted, heldOut
 }
 
-// Ensure that computed pools are near those in vLLM V1's logs, also for the held-out half. -update writes memory.csv.
+// Ensure that computed pool sizes are near those in logs of vLLM V1, also in the half that was not fitted.
+// -update writes memory.csv.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"
 	fitted, heldOut := publishedPools(t)

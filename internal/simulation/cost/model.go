@@ -8,26 +8,25 @@ type Work struct {
 	Context int // total number of tokens that the decoding sequences attend to
 	Prompt  int // prompt tokens that are computed, not read from the cache
 
-	// PromptContext is the sum, over the computed prompt tokens, of the numbers of tokens to which each attends:
-	// n(n+1)/2 for a whole prompt of n tokens. Only a roofline uses it.
+	// PromptContext is the number of tokens to which the computed prompt tokens attend, summed over these
+	// prompt tokens: n(n+1)/2 for a whole prompt of n tokens. Only a roofline uses it.
 	PromptContext int64
 
 	SwapBlocks int // blocks moved between GPU and CPU, in either direction
 
-	// Swaps is the number of transfers of SwapBlocks: one for each block in vLLM, fewer if adjacent blocks are moved
-	// together. Swaps does not count that a transfer consists of 2 × layers copies, because keys and values of each
-	// layer are separate tensors (scheduling/vllm/v0/RULES.md §7).
+	// Swaps is the number of transfers of SwapBlocks. vLLM transfers each block by itself; other systems may
+	// transfer adjacent blocks together. Each transfer consists of 2 × layers copies, because the keys and
+	// the values of each layer are separate tensors (scheduling/vllm/v0/RULES.md §7).
 	Swaps int
 
 	CopyBlocks int // blocks copied on the GPU for copy-on-write
 }
 
-// A Model computes how long iterations take. The time is a sum of terms, some of which are the larger of two times.
-// A Model is immutable and safe for concurrent use.
+// A Model computes how long iterations take. It is immutable and safe for concurrent use.
 type Model struct {
 	describe, constants string
 
-	// All times are in seconds, for an iteration or for one unit of work.
+	// All times are in seconds, for an iteration or for one unit of work. unscaled adds them up.
 	base, seq, context, prompt float64
 	launches                   float64 // of an iteration with prompts; they overlap the GPU's work
 	reduce, state              float64 // all-reduces of an iteration; all-reduces and memory traffic of a token's states
@@ -42,8 +41,8 @@ type Model struct {
 	factor                     float64 // of all times, see Within
 }
 
-// Seconds returns how long an iteration takes. If the iteration computes no token, only its swaps and copies count.
-// Seconds allocates no memory.
+// Seconds returns how long an iteration takes. If it computes no token, only its swaps and copies count.
+// Seconds does not allocate.
 func (m *Model) Seconds(w Work) float64 { return m.factor * m.unscaled(w) }
 
 func (m *Model) unscaled(w Work) float64 {
@@ -71,9 +70,9 @@ func (m *Model) unscaled(w Work) float64 {
 	return t + gpu
 }
 
-// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of the two times.
-// If m.rounded is 1, it is the fourth root of the sum of their fourth powers: at most 19 % more, which it is when
-// both take equally long. In this case the engine reaches the peak rate of neither.
+// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer time. If
+// m.rounded is 1, it is the fourth root of the sum of the fourth powers: up to 19 % more, which is when both
+// take equally long. The engine then reaches neither peak rate.
 func (m *Model) larger(a, b float64) float64 {
 	more, less := max(a, b), min(a, b)
 	if m.rounded == 0 || more == 0 {

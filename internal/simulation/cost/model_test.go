@@ -43,8 +43,8 @@ func (s Setup) model(t testing.TB, block int) *Model {
 	return m
 }
 
-// These constants are numbers of parameters. A layer of tiny has 2·100·64 for queries and output, 2·100·32 for keys
-// and values, and 2·100·256 in the feed-forward part. The head has 1000·100.
+// Numbers of parameters. A layer of tiny has 2·100·64 for queries and output, 2·100·32 for keys and values,
+// and 2·100·256 in the feed-forward part. The head has 1000·100.
 const (
 	tinyLayer = 2*100*64 + 2*100*32 + 2*100*256
 	tinyHead  = 100_000
@@ -57,7 +57,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	one := m.Seconds(Work{Seqs: 1})
 	require.InEpsilon(t, weights, one, 1e-12, "few tokens wait for the weights")
 
-	// A token's keys and values have 2 layers × 2 × 4 heads × 8 × 2 bytes.
+	// Keys and values of a token take 2 (key, value) × 2 layers × 4 heads × 8 elements × 2 bytes.
 	require.InDelta(t, ns*1000*256, m.Seconds(Work{Seqs: 1, Context: 1000})-one, 1e-15)
 
 	slow := tiny(1)
@@ -70,11 +70,13 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ns*2*256*1e6, m.Seconds(Work{Seqs: 1, Prompt: 1e6}), 1e-9,
 		"keys and values are written and read")
 
-	// A pair of tokens takes 2 layers × 8 heads × 8 elements × (multiply, add) × (key, value) operations.
+	// A token that attends to another takes 2 layers × 8 heads × 8 elements × 2 (multiply, add) × 2 (key,
+	// value) operations.
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a tied head is read like any other head, and that a third feed-forward matrix counts.
+// Ensure that a head that is also the embedding is read like any other, and that a third feed-forward matrix
+// counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
@@ -122,7 +124,8 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that a swapped block takes a copy for the keys and one for the values of each layer, over the host's link.
+// Ensure that a swapped block takes, for each layer, one copy of keys and one of values over the link to the
+// host.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
@@ -163,7 +166,7 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers share the link that two workers have for themselves.
+// Ensure that four workers share the link to the host that two workers each have alone.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)
@@ -187,7 +190,7 @@ func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
 	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
 }
 
-// Ensure that if two query heads share a key head and Reread is 0.5, a key is read 1.5 times.
+// Ensure that a key is read 1.5 times if two query heads share it and Engine.Reread is 0.5.
 func TestWhatSharedHeadsChange(t *testing.T) {
 	s := tiny(1) // groups of 2
 	s.Engine.Reread = 0.5
@@ -203,7 +206,7 @@ func TestMoreWorkersThanKVHeads(t *testing.T) {
 	require.InEpsilon(t, 2e-9*2*(2*100*64/8+2*100*32/4+2*100*256/8)+2e-9*tinyHead/8, eight.weights, 1e-12)
 }
 
-// eachFitted calls test with vLLM V1 on each GPU for which it has constants, and with models of all sizes.
+// eachFitted calls test for vLLM V1 on each GPU for which it has constants, and models of all sizes.
 func eachFitted(t *testing.T, test func(name string, s Setup)) {
 	for _, gpu := range slices.Concat(MeasuredGPUs(), OtherGPUs()) {
 		f := engineOn(t, gpu)

@@ -19,11 +19,11 @@ import (
 var (
 	// ErrUnknown is wrapped when a name is not built in.
 	ErrUnknown = errors.New("unknown name")
-	// ErrFile is wrapped when a file, or a number in a file, cannot be used.
+	// ErrFile is wrapped when a file, or a number in it, cannot be used.
 	ErrFile = errors.New("bad setup")
 )
 
-// Built-in files, in the format of users' files.
+// builtIn has the built-in setups, models and GPUs, in the format of users' files.
 //
 //go:embed setups llms gpus
 var builtIn embed.FS
@@ -49,8 +49,8 @@ func names(kind string) []string {
 	return all
 }
 
-// OpenLLM reads a built-in model, a file in the same format, or the config.json of a model on Hugging Face. The error
-// wraps ErrUnknown or ErrFile.
+// OpenLLM returns a built-in model, or reads a model from a file in the same format or from its config.json
+// on Hugging Face. The error wraps ErrUnknown or ErrFile.
 func OpenLLM(name string) (LLM, error) {
 	l, err := readLLM(name)
 	if err != nil {
@@ -80,7 +80,7 @@ func readLLM(name string) (l LLM, err error) {
 	return l, read("llms", name, &l)
 }
 
-// OpenGPU reads a built-in GPU or a file. The error wraps ErrUnknown or ErrFile.
+// OpenGPU returns a built-in GPU, or reads a GPU from a file. The error wraps ErrUnknown or ErrFile.
 func OpenGPU(name string) (GPU, error) {
 	var g GPU
 	if err := read("gpus", name, &g); err != nil {
@@ -92,8 +92,8 @@ func OpenGPU(name string) (GPU, error) {
 	return g, nil
 }
 
-// Open reads a built-in setup or a file, and the model and GPU that the setup names. Relative paths in a file start
-// at the folder of the file. The error wraps ErrUnknown or ErrFile.
+// Open returns a built-in setup, or reads a setup from a file. It also opens the model and the GPU that the
+// setup names; a relative path is relative to the setup's file. The error wraps ErrUnknown or ErrFile.
 func Open(name string) (Setup, error) {
 	file := struct {
 		Name    string  `json:"name"`
@@ -128,8 +128,8 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
-// suggestion returns a question that names the known names that begin with name. If there are none, it names the
-// most similar name.
+// suggestion returns a question such as ": did you mean x?". It has the known names that begin with name or,
+// if there are none, the most similar one. It is "" if none is similar.
 func suggestion(name string, known []string) string {
 	name = strings.ToLower(name)
 	var all []string
@@ -149,7 +149,7 @@ func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// read decodes the built-in file of a kind with the given name, or the user's file. Unknown fields are errors.
+// read decodes a built-in file of a kind, or a user's file if name is a path. Unknown fields are errors.
 func read(kind, name string, into any) error {
 	if isFile(name) {
 		return readFile(name, into)

@@ -64,7 +64,7 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the error for a model also says which files can be given instead.
+// Ensure that the error for an unknown model says which files can be given instead.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, unknownSetup := Open("opt-13b")
 	_, unknownGPU := New("opt-13b", "a100", 1)
@@ -140,7 +140,7 @@ func TestEachPartOfAFileIsChecked(t *testing.T) {
 
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that each worker must have whole KV heads or a copy of one head.
+// Ensure that a number of workers is refused if a worker would have neither whole KV heads nor a copy of one.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
-// Ensure that numbers that the dimensions do not allow are refused, such as 13 for 13 billion.
+// Ensure that numbers of parameters that contradict the dimensions are refused, such as 13 for 13 billion.
 func TestParametersFitTheDimensions(t *testing.T) {
 	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){

@@ -28,7 +28,7 @@ func (s Setup) checkParallel() error {
 	return checkRange("swap_gb_s", s.SwapGigabytes, "0", "1e9")
 }
 
-// unmeasured names the properties of the setup that no built-in measurement covers.
+// unmeasured names the features of the setup for which there is no built-in measurement.
 func (s Setup) unmeasured() string {
 	var all []string
 	if s.stages() > 1 {
@@ -62,13 +62,13 @@ func (l LLM) numbers() string {
 	return cmp.Or(l.Computed, "fp16")
 }
 
-// blockBytes returns the bytes that a block takes on one GPU, for the layers of the GPU's stage.
+// blockBytes returns the bytes of a block on one GPU, which has the layers of one stage.
 func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights returns the bytes of weights on the GPU that has the most weights. With several stages, no GPU has
-// both the embedding (on the first stage) and the head (on the last stage).
+// stageWeights returns the bytes of weights on the GPU with the most. With several stages, no GPU has both
+// the embedding (first stage) and the head (last stage).
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
 	if n == 1 {
@@ -78,13 +78,13 @@ func (s Setup) stageWeights() float64 {
 	return l.ParameterBytes*l.layerMatrices(s.Workers)/n + l.outerBytes()*(l.headMatrix(s.Workers)+rest)
 }
 
-// pipeline changes the times of m for pipeline parallelism. There are as many concurrent batches as stages (vLLM's
-// max_concurrent_batches). Each batch has its share of the sequences, so a sequence gets its next token after every
-// stage has computed every batch. Each batch reads all weights, as without stages. Times that grow with the tokens of a
-// batch are divided by the number of stages. Each stage sends the state of each token to the next.
+// pipeline changes the times of m for pipeline parallelism. As many batches as stages run at once (vLLM's
+// max_concurrent_batches), each with its share of the sequences, and a sequence gets its next token after
+// every stage has computed every batch. Each batch reads all weights, as without stages. Times that grow with
+// the tokens are divided by the number of stages. Between stages, the states of all tokens are sent.
 //
-// The times are a lower bound. They assume that all stages take equally long and that no stage waits. The time of the
-// head is divided by the number of stages, although only the last stage has the head.
+// The times are a lower bound: they assume that all stages take equally long and that none waits. The time of
+// the head is divided by the number of stages, although only the last stage has the head.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return
@@ -128,10 +128,10 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 	return x
 }
 
-// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens are
-// assumed to choose their experts independently and with equal probabilities, so an expert is read with the
-// probability 1 - unused^n. With expert parallelism, all workers wait for the worker with the most tokens. If n
-// tokens are divided among w workers at random, this worker has about n/w + √(2 n/w ln w) tokens (Raab and Steger,
+// seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens
+// are assumed to choose experts independently and with equal probabilities, so an expert is read with the
+// probability 1 - unused^n. With expert parallelism, all workers wait for the one with the most tokens. If n
+// tokens are divided among w workers at random, it has about n/w + √(2 n/w ln w) tokens (Raab and Steger,
 // "Balls into bins", 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
@@ -152,18 +152,18 @@ func (s Setup) swapLink() float64 {
 	return link
 }
 
-// int4Bytes is the size of a 4-bit weight as AWQ and GPTQ store it: each group of 128 weights has a 16-bit scale
-// and a 4-bit zero point.
+// int4Bytes is the size of a 4-bit weight of AWQ or GPTQ, with its part of the 16-bit scale and 4-bit zero
+// point of a group of 128 weights.
 const int4Bytes = (4 + 20.0/128) / 8
 
-// fp4Bytes is the size of a 4-bit weight in NVFP4: each group of 16 weights has an 8-bit scale.
+// fp4Bytes is the size of a 4-bit weight in NVFP4, with its part of the 8-bit scale of a group of 16 weights.
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with weights, and with keys and values, stored in the given types; "" leaves a type
-// unchanged. int4 and fp4 apply to the matrices of layers only, because AWQ, GPTQ and NVFP4 usually leave the
-// embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights. Checkpoints in fp8 and int8
-// usually leave the same weights in 16 bits, but the engines' constants were fitted as if all weights had 8 bits.
-// Linear layers are computed in fp8 or int8; int4 is computed in fp16. The error wraps ErrFile.
+// Quantised returns the setup with other types of weights, and of keys and values; "" leaves a type
+// unchanged. int4 and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the
+// embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights: checkpoints usually leave
+// the same weights in 16 bits, but the engines' constants were fitted as if all had 8. Linear layers compute
+// in fp8, int8 or fp4 if the weights have this type; with int4 they compute in fp16. The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	l := &s.LLM
 	switch weights {

@@ -101,8 +101,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that stages divide the times that grow with the batch, and that a single token takes longer only by
-// transfers.
+// Ensure that stages divide the times that grow with the batch, and that a single token takes longer only
+// because of the transfers between stages.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -130,7 +130,7 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "a model that does not fit on one GPU")
 }
 
-// Ensure that many tokens read all experts, and that all experts are in memory.
+// Ensure that many tokens read all experts, and that all experts count in memory.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)
@@ -156,7 +156,7 @@ func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that the wait for the fullest worker costs relatively less with more tokens.
+// Ensure that waiting for the worker with the most tokens costs relatively less if there are more tokens.
 func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	shared := timed(t, s)
@@ -193,7 +193,7 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
 }
 
-// Ensure that an answer warns of 8-bit keys and values if no published point of the engine on the GPU has them.
+// Ensure that the description warns of 8-bit keys and values if no published point on the GPU has them.
 func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, kv string

@@ -16,15 +16,16 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part is a constant that is fitted. Its pull draws the constant's difference on each GPU towards 0. The size of
-// the pull was chosen by leaving points out (published/README.md).
+// A part is a constant that is fitted. pull is the weight of the squared difference between a GPU's value and
+// the common one. It was chosen by leaving points out (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1
 	pull  float64
 }
 
-// pullToStart draws the common constants towards those of start. It was chosen by hand.
+// pullToStart is the weight of the squared difference between a common constant and its value in start. It
+// was chosen by hand.
 const pullToStart = 1e-3
 
 var parts = []part{
@@ -43,7 +44,8 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.Seq }, false, 0.33},
 }
 
-// open converts a constant to a number without bounds: its logarithm or, for a fraction, the logarithm of its odds.
+// open converts a constant to a number without bounds: its logarithm, or the logarithm of its odds if it is a
+// fraction.
 func (p part) open(v float64) float64 {
 	if p.peak {
 		v = min(max(v, 1e-3), 1-1e-3)

@@ -19,11 +19,11 @@ type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded says why a point is in neither half. This was decided before the error of the point was known.
+	// Excluded is why the point is in neither half. This was decided before the error of the point was known.
 	Excluded string `json:"excluded"`
 
-	// tokens of the median prompt, if Value is the median over requests that were sent one after the other; absent:
-	// Prompt
+	// tokens of the median prompt, if Value is the median over requests that were sent one after the other;
+	// default Prompt
 	Median   int     `json:"prompt_p50"`
 	Longest  int     `json:"longest"`  // tokens of the longest answer; absent: all are equally long
 	Computed int     `json:"computed"` // tokens of a prompt that are computed and not cached; 0: all
@@ -58,9 +58,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points of a GPU into two halves without looking at the measured values. It sorts the points by
-// the SHA-256 of their descriptions; the fit uses the first, the third and so on. The description contains the GPU,
-// so the fit uses a load on some GPUs and not on others.
+// halves divides the points of a GPU into two halves, regardless of the measured values: it sorts them by the
+// SHA-256 of their descriptions, and the first, the third and so on are fitted. A description contains the
+// GPU, so a load may be fitted on one GPU and held out on another.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -95,7 +95,7 @@ func fittedHalves() (all []measurement) {
 	return all
 }
 
-// errorsWith returns the errors of predictions with an engine, and the point with the largest error.
+// errorsWith returns the errors of an engine's predictions, and the point with the largest error.
 func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
 	var all []Published
 	for _, p := range points {
@@ -120,9 +120,9 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Time is nearly linear in the context, so one iteration
-// in the middle of an answer represents all iterations. If answers differ in length, the batch is smaller on
-// average and its sequences are longer. Prompts are computed together with decodes.
+// on returns the time that a model predicts for the point. Times are nearly linear in the context, so one
+// iteration in the middle of an answer stands for all. If answers differ in length, the mean batch is smaller
+// and its sequences are longer. Prompts are computed together with decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
@@ -162,9 +162,8 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch returns the time of a batch whose prompts arrive at once. It consists of the iterations that the
-// prompts' tokens fill, in which the first sequences already decode, and of one iteration for each further
-// token of an answer.
+// batch returns the time of a batch whose prompts arrive at once: the iterations that the prompts fill, in
+// which the first sequences already decode, and one iteration for each further token of the longest answer.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
@@ -174,10 +173,10 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which each client gets one answer. The clients are at different points of their
-// answers, so the number of new prompts in an iteration is random: if it is x on average, it is 0 with the
-// probability e^-x. If the prompts of a cycle do not fit in the iterations of the answers, there are more
-// iterations.
+// cycle returns the time in which every client gets one answer. The clients are at different points of their
+// answers, so the number of new prompts in an iteration is random: if its mean is x, it is 0 with the
+// probability e^-x. If the prompts of a cycle do not fit in the iterations that the answers take, there are
+// more iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()

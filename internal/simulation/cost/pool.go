@@ -17,8 +17,8 @@ type Memory struct {
 	Swap        int64   `json:"swap_bytes" range:"0 1e15"`         // CPU memory for the blocks of each GPU
 }
 
-// DefaultMemory has the values of the paper's artifact (simulation/PAPER.md §1). vLLM's defaults are a utilization of
-// 0.9 and 4 GiB for swapping (scheduling/vllm/v0/RULES.md §7).
+// DefaultMemory has the values of the paper's artifact (simulation/PAPER.md §1). vLLM's own defaults are a
+// utilization of 0.9 and 4 GiB of swap space (scheduling/vllm/v0/RULES.md §7).
 var DefaultMemory = Memory{Utilization: 0.95, Tokens: 2560, Workspace: 1 << 30, Swap: 20 << 30}
 
 const (
@@ -26,17 +26,18 @@ const (
 	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// Medians over the fitted half of vLLM V1's published pool sizes (published/memory.json, TestPoolsOfVLLMV1).
+// These are medians over half of the published pool sizes of vLLM V1 (published/memory.json,
+// TestPoolsOfVLLMV1).
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
 )
 
-// Pool returns how many blocks of block tokens fit on the GPUs and in the CPU's memory. block is the block size in
-// tokens. Each worker holds its part of every block.
+// Pool returns how many blocks of the given size in tokens fit on the GPUs and in the CPU's memory. Each
+// worker has its part of every block.
 //
-// For every block size, the memory is rounded down to whole blocks of 16 tokens, so that systems with different block
-// sizes have the same memory. The error wraps ErrMemory if no block fits, or ErrFile.
+// The memory is rounded down to whole blocks of 16 tokens first, so that systems with different block sizes
+// have the same memory. The error wraps ErrMemory if no block fits, or ErrFile.
 func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	if err := s.check(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
@@ -58,7 +59,7 @@ func (s Setup) paperBlocks() (gpu, cpu int) {
 	return max(0, int(math.Floor(free/float64(bytes)))), int(s.Memory.Swap / bytes)
 }
 
-// used returns the bytes of each GPU before there are blocks, as a profiling run measures them.
+// used returns the bytes of a GPU that a profiling run finds in use before blocks are allocated.
 func (s Setup) used() int64 {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
 	workspace := s.Memory.Workspace
@@ -75,7 +76,7 @@ func (s Setup) tooLarge(block int) error {
 	need := s.used() + s.blockBytes(max(block, paperBlock))
 	missing := need - int64(float64(s.GPU.MemoryBytes)*s.Memory.Utilization)
 	advice := "no number of workers would do"
-	if w := s.leastWorkers(block); w > 0 {
+	if w := s.minWorkers(block); w > 0 {
 		advice = fmt.Sprintf("%d workers would do", w)
 	}
 	return fmt.Errorf("%w: %s and one block of %d tokens need %.1f GB (%d bytes) more than %g of the %.1f GB of each "+
@@ -83,9 +84,9 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// leastWorkers returns the smallest number of workers, larger than the setup's, whose memory holds one block and a
-// sequence of the model's greatest length. It returns 0 if there is no such number.
-func (s Setup) leastWorkers(block int) int {
+// minWorkers returns the smallest number of workers above the setup's with memory for one block and for a
+// sequence of the model's greatest length, or 0 if there is none.
+func (s Setup) minWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {
 			continue

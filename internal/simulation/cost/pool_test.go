@@ -59,11 +59,13 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 }
 
-// Ensure that each worker has its share of matrices and all other weights (artifact's rule, simulation/PAPER.md §1).
+// Ensure that each worker has its share of the matrices and a copy of all other weights (artifact's rule,
+// simulation/PAPER.md §1).
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
-	// The artifact does not count 2 positions and the last norm: 20,480 parameters.
+	// weightBytes has two positions and a last norm that the artifact does not count: 20,480 parameters of 2
+	// bytes.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
 	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.used())
 	require.EqualValues(t, 514_785_280, logits)
@@ -87,7 +89,8 @@ func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	require.Zero(t, cpu)
 }
 
-// Ensure that more workers than KV heads do not enlarge the pool: each additional worker stores a copy of a head.
+// Ensure that more workers than KV heads do not enlarge the pool, because each further worker stores a copy
+// of a head.
 func TestPoolWithCopiesOfHeads(t *testing.T) {
 	s := roofline(t, "qwen2.5-7b", "a100-40gb", 4)
 	four := pool(t, s)
@@ -97,14 +100,14 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that the error also says how many workers are needed at least.
+// Ensure that the error for a model that does not fit also says how many workers would suffice.
 func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	s := roofline(t, "opt-66b", "a100-40gb", 1)
 	_, _, err := s.Pool(16)
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// With exactly as many bytes more as the error says, and a utilization of 1, one block fits.
+	// With as many bytes more as the error says, and a utilization of 1, one block fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)
@@ -123,7 +126,7 @@ func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	gpu, _, err = s.Pool(16)
 	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
 
-	// On four GPUs, there is memory for blocks, but a sequence of this length does not fit.
+	// Four GPUs have memory for blocks, but not for a sequence of this length.
 	s = roofline(t, "llama-3-70b", "a100-40gb", 1)
 	s.LLM.MaxLength = 40_000
 	_, _, err = s.Pool(16)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// gpuPoints has the points of vLLM V1 on one GPU that were not used in the fit, with their predictions.
-// TestHeldOutPointsHaveTheirPredictions writes the file.
+// gpuPoints has the points of vLLM V1 on one GPU that were not used in the fit, and their predictions.
+// TestHeldOutPointsHaveTheirPredictions writes held-out.json.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`
 	Points  int         `json:"points"`   // in both halves
@@ -18,7 +18,7 @@ type gpuPoints struct {
 	HeldOut []Published `json:"held_out"`
 }
 
-// A Published is a published measurement of batches of known sizes and lengths.
+// A Published is a published measurement of a batch of known size and lengths.
 type Published struct {
 	Version string `json:"version"`
 	GPU     string `json:"gpu,omitempty"`
@@ -54,7 +54,7 @@ var heldOut = sync.OnceValue(func() []gpuPoints {
 // HeldOut returns the points of vLLM V1 on a GPU that were not used in the fit.
 func HeldOut(gpu string) []Published { return slices.Clone(pointsOn(gpu).HeldOut) }
 
-// pointsOn returns the points on a GPU, or no points if nothing is published on the GPU.
+// pointsOn returns the points on a GPU. It returns the zero value if none are published.
 func pointsOn(gpu string) gpuPoints {
 	for _, p := range heldOut() {
 		if p.GPU == gpu {
@@ -64,7 +64,8 @@ func pointsOn(gpu string) gpuPoints {
 	return gpuPoints{}
 }
 
-// Seconds returns the measured time in seconds, computed from the published metric:
+// Seconds returns the measured time in seconds. Metric determines what Value is:
+//
 //   - tokens_per_s: generated tokens per second of all workers, for a batch that is prefilled at once
 //   - closed_tokens_per_s: generated tokens per second, for clients that send the next prompt when they have an answer
 //   - first_token_ms, token_ms: time to the first token, and time between tokens

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A Setup is a language model on GPUs, with the constants from which its times and its memory follow.
+// A Setup is a language model on GPUs, with the constants that determine its iteration times and its memory.
 type Setup struct {
 	Name    string
 	LLM     LLM
@@ -22,16 +22,16 @@ type Setup struct {
 	Fitted   *Fitted // source of Engine; nil if it was chosen by hand
 	Memory   Memory
 
-	// Sequences is the largest number of sequences in an iteration of vLLM V1. Its profiling run reserves memory
-	// (activationsV1) for that many. If Sequences is 0, memory is reserved as in the paper's artifact.
+	// Sequences is the highest number of sequences in an iteration of vLLM V1, whose profiling run reserves
+	// memory for them (activationsV1). If it is 0, memory is reserved as in the paper's artifact.
 	Sequences int
-	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. PyTorch's sampler
-	// sorts; vLLM up to 0.15 uses PyTorch's sampler if FlashInfer is not installed.
+	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory.
+	// PyTorch's sampler does so; vLLM up to 0.15 uses it if FlashInfer is not installed.
 	Sorts bool
 }
 
-// Linear is a line fitted to measurements, in ms. Its base must be positive, because a simulation with iterations
-// that take no time would not end.
+// Linear is a line fitted to measurements, in ms. Base must be positive: if iterations took no time, a
+// simulation would not end.
 type Linear struct {
 	Base    float64 `json:"base" range:"1e-6 1e9"`
 	Seq     float64 `json:"per_seq" range:"0 1e9"`
@@ -39,41 +39,41 @@ type Linear struct {
 	Prompt  float64 `json:"per_prompt_token" range:"0 1e9"`
 }
 
-// Engine has the constants of the software, and the fractions of a GPU's peak rates that it reaches.
+// Engine has constants of the serving software, and the fractions of a GPU's peak rates that it reaches.
 type Engine struct {
 	Weights       float64 `json:"weights" range:"0.001 1"`    // fraction of the memory's bandwidth when weights are read
 	Compute       float64 `json:"compute" range:"0.001 1"`    // fraction of the FLOPS in linear layers
 	ExpertCompute float64 `json:"expert_compute" range:"0 1"` // the same in the experts of a mixture; default Compute
-	// greatest rate at which one multiprocessor reads weights; 0 means no limit
+	// highest rate at which one multiprocessor reads weights; 0 means no limit
 	Processor       float64 `json:"multiprocessor_gb_s" range:"0 1e9"`
 	Attention       float64 `json:"attention" range:"0.001 1"`        // fraction of the memory's bandwidth when keys and values are read
 	PromptAttention float64 `json:"prompt_attention" range:"0.001 1"` // fraction of the FLOPS in attention
-	// how often the states between the matrices of a layer are written and read
+	// number of times that the states between the matrices of a layer are written and read
 	Activations float64 `json:"activations" range:"0 1e9"`
-	// 0: a key is read once for all query heads that share it; 1: once for each of these query heads
+	// 0 if a key is read once for all query heads that share it, 1 if it is read once for each of them
 	Reread     float64 `json:"kv_reread" range:"0 1"`
 	HostLink   float64 `json:"host_link" range:"0.001 1"`   // fraction of the link to the CPU
 	WorkerLink float64 `json:"worker_link" range:"0.001 1"` // fraction of the link between workers
 	AllReduce  float64 `json:"all_reduce_us" range:"0 1e9"` // latency of a small one; default the GPU's
 	Base       float64 `json:"base_ms" range:"0 1e9"`       // per iteration
 	Layer      float64 `json:"per_layer_ms" range:"0 1e9"`  // launches, norms, gaps
-	// time to launch a layer that computes prompts, without CUDA graphs; the GPU works meanwhile
+	// time to launch a layer that computes prompts, without CUDA graphs; launches overlap the GPU's work
 	PromptLayer float64 `json:"prompt_layer_ms" range:"0 1e9"`
 	Seq         float64 `json:"per_seq_ms" range:"0 1e9"` // scheduling, sampling, detokenizing
-	// If 0, two simultaneous activities take as long as the longer one. If 1, they take up to 19 % more (see
-	// Model.larger).
+	// 0 if two simultaneous activities take as long as the longer one, 1 if they take up to 19 % more (see
+	// Model.larger)
 	Rounded float64 `json:"rounded" range:"0 1"`
 	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine has constants for vLLM of 2023 and all models. They were chosen by hand and compared with times
-// of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs),
-// and of OPT-13B and OPT-66B with 80 GB (DistServe's published profiles of vLLM and of its own engine).
-// README.md has the errors.
+// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand and compared with
+// times of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line,
+// FasterTransformer's logs), and of OPT-13B and OPT-66B on one with 80 GB (DistServe's published profiles of
+// vLLM and of its own engine). README.md has the errors.
 //
-// The sources contradict each other for Layer and Seq, so these two values are in between. The time of a sequence
-// is 0.30 ms in the calibrated line and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base
-// and Copy are assumptions.
+// For Layer and Seq the sources disagree, and the values are in between: a sequence takes 0.30 ms in the
+// calibrated line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy
+// are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,
@@ -87,7 +87,7 @@ var DefaultEngine = Engine{
 	Copy:            5,
 }
 
-// New returns a setup with a model on a number of GPUs. Its times come from a roofline. Model and GPU are built-in
+// New returns a setup of a model on a number of GPUs, with times from a roofline. Model and GPU are built-in
 // names or files. The error wraps ErrUnknown or ErrFile.
 func New(llm, gpu string, workers int) (Setup, error) {
 	s := Setup{Workers: workers, Engine: DefaultEngine, Memory: DefaultMemory}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Spread says how much the times of iterations with the same work differed on the measured machine. The time that
-// the line gives is multiplied by one of the factors. All factors are equally likely, and their mean is 1. Without
+// A Spread says how much the times of iterations with the same work differed on the measured machine. The
+// time of an iteration is the line's time multiplied by a random one of the factors, whose mean is 1. Without
 // factors, iterations with the same work take the same time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
@@ -41,7 +41,7 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String returns the range that contains the factors of nine in ten iterations, or "" if there are no factors.
+// String returns the range of the factors of nine in ten iterations, or "" if there are no factors.
 func (s *Spread) String() string {
 	if s == nil {
 		return ""
@@ -62,8 +62,8 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration returns how long the nth iteration of a run takes: Seconds multiplied by a factor of the spread. The
-// factor depends only on n and w, so a repeated run has the same times.
+// Iteration returns how long iteration n of a run takes: Seconds multiplied by a factor of the spread. The
+// factor depends only on n and w, so the same run has the same times again.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes
@@ -76,7 +76,8 @@ func (m *Model) Iteration(n int, w Work) float64 {
 	return seconds * factors[choose(uint64(n), uint64(w.Seqs)<<40^uint64(w.Context)<<20^uint64(w.Prompt), len(factors))]
 }
 
-// choose returns a uniformly distributed number in [0,n) that depends only on a and b (the finalizer of SplitMix64).
+// choose returns a number in [0,n) that depends only on a and b and is uniformly distributed over them (the
+// finalizer of SplitMix64).
 func choose(a, b uint64, n int) int {
 	x := a*0x9e3779b97f4a7c15 ^ b*0xd1342543de82ef95
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
