@@ -54,7 +54,7 @@ func BenchmarkFirstMessage(b *testing.B) {
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// The class has 24 submissions: every third submission is correct, and each of the others has a mistake.
+// BenchmarkClass grades a class of 24 submissions. Every third is correct; each of the others has a mistake.
 func BenchmarkClass(b *testing.B) {
 	dir := b.TempDir()
 	ids := []string{"", "A1", "C3", "", "F6", "K5", "", "I2", "D1", "", "A14", "L1"}

@@ -162,7 +162,7 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// background returns a command that runs llmgrade with a separate folder for temporary files. The caller must start
+// background returns a command for llmgrade that puts temporary files into the folder temporary. The caller must start
 // the command.
 func background(temporary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
@@ -196,7 +196,8 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
-// Ensure that the pages and rows are complete at any time, even if the run is killed.
+// Ensure that the pages and rows that an interrupted run has written are complete, and that the same command grades
+// only the rest.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
 	students := t.TempDir()
@@ -236,7 +237,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	before, err := os.Stat(done[0])
 	require.NoError(t, err)
 
-	// Two of the remaining files are enough to check that the same command continues.
+	// To save time, only two of the submissions that were not graded remain for the second run.
 	rest, err := filepath.Glob(filepath.Join(students, "*.c"))
 	require.NoError(t, err)
 	for _, file := range rest[min(len(done)+2, 40):] {
@@ -255,8 +256,8 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Equal(t, 1, status, stderr)
 }
 
-// requireRowsSoFar checks the output files for a class of 40. The first submission has been graded, the last has
-// not.
+// requireRowsSoFar checks grades.csv while a class of 40 is graded. The first submission has been graded, and the last
+// has not.
 func requireRowsSoFar(t *testing.T, out string) {
 	t.Helper()
 	require.Len(t, grades(t, out)[1:], 40)

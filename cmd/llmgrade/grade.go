@@ -75,8 +75,8 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// all grades all submissions. rules is the version of the rules. If a submission cannot be graded, all continues
-// with the others.
+// all grades all submissions. rules is the version of the rules. A submission that cannot be graded does not stop the
+// others.
 func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	progress, done := terminal.NewProgress("files graded"), 0
 	shown := len(all) > 1 && terminal.StderrIsTerminal()
@@ -155,7 +155,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	}
 }
 
-// parsed reads and parses the file that a flag names. If the flag names no file, parsed returns the default.
+// parsed reads and parses the file that a flag names. It returns otherwise if the flag names no file.
 func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, error) {
 	if file == "" {
 		return otherwise, nil
@@ -171,8 +171,7 @@ func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, 
 	return value, nil
 }
 
-// given returns a function that grades a submission. If a submission has nothing to grade, the function returns a
-// report without points.
+// given returns a function like grader. For a submission without a file to grade, it returns a report without points.
 func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
 	return func(s class.Submission) (*grade.Report, error) {
 		if s.Why != "" {
@@ -200,7 +199,7 @@ func (o *options) write(w, said io.Writer, r *grade.Report, brief bool) error {
 }
 
 // writeFinding writes the first finding that has a trace to the files of --trace and --main. If no finding has a
-// trace, it prints that nothing was written, and which of the files are left from an earlier run.
+// trace, it prints for each of these files that it was not written, and whether it exists from an earlier run.
 func (o *options) writeFinding(said io.Writer, r *grade.Report) error {
 	for _, f := range r.Findings {
 		if len(f.Ops) == 0 {
@@ -273,8 +272,8 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 	return writeLine(w, l)
 }
 
-// writeLine writes a line of JSON. It escapes control characters that JSON allows, because the output may be a
-// terminal.
+// writeLine writes a line of JSON. It escapes control characters that JSON allows in strings, because the output may
+// be a terminal.
 func writeLine(w io.Writer, l line) error {
 	text, err := json.Marshal(l)
 	if err != nil {

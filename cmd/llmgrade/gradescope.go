@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// addGradescope adds a flag for the run in Gradescope's container, and a command that makes the package.
+// addGradescope adds the flag --gradescope, for the run in Gradescope's container, and the command that makes the
+// package for Gradescope.
 func addGradescope(c *cobra.Command) {
 	var dir string
 	c.Flags().StringVar(&dir, "gradescope", "", "grade inside Gradescope's container, whose folder is `DIR`")

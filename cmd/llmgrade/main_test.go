@@ -57,8 +57,8 @@ func write(t testing.TB, path, text string) string {
 	return path
 }
 
-// Ensure that a correct file gets its points even if the umask hides it from other users. (As root, the grader runs
-// submissions as another user.) Ensure the same if the file has the name of a command.
+// Ensure that a correct file gets full points even if the umask hides it from other users: as root, the grader runs
+// submissions as another user. Also ensure this for a file with the name of a command.
 func TestARightSubmissionGetsItsPoints(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--seed", "7", "--only", "task1_accepts", put(t, t.TempDir(), "gradescope", "", ""))
@@ -139,7 +139,7 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that the text says what is missing, and that a removed command or flag names its replacement.
+// Ensure that each error says what is wrong, and that a removed command or flag names its replacement.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

@@ -40,7 +40,7 @@ func oddEntries(right string) map[string]string {
 	}
 }
 
-// oddOutcomes has the points of each unusual file, or a part of the reason why it has none.
+// oddOutcomes maps unusual files to their points, or to a part of the reason why they have none.
 var oddOutcomes = map[string]string{
 	"ada": full, "bob": full, "eve": full, "fay": full, "cid": full, "cy": "error", "dan": "error", "uma": "error", "wim": "error", "zoe": "error",
 	".hidden": "begins with a dot", "gus": "is not clear", "hal": "notes.txt", "ida": "unpack the archive", "jon.zip": "archive", "kim.tar.gz": "archive",

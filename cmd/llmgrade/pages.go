@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// pages has what --html writes: the pages, and the reports from which an interrupted run resumes.
+// pages writes the pages of --html. It also keeps the reports from which an interrupted run goes on.
 type pages struct {
 	class.Folder
 	overrides class.Overrides
@@ -40,8 +40,9 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission; finished and add fill the rows. begin returns an error if a row of
-// overrides.csv cannot be used. none is a report that has the maximum of the points; whole is the whole class.
+// begin makes a row for each submission in all; finished and add fill the rows later. whole is the class of which all
+// may be a part. none is a report with the maximum of the points. begin returns an error if a line of overrides.csv
+// cannot be applied.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {
@@ -61,8 +62,8 @@ func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	return err
 }
 
-// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that a run that is
-// killed leaves its results. At the end, write writes these files again and reports errors.
+// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that the results are
+// there even if the run is killed. It ignores errors, because write writes the files again at the end.
 func (p *pages) finished(name string, fresh bool, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -169,8 +170,7 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
-// identical lists the submissions that have the same text. Each entry is for a text that several students have
-// handed in.
+// identical returns a text for each group of submissions with the same content: the names of the students.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// makeSubmission runs `make SUBMISSION=...` as a user does, and returns the verdict and the output.
+// makeSubmission runs `make SUBMISSION=...` as a user does. It returns the verdict and the output.
 func makeSubmission(t *testing.T, source string) (accepted bool, printed string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
@@ -28,7 +28,7 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 	return err == nil, string(out)
 }
 
-// Ensure that runs at the same time, such as those of several shells, each give their own verdict.
+// Ensure that make judges correct and wrong submissions, also when several shells run it at the same time.
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
 	const initBody = "    LLMEngine *engine = malloc(sizeof *engine);\n"
@@ -58,8 +58,8 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 	}
 }
 
-// Ensure that a relative path is relative to the folder from which the script is called, and that the error
-// about a missing file names it.
+// Ensure that the script grade takes a relative path from the folder in which it is called, and that its error about a
+// missing file names the file.
 func TestGradeTakesWhatItsCallerNames(t *testing.T) {
 	level.SkipQuick(t) // it compiles
 	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))

@@ -1,5 +1,5 @@
-// Package suite_test tests the C suite: it must accept correct submissions and reject wrong ones. The wrong
-// ones are in testdata/submissions/mutants.txt.
+// Package suite_test tests the C suite, which must accept correct submissions and reject wrong ones. The wrong ones
+// are in testdata/submissions/mutants.txt.
 package suite_test
 
 import (
@@ -32,8 +32,8 @@ var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log
 // The flags of the handout's Compilation Standard.
 var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
 
-// objects are the suite's object files, which are compiled once. objectsWithoutHeap are the same for Memcheck,
-// without heap.o.
+// objects are the object files of the suite, compiled once. objectsWithoutHeap lacks heap.o and is used under
+// Memcheck.
 var objects, objectsWithoutHeap []string
 
 var scratch string
@@ -123,7 +123,7 @@ func (r result) last() string {
 
 func (r result) passed() bool { return r.status == 0 && allPassed.MatchString(r.last()) }
 
-// failedCleanly reports whether the suite itself reported the failure, rather than crashed.
+// failedCleanly reports whether the suite itself reported a failure, and did not crash.
 func (r result) failedCleanly() bool { return r.status == 1 && someDid.MatchString(r.last()) }
 
 func (r result) failures() []string {
@@ -194,8 +194,8 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick returns options with which the compiler takes a third of the time. In make test-long and with -matrix
-// there are none, so that everything is compiled as in the course.
+// quick returns options that let the compiler take a third of the time. In make test-long and with -matrix it returns
+// none, so that everything is compiled as in the course.
 func quick(optimise string) []string {
 	if *matrix || level.Long() {
 		return nil
@@ -251,8 +251,7 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// fails requires that a mutant fails its expected test. It runs only that test, unless the test run asks for
-// all tests that fail.
+// fails requires that a mutant fails the test that it names. It runs only this test, except with -matrix.
 func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
 	if m.Expect != "" && !*matrix {
@@ -277,7 +276,7 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
 	}
-	// One program contains all variants, and the name by which it is started selects one.
+	// All variants are in one program. The name by which the program is started selects the variant.
 	var inForks, atEnds strings.Builder
 	for i, c := range cases {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
@@ -302,9 +301,8 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that the suite ends its run after three timeouts. To save time, only the first test of task3, whose
-// pool has 10 blocks, really loops. In the other tests the call raises SIGPROF, which the suite takes for a
-// timeout.
+// Ensure that the suite stops after three timeouts. To save time, a call really loops only in the first test of task3,
+// whose pool has 10 blocks. In the other tests the call raises SIGPROF, the signal of the suite's own timeouts.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -388,8 +386,8 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// Ensure that the suite's heap finds each block while other blocks in the same chain of its hash table come and
-// go.
+// Ensure that the suite's malloc and free find each block while other blocks in the same chain of the hash table come
+// and go.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")
 	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)

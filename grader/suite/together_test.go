@@ -16,9 +16,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// together is one program with many mutants, because it takes longer to compile and link a mutant than to run
-// it. Its folder has a link for each mutant, and the name of the link selects the mutant. A folder below has
-// the same without heap.o, for Memcheck.
+// together is the folder of one program with many mutants, because compiling and linking a mutant takes longer than
+// running it. The folder has a link to the program for each mutant; the name of the link selects the mutant. Its
+// subfolder memcheck has the same program without heap.o.
 var together struct {
 	sync.Once
 	dir string
@@ -34,7 +34,8 @@ func typical(all []corpus.Mutant) []corpus.Mutant {
 	return some
 }
 
-// buildMutant returns the suite linked with a mutant. In make test all mutants are compiled together.
+// buildMutant returns the path of the suite linked with a mutant. In make test, all mutants are compiled as one
+// program.
 func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	t.Helper()
 	if *matrix || level.Long() {
@@ -56,7 +57,7 @@ var (
 	macro     = regexp.MustCompile(`(?m)^#define\s+(\w+)`)
 )
 
-// A part of a source is a function and the text before it.
+// A part is one function of a source, with the text before it.
 type part struct {
 	text          string
 	names, macros []string // that it defines
@@ -97,9 +98,9 @@ func markChanged(mutant []*part, correct string) {
 	}
 }
 
-// assemble compiles the mutants of make test as one source. The names that a mutant defines get its ID as a
-// prefix. Parts that a mutant shares with the correct submission are compiled once. The program
-// (testdata/choose.c) runs the mutant whose ID is the program's name.
+// assemble compiles the mutants that make test uses as one source, and returns the folder of the program. It puts the
+// ID of a mutant before the names that the mutant defines, and compiles parts that a mutant shares with the correct
+// submission once. The program (testdata/choose.c) runs the mutant whose ID is the program's name.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

@@ -13,11 +13,11 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// differs are the files that llmgrade and the C suite of grader/suite judge
-// differently; cmd/llmgrade/README.md says why.
+// differs lists the files that llmgrade and the C suite (grader/suite) judge differently. cmd/llmgrade/README.md says
+// why.
 var differs = []string{"s1_56_append_int_overflow_2gib.c", "s1_63_create_int_max_overflow.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c"}
 
-// cSuite compiles the C suite. It returns all objects, and the objects to link for Memcheck, without heap.o.
+// cSuite compiles the C suite. It returns all object files, and those for Memcheck, which lack heap.o.
 func cSuite(t *testing.T) (all, watched []string) {
 	t.Helper()
 	sources, err := filepath.Glob("../../../grader/suite/*.c")
@@ -55,7 +55,8 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 		"--error-exitcode=99", program, "--no-fork").Run() == nil
 }
 
-// Ensure that llmgrade and the C suite agree on the submissions whose authors knew only the handout.
+// Ensure that llmgrade and the C suite judge the submissions in testdata/submissions/independent alike. Their authors
+// knew only the handout.
 func TestTheCSuiteAgrees(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: each is tested with the mutants in every run")

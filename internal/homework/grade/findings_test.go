@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the first finding of a mistake is in its task, shows what was seen, and quotes the
-// right sentence.
+// Ensure that the first finding for a mistake is in its task, shows what was observed, and quotes the sentence of the
+// handout that was broken.
 func TestAFindingHelps(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -102,7 +102,8 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	}
 }
 
-// Ensure that an attack ends the run and scores 0, and that a harmless call that is refused costs nothing.
+// Ensure that a system call that is an attack ends the run and scores 0, and that a harmless one that is refused costs
+// nothing.
 func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -125,7 +126,7 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Ensure this even for a system call that is made only under Memcheck or the sanitizers.
+// Ensure that a refused system call is named whichever function makes it, even in the last copy of a sweep.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -146,7 +147,8 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that such a function costs the memory points of its own task only.
+// Ensure that a function that does not return under Memcheck is called there once, and costs the memory points of its
+// own task only.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -230,8 +232,8 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// Ensure that the Memcheck and sanitizer tests of a task fail if a call crashes or misuses memory, and count as
-// not run if no call of the task was watched.
+// Ensure that a task fails the stages Memcheck and Sanitizers if a call crashes or misuses memory. The stages count as
+// not run for a task of which the tools have watched no call.
 func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -276,8 +278,8 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// Ensure that a finding says that the tester has changed the list of sequences, since a submission with a cache
-// may have stored the old one.
+// Ensure that a finding says that the grader itself has changed the list of sequences. A submission that caches a
+// sequence may have cached one that is gone.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -314,8 +316,9 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// Ensure that a finding does not report a global variable that llm_init sets as a block table, and says that llm_init
-// was not called. A block table is named where llm_init was called.
+// Ensure that a finding about a NULL pointer names a block table only if the submission's llm_init was called.
+// Otherwise the pointer may be a global variable that llm_init sets, and the finding says that llm_init was not
+// called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -51,7 +51,7 @@ type Grader struct {
 	self      func() ([]byte, error) // returns the hash of this program
 }
 
-// NewGrader compiles the runner that every submission is linked with. The flags are added to those of the course.
+// NewGrader compiles the runner, with which every submission is linked. flags are added to the flags of the course.
 func NewGrader(flags ...string) (*Grader, error) {
 	cases, err := traces.Directed()
 	if err != nil {
@@ -72,7 +72,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}, nil
 }
 
-// Version names the rules of a grade: the traces, the points and the gate.
+// Version returns a name for the rules of grading: the traces, the points and the gate.
 func (g *Grader) Version() string {
 	h := fnv.New32a()
 	_, _ = h.Write(g.listed())
@@ -95,7 +95,7 @@ func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
 // Close removes the files of the builds.
 func (g *Grader) Close() error { return g.kit.Close() }
 
-// File grades one file. An error means that the grader failed; every submission, however wrong, has a Report.
+// File grades one file. Every submission, however wrong, gets a Report. An error means that the grader failed.
 func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
@@ -114,7 +114,7 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None returns the report of a student without a submission that can be graded. why is the reason.
+// None returns the report of a student who has no file that can be graded. why is the reason.
 func (g *Grader) None(path, why string) *Report {
 	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
 }
@@ -136,7 +136,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
-// missing returns the note about functions that a submission does not define.
+// missing returns a note that lists the functions that the submission does not define.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {

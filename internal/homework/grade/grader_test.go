@@ -28,8 +28,8 @@ import (
 
 const submissions = "../../../testdata/submissions/"
 
-// TestMain also runs the process that reads sources. A call that never returns has a fourth of its time, to save
-// time.
+// TestMain also runs the process that parses sources (rules.Serve). To save time, calls have a fourth of the usual
+// processor time.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	os.Exit(run(m))
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	return status
 }
 
-// graders caches the graders of all tests by their compiler flags, so that each runner is compiled once.
+// graders has the graders of all tests by their compiler flags, so that each runner is compiled once.
 var graders = map[string]*grade.Grader{}
 
 // newGrader returns a grader for a test. Parallel subtests share it.
@@ -135,12 +135,12 @@ func (f firsts) write(t *testing.T) {
 	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
 }
 
-// Ensure that every wrong submission of the table loses points in its task, with the sentence of the handout
-// that a reader would quote, and that a correct variant loses none.
+// Ensure that each wrong submission in the table of mutants loses points in its task and quotes the sentence of the
+// handout that a reader would quote, and that each correct variant loses none.
 //
-// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise one mutant of each kind
-// and task, and those in showing, go through the stages; a mutant that a directed trace of its task detects
-// skips the later stages.
+// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise one mutant of each kind and
+// task goes through the stages, and those in showing. A mutant that a directed trace of its task detects skips the
+// later stages.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -194,7 +194,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	requireEveryStageIsNeeded(t, kills)
 }
 
-// requireEveryStageIsNeeded requires that each stage detects mistakes that no other stage does.
+// requireEveryStageIsNeeded requires that each stage detects a mutant that no other stage detects.
 func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	t.Helper()
 	if len(kills.seen) < len(mutants(t)) {
@@ -207,16 +207,16 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	}
 }
 
-// missed are the wrong files of testdata/submissions/independent that get full marks. They fail only when
-// malloc fails, and the handout says nothing about that (cmd/llmgrade/README.md, "What costs nothing").
+// missed lists the wrong files of testdata/submissions/independent that get full marks. They are wrong only when
+// malloc fails, about which the handout says nothing (cmd/llmgrade/README.md, "What costs nothing").
 var missed = []string{
 	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
 	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
 	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
 }
 
-// submissionsWrittenFromTheHandoutAlone grades the files whose authors knew only the handout. Correct files
-// must get full marks, and wrong files must lose points.
+// submissionsWrittenFromTheHandoutAlone grades files whose authors knew only the handout. Correct files must get full
+// marks, and wrong files must lose points.
 func submissionsWrittenFromTheHandoutAlone(t *testing.T, g *grade.Grader, quotes map[string][]string, first firsts) {
 	files, err := filepath.Glob(submissions + "independent/*/*.c")
 	require.NoError(t, err)
@@ -241,8 +241,8 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt: for each wrong submission, phrases of the handout. The first finding must
-// quote a sentence with one of the phrases.
+// sentences reads sentences.txt, which lists phrases of the handout for each wrong submission. The first finding must
+// quote a sentence that contains one of the phrases.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -271,8 +271,8 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 // showing are mutants that together show every compare.Fact.
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
-// typicalOf returns the first mutant of each task and kind, and the mutants in showing. grader/suite runs more
-// of them.
+// typicalOf returns the first mutant of each task and kind, and the mutants in showing. The tests of grader/suite run
+// more of them.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
@@ -314,8 +314,8 @@ var (
 	function = []string{"init", "create", "fork", "append", "free", "destroy"}
 )
 
-// taskOf returns the task of the handout that a mutant breaks. It takes it from the name of the test that must
-// detect the mutant, and returns 0 if there is no single task.
+// taskOf returns the task of the handout that a mutant breaks, or 0 if there is no single task. The name of the test
+// that must detect the mutant contains the task.
 func taskOf(m corpus.Mutant) int {
 	if n := inName.FindStringSubmatch(m.Expect); n != nil {
 		task, _ := strconv.Atoi(n[1])

@@ -41,7 +41,7 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether maxHangs calls of one of the functions did not return.
+// exhausted reports whether calls of one of these functions have failed to return maxHangs times.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= maxHangs })
 }
@@ -91,7 +91,7 @@ func (g *grading) run() error {
 	return nil
 }
 
-// makers has the library functions that make system calls, which a student may not know.
+// makers maps system calls to the library functions that make them, because students may know only the functions.
 var makers = map[string]string{
 	"sysinfo": "which qsort and sysconf make",
 	"dup":     "which perror makes; it prints its message all the same",
@@ -113,17 +113,17 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// probe finds out how the submission allocates its structures. If it combines several in one allocation, the
-// tester cannot build its states.
+// probe finds out how the submission allocates its structures. If it puts several into one allocation, the grader
+// cannot build the submission's states by writing to memory.
 func (g *grading) probe() error {
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	g.shapes = r.Shapes
 	return err
 }
 
-// isolate marks all calls as the tester's, except those of the functions in real. If the allocations of a
-// function differ from the handout's, the submission still makes the calls of this function and of those that
-// free its allocations.
+// isolate returns the trace with only the calls of the functions in real. For the other calls the grader writes their
+// result to memory. If the allocations of a function differ from the handout's, the submission still makes the calls
+// of this function and of those that free its allocations.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -140,7 +140,7 @@ func (g *grading) note(format string, values ...any) {
 	}
 }
 
-// found adds a finding to the report. Most later stages then skip its task.
+// found adds a finding to the report. Most later stages then skip the finding's task.
 func (g *grading) found(part Part, f Finding) {
 	if lost := g.lost[part]; lost != nil {
 		lost[f.Task] = true
@@ -177,7 +177,8 @@ func (c candidate) broken() string {
 
 const maxFindings = 3 // of a task in a stage
 
-// addFinding adds a finding with a short trace, unless the task already has one that shows the same mistake.
+// addFinding shortens the trace of a candidate and adds it to the report, unless the task has a finding that shows the
+// same mistake.
 func (g *grading) addFinding(part Part, c candidate) error {
 	d, found := c.difference, 0
 	task := d.Op.Task()
@@ -211,8 +212,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// matching returns the first difference in r that shows the same mistake as d. If alone is set, it looks only
-// at the first difference of r.
+// matching returns the first difference in r that shows the same mistake as d, or nil. If alone is set, only the first
+// difference of r can match.
 func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
@@ -260,14 +261,13 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	return f, err
 }
 
-// start returns the trace that will be shortened, and sets the finding's difference to the one that this trace
-// shows.
+// start returns the trace that Shrink should shorten for a finding, and sets the finding's difference to the one that
+// this trace shows.
 //
-// It tries four versions of the trace. The submission makes all calls in the first, the calls of the function
-// and of llm_init in the second, and the calls of the function in the third; the fourth is the original trace.
-// start returns the first version whose first difference is the finding, and alone is true. If there is none,
-// it returns the original trace, and alone is false. own reports that the second version was played and shows
-// no difference at all.
+// It tries four versions of the trace: with all calls made by the submission; with the calls of the failing function
+// and of llm_init; with the calls of the failing function; and the original. It returns the first version whose first
+// difference is the finding's, with alone set. If there is none, it returns the original without alone. own reports
+// that the second version was played and shows no difference at all.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
@@ -291,8 +291,8 @@ type hang struct {
 	result   compare.Result
 }
 
-// play plays a trace and counts the calls that do not return. It does not play a trace that begins with a known
-// hang.
+// play plays a trace and counts the calls that do not return. If the beginning of the trace is known to end in such a
+// call, play returns the earlier result instead.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {
@@ -326,13 +326,13 @@ func (h hang) again() compare.Result {
 	return r
 }
 
-// missing reports whether the submission does not define the function that a step calls.
+// missing reports whether the submission does not define the function of this kind of step.
 func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces. For a task that does not work, Memcheck and the
-// sanitizers count as not run.
+// others adds the tests of a task that are not directed traces. If no directed trace shows that the task works,
+// Memcheck and the sanitizers count as not run for the task.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {

@@ -19,15 +19,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// An attack is a hostile submission with its expected result, in the words of attacks.txt.
+// An attack is a hostile submission and its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical are the attacks that every run of the tests makes, at least one of each kind. Attacks that are
-// rejected are always run, since they take little time. make test-long runs all.
+// typical lists the attacks that are run in every test run, at least one of each kind. Attacks that are rejected take
+// little time and are always run. make test-long runs all attacks.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
-// attacks reads the table and adds attacks that are too long for it.
+// attacks returns the attacks of attacks.txt and those that are too long for that file.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -76,8 +76,9 @@ func deserved(expect string, r *grade.Report) bool {
 	return false
 }
 
-// Ensure that hostile submissions do no harm when they are graded in one class with honest ones: each attack
-// gets its expected result, the honest ones get the same as without them, and there are no other effects.
+// Ensure that hostile submissions do no harm when they are graded in one class with honest ones. Each attack gets its
+// expected result, the honest submissions get the same points as without the attacks, and the attacks have no other
+// effects.
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	level.SkipQuick(t)
 	temp := t.TempDir()
@@ -129,8 +130,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades four submissions at a time, as for a class. Without make test-long it plays no sweeps, and
-// only the directed traces where these are enough to show the expected result.
+// gradeAll grades a class, four submissions at a time. Without make test-long it plays no sweeps, and only the
+// directed traces for attacks whose result these show.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {
@@ -142,7 +143,7 @@ func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (report
 	return reports
 }
 
-// A graded is the result of a file. The report is nil if there was trouble.
+// A graded is the result for a file. The report is nil if the grader failed.
 type graded struct {
 	report  *grade.Report
 	trouble error
@@ -199,7 +200,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// peak is the most memory that this process has had, in bytes.
+// peak returns the most memory that this process has used so far, in bytes.
 func peak(t *testing.T) int {
 	t.Helper()
 	for line := range strings.SplitSeq(read(t, "/proc/self/status"), "\n") {

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/build"
 )
 
-// Key is a hash of all that a report depends on: the file's text, this program, its settings, and its tools.
+// Key returns a hash of everything that a report depends on: the file's text, this program, its settings, and its
+// tools.
 func (g *Grader) Key(path string) (string, error) {
 	h := sha256.New()
 	settings, err := json.Marshal(struct {

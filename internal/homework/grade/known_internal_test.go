@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that, if a call does not return, the sequence of calls that led to it is not played again.
+// Ensure that a trace that begins like one in which a call did not return is not played.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()

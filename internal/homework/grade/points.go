@@ -15,8 +15,8 @@ const Tasks = 5
 // Points are what can be earned. Staff may edit them.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // points of each task
-	// The parts of a task's points, in percent. A task gets the points of Hidden if it has no mistake, and
-	// those of Memory in proportion to the directed traces that pass.
+	// The parts of a task's points, in percent. A task gets the Hidden points if it has no mistake. It gets the same
+	// fraction of the Memory points as of the Directed points.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -28,7 +28,8 @@ var DefaultPoints = Points{Tasks: [Tasks]float64{20, 20, 20, 20, 20}, Directed: 
 // ErrPoints is wrapped by the errors of ParsePoints.
 var ErrPoints = errors.New("not a points file")
 
-// rest is Points without the tasks, of which a file may have too few.
+// rest has the fields of Points other than Tasks. ParsePoints reads tasks as a slice, because a wrong file may have
+// too few.
 type rest Points
 
 const maxPoints = 1_000_000 // of a task: above it, hundredths are lost
@@ -74,9 +75,8 @@ func (p *Points) Max() float64 {
 	return round(sum)
 }
 
-// award sets the points of each test, in whole hundredths, and the sum of the report. A task gets the same
-// fraction of its memory points as of its directed tests, because the memory of calls that do not work cannot
-// be checked.
+// award sets the points of each test, in whole hundredths, and the sums of the report. A task gets the same fraction
+// of its memory points as of its directed tests, because the memory of calls that do not work cannot be checked.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {
@@ -110,7 +110,7 @@ func (p *Points) award(r *Report) {
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore
 	}
-	// Floating-point sums of hundredths are not exact, so the sums are rounded, too.
+	// Sums of hundredths in floating point are not exact, so the sums are rounded, too.
 	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
 }
 

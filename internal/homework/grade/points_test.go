@@ -97,7 +97,8 @@ func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	}
 }
 
-// Ensure that each test is worth whole hundredths, however the points are divided.
+// Ensure that each test is worth whole hundredths, however the points are divided, and that a correct file gets them
+// all.
 func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	correct := storedReports(t)["correct"]
 	for _, p := range []Points{
@@ -114,8 +115,8 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the sentence of the handout that the file says the
-// submission broke.
+// Ensure that each finding in testdata/findings.json.gz quotes the sentence that the submission broke, which the file
+// states.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

@@ -13,11 +13,11 @@ import (
 
 var repeats = flag.Int("repeat", 0, "grade the whole corpus N times and check that nothing differs")
 
-// ubuntu are the flags that the compilers of Ubuntu 22.04 and 24.04 add by default.
+// ubuntu lists the flags that the compilers of Ubuntu 22.04 and 24.04 add by default.
 var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Wformat-security",
 	"-fcf-protection", "-fstack-clash-protection", "-fPIE"}
 
-// Ensure that a file gets the same score and findings every time.
+// Ensure that a file gets the same score and the same findings each time, also with other compiler flags.
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
 	level.SkipQuick(t)
 	here, there := newGrader(t), newGrader(t, ubuntu...)

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// A Report is what is known about one submission. It can be stored as JSON and read back.
+// A Report is the result of grading one submission. It can be stored as JSON and read back.
 type Report struct {
 	File     string
 	Score    float64
@@ -30,14 +30,16 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run, or was stopped. It scores 0, and staff should look at it.
+// A Rejection says why a submission was not run, or why its run was stopped. The submission scores 0, and staff should
+// look at it.
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
 	Form  bool `json:",omitempty"` // a rule of the gate about the form of the file, which is no attack
 }
 
-// Reason returns the compiler's first error, or the first line of the text without its standard beginning.
+// Reason returns the reason in one line: the compiler's first error, or the first line of the text without its
+// standard beginning.
 func (r *Rejection) Reason() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
 	if r.Stage == Compile {
@@ -58,7 +60,7 @@ func (r *Rejection) Reason() string {
 // A Status is the outcome of a stage or a test.
 type Status string
 
-// The statuses. NotRun is not a failure: another mistake has to be fixed first.
+// The statuses. NotRun is no failure: another mistake must be fixed before the test or stage can be run.
 const (
 	Passed Status = "passed"
 	Failed Status = "failed"
@@ -84,15 +86,16 @@ const (
 	Rules      StageName = "static rules"
 )
 
-// A Stage is the outcome of one stage. Most stages skip a task in which an earlier stage has found a mistake.
+// A Stage is the outcome of one stage of grading. Most stages skip a task in which an earlier stage has found a
+// mistake.
 type Stage struct {
 	Name  StageName
 	Tasks [Tasks]Status // index 0 is task 1
 	Time  time.Duration
 }
 
-// AllStages returns all stages, including those that were not run. A stage that plays traces counts as not run
-// for a task of which it played none.
+// AllStages returns all stages, including those that were not run. For a task of which no trace was played, a stage
+// that plays traces counts as not run.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
@@ -110,7 +113,7 @@ func (r *Report) AllStages() []Stage {
 	return all
 }
 
-// Calls reports whether a stage plays traces to check what the calls do.
+// Calls reports whether the stage plays traces to check what the calls do.
 func (n StageName) Calls() bool {
 	return n == Directed || n == OwnCalls || n == Random || n == Outside
 }
@@ -149,7 +152,7 @@ type Test struct {
 	MaxScore float64
 }
 
-// A Part is one of the three parts of a task's points.
+// A Part is one of the three parts that a task's points are divided into.
 type Part string
 
 // The parts.
@@ -188,7 +191,8 @@ func (f *Finding) Headline() string {
 	return string(f.Stage) + " complains: " + f.Actual
 }
 
-// Steps returns the operations that show the finding; the last one goes wrong. It returns nil if no trace shows it.
+// Steps returns the steps that show the finding, of which the last one goes wrong. It returns nil if no trace shows
+// the finding.
 func (f *Finding) Steps() []trace.Op {
 	if f.Difference == nil || f.Step < 0 || f.Step >= len(f.Ops) {
 		return nil
@@ -251,7 +255,7 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding: the points of the tests that fail because of it.
+// gains sets the Gain of each finding: the points that are lost in the tests that fail because of it.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

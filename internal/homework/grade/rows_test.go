@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A row of the table in cmd/llmgrade/README.md: the points that a mistake costs, by task.
+// A row is a row of the table in cmd/llmgrade/README.md: how many points a mistake costs in each task.
 type row struct {
 	name        string
 	source      string

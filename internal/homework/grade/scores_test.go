@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second mistake never raises the score, and that the choice of stages changes messages only.
+// Ensure that a second mistake never raises the score, and that running more stages (AllStages) does not change it.
 func TestAMistakeMoreIsNoGain(t *testing.T) {
 	level.SkipQuick(t)
 	g, all := newGrader(t), newGrader(t)

@@ -9,18 +9,18 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// A Setting lists the versions that a result depends on: with the same Setting, the same file and seed give the same
+// A Setting has the versions that a score depends on. With the same Setting, the same file and seed give the same
 // score.
 type Setting struct {
 	GCC, Linker, Libc, Valgrind string // as they print their versions; empty if missing
 	Sandbox                     string // the parts of the sandbox that are active
 }
 
-// ErrTools is wrapped when a program that grading needs is not installed.
+// ErrTools means that a program that grading needs is not installed.
 var ErrTools = errors.New("not installed")
 
-// CheckTools returns an error unless the programs that grading needs are installed. Replays, and runs with Grader.Only,
-// need no Memcheck.
+// CheckTools returns an error if a program that grading needs is not installed. memcheck must be set unless a run
+// needs no Memcheck, such as a replay or one with Grader.Only.
 func CheckTools(memcheck bool) error {
 	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
 	if memcheck {

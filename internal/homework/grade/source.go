@@ -17,13 +17,14 @@ import (
 	"llmmemory/grader"
 )
 
-// errNoSource is wrapped if there is no file that can be graded. The text is written for the student.
+// errNoSource means that there is no file that can be graded. The text of an error that wraps it is written for the
+// student.
 var errNoSource = errors.New("is not run")
 
 const maxSource = 1 << 20 // more than the gate allows
 
-// ReadSource reads a submission. It must be a regular file, or one in a zip file (hw.zip/llm_memory.c): a link may lead
-// to another user's file, and a pipe may have no end.
+// ReadSource reads a submission. The file must be regular, or a file in a zip (hw.zip/llm_memory.c). A link could lead
+// to another user's file, and a pipe could have no end.
 func ReadSource(path string) ([]byte, error) {
 	none := func(why string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, why)

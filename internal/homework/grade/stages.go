@@ -7,7 +7,7 @@ import (
 
 type stages []Stage
 
-// at returns the stage with a name, or nil if it has not begun.
+// at returns the stage with a name, or nil if that stage has not begun.
 func (s stages) at(name StageName) *Stage {
 	if i := slices.IndexFunc(s, func(s Stage) bool { return s.Name == name }); i >= 0 {
 		return &s[i]
@@ -15,8 +15,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a
-// mistake, so that a mistake is reported once.
+// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake, so
+// that no mistake is reported twice.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {
@@ -30,28 +30,28 @@ func (s *stages) begin(name StageName, all bool) {
 	*s = append(*s, stage)
 }
 
-// always reports whether a stage never skips a task, because it finds mistakes that no other stage finds.
+// always reports whether a stage skips no task, because it finds mistakes that no other stage finds.
 func (n StageName) always() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
 }
 
 func (s stages) end(took time.Duration) { s[len(s)-1].Time = took }
 
-// skip marks a stage as not run, except for tasks that have failed it.
+// skip marks a stage as not run for all tasks, except those that have failed it.
 func (s stages) skip(name StageName) {
 	for task := 1; task <= Tasks; task++ {
 		s.drop(name, task)
 	}
 }
 
-// drop marks a stage as not run for a task, unless the submission has failed the stage in this task.
+// drop marks a stage as not run for a task, unless the task has failed the stage.
 func (s stages) drop(name StageName, task int) {
 	if status := &s.at(name).Tasks[task-1]; *status == Passed {
 		*status = NotRun
 	}
 }
 
-// open reports whether findings of a stage in a task are still reported.
+// open reports whether findings of a stage may be reported for a task. They may not if the stage skips the task.
 func (s stages) open(name StageName, task int) bool {
 	stage := s.at(name)
 	return stage == nil || stage.Tasks[task-1] != NotRun

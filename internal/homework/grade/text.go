@@ -38,7 +38,8 @@ func (g *grading) rules() error {
 	return nil
 }
 
-// addLine adds a line of the source to the first finding that satisfies a condition. It returns false if there is none.
+// addLine adds a line of the source to the first finding that satisfies a condition. It returns false if no finding
+// does.
 func (g *grading) addLine(line string, condition func(*Finding) bool) bool {
 	for i := range g.report.Findings {
 		if f := &g.report.Findings[i]; condition(f) {

@@ -12,11 +12,11 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-// ErrOnly is wrapped if no trace has the name that Grader.Only asks for.
+// ErrOnly means that no trace has a name with the text of Grader.Only.
 var ErrOnly = errors.New("no trace has that name")
 
-// directed plays the directed traces. The tester does the work of the functions that a trace does not test, so that each
-// function is judged alone.
+// directed plays the directed traces. The submission makes only the calls of the functions that a trace tests, and the
+// grader writes the results of the others to memory, so that each function is judged alone.
 func (g *grading) directed() error {
 	var candidates []candidate
 	for _, c := range g.cases {
@@ -89,8 +89,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference because of which a directed trace fails: the first one in a call that the
-// trace tests. Writes outside an allocation are left to the stage Heap.
+// decides returns the difference for which a directed trace fails, or nil: the first difference in a call that the
+// trace tests. Writes outside an allocation do not count here, because the stage Heap reports them.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -111,8 +111,8 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals marks tests as not run if they passed only because the function refuses everything: the test
-// requires a refusal, and the function has passed no test that requires success.
+// refusals changes tests from passed to not run if the function only refuses everything: such a test requires a
+// refusal, and the function has passed no test that requires success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -129,7 +129,7 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns the candidate with the greatest clarity among those that show the same mistake as candidate i.
+// clearest returns the candidate with the greatest clarity among candidate i and those that show the same mistake.
 func clearest(candidates []candidate, i int) candidate {
 	best := candidates[i]
 	for _, c := range candidates {
@@ -147,9 +147,9 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity returns a number that says how well a candidate explains its mistake. It is greater for a crash in a
-// call that must succeed, and for a trace that tests the broken sentence. If a call must succeed, a trace named
-// after a refusal would mislead.
+// clarity returns a number for how well a candidate explains its mistake. A crash in a call that must succeed and a
+// trace that tests the broken sentence count most. A trace about calls that must fail counts less if the failing call
+// must succeed, because its name would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -166,8 +166,8 @@ func (c candidate) clarity() (n int) {
 
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// ownCalls plays the directed traces again, and the submission makes all calls, because functions that are
-// correct alone may not work together.
+// ownCalls plays the directed traces again, with all calls made by the submission, because functions that are correct
+// alone may fail together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {
@@ -192,8 +192,9 @@ func (g *grading) ownCalls() error {
 	return nil
 }
 
-// mixed plays a trace of many functions and charges each function with the differences in its own calls. If a
-// call ends the trace early, the tester replaces this function, and the trace is played again.
+// mixed plays a trace in which the submission makes the calls of all functions. A difference counts for the function
+// in whose call it appears. If a call ends the trace early, mixed plays the trace again, and the grader does the work
+// of this function.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -231,7 +232,8 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// keepHeap keeps the differences for the stage Heap. A memory error costs the memory points of its task.
+// keepHeap stores the memory errors among the differences for the stage Heap. Each costs the memory points of its
+// task.
 func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.MemoryError() {
@@ -243,8 +245,8 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// advise plays a trace in which allocations fail, unless the submission combines allocations. The handout does
-// not say what must happen then, so the advice quotes no sentence.
+// advise plays a trace in which allocations fail, unless the submission puts several structures into one allocation.
+// The handout does not say what must happen when malloc fails, so a mistake is only advice and quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil
@@ -290,7 +292,7 @@ func (g *grading) heaps() error {
 	return nil
 }
 
-// seedOf derives the seed from the submission's text, so that the same file always gets the same traces.
+// seedOf returns a seed that depends on the submission's text, so that a file always gets the same random traces.
 func seedOf(source []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(source)

@@ -32,8 +32,8 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces with one function made by the tester. It drops a trace if the submission then
-// makes no call in it, and all traces if the tester cannot build the submission's states.
+// without returns the traces with the work of one function done by the grader. It omits traces in which the submission
+// then makes no call, and all such traces if the grader cannot build the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -115,12 +115,12 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// again replays, under a tool, the short traces of findings in which a call crashes or misuses memory. A
-// complaint of the tool becomes a line of the finding, and the stage fails for the task. Without a complaint
-// about memory, the stage counts as not run for the task.
+// again replays the short traces of findings in which a call crashes or misuses memory, under Memcheck or with the
+// sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage. If the tool has no
+// complaint, the stage counts as not run for the task of a memory error.
 //
-// On a slow machine the replay may take too long. The stage then counts as not run, and a bad access costs the
-// same memory points as if the tool had reported it, so that no score depends on time.
+// On a slow machine the replay may take too long. Then the stage counts as not run, and a bad access costs the same
+// memory points as with the complaint, so that no score depends on time.
 func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
@@ -177,8 +177,8 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// complains adds a complaint as a finding. If an existing finding explains it, the complaint becomes a line of
-// that finding.
+// complains adds a complaint of a tool to the report: as a line of a finding that explains it, otherwise as a finding
+// of its own.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -200,7 +200,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays directed traces without a difference, up to the first complaint.
+// sanitizers plays the directed traces that show no difference with the sanitizers, up to their first complaint.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -251,8 +251,9 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn describes the last steps before the end of a trace that satisfy a condition and in which the tester
-// removed a sequence or an engine. What the submission remembers about that sequence or engine is out of date.
+// remarkOn returns a remark about the last steps before the end of a trace in which the grader itself removed a
+// sequence or an engine and that satisfy a condition. A pointer to what was removed that the submission has stored is
+// out of date.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
@@ -270,9 +271,9 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-maxSteps):], "; "))}
 }
 
-// remarkOnInit says that the tester, and not llm_init, made the engine of a call that fails. own means that the call
-// works on an engine that the submission's llm_init made. It returns nil if llm_init was called or if the tester made
-// no engine.
+// remarkOnInit returns the remark that the grader, not llm_init, made the engine of a call that fails. It returns nil
+// if llm_init was called or the grader made no engine. own means that the call succeeds on an engine that the
+// submission's llm_init made.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
@@ -286,7 +287,7 @@ func remarkOnInit(ops []trace.Op, own bool) []string {
 	return []string{line}
 }
 
-// skip records that a stage could not be run for any task. This costs no points.
+// skip marks a stage as not run for all tasks and adds a note. This costs no points.
 func (g *grading) skip(stage StageName, why string) {
 	g.report.Stages.skip(stage)
 	g.note("%s: not run: %s", stage, why)
