@@ -118,7 +118,7 @@ func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
 		case g.num_speculative_blocks > C.LLM_CACHE_MAX_BLOCK_SIZE:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has %d speculative blocks", i, g.num_speculative_blocks)
 		}
-		if lcm = lcm / kvcache.Divisor(lcm, size) * size; lcm > C.LLM_CACHE_MAX_MODEL_LEN {
+		if lcm = lcm / kvcache.GCD(lcm, size) * size; lcm > C.LLM_CACHE_MAX_MODEL_LEN {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "the least common multiple of the blocks is above %d", C.LLM_CACHE_MAX_MODEL_LEN)
 		}
 		groups = append(groups, kvcache.Group{

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// An Alloc asks for slots for more tokens of a request (vllm/v1/RULES.md §6).
+// An Alloc describes an allocation of slots for more tokens of a request (vllm/v1/RULES.md §6).
 //
 //	| computed | hit | external | new | lookahead |
 //	                            | to be computed  |
@@ -22,14 +22,15 @@ type Alloc struct {
 	FullSequenceMustFit bool // fail unless there are blocks for the whole sequence
 	ReservedBlocks      int  // number of free blocks that must be left
 	NothingScheduled    bool // no other request is scheduled, so the watermark does not apply
-	Waits               bool // the request will still wait, so the watermark also applies to its next Alloc
+	StaysWaiting        bool // the request will still wait, so the watermark also applies to its next Alloc
 	NumInFlightTokens   int  // tokens of steps that may still read the windows before them
 	Record              bool // on success, count the hit in the statistics
 }
 
-// Allocate extends the tables of r and reports whether there were enough blocks. If there were too few, nothing has
-// changed, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). The caller advances r's
-// computed tokens. An error means that the caller has made a mistake; it wraps ErrRequest or ErrStale.
+// Allocate adds blocks to the tables of r and reports whether enough blocks were free. If too few were free, it has
+// changed nothing, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). Allocate does not change
+// r.NumComputedTokens: the caller does. An error means that the caller has made a mistake; it wraps ErrRequest or
+// ErrStale.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -71,17 +72,17 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if c.Config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(d.main, r.NumTokens()), d.main)
 	}
-	r.running = !a.Waits
+	r.running = !a.StaysWaiting
 	if a.Record {
 		c.record(r, hit)
 	}
 	return true, nil
 }
 
-// grow does the work of Allocate in the usual case, in which the new tokens of a running request fit into the
-// blocks of its tables. In other cases it changes nothing and returns false.
+// grow is Allocate for the usual case: a running request whose tables have enough blocks for the new tokens. In other
+// cases it changes nothing and returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
-	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
+	if !c.noMamba || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
 	}
 	total := min(r.NumComputedTokens, c.Config.MaxModelLen)
@@ -102,7 +103,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with sums of tokens that several rules use.
+// A demand is an Alloc with the lengths of the sequence, in tokens, that the rules compute from it.
 type demand struct {
 	*Alloc
 	local int // computed and hit
@@ -111,8 +112,8 @@ type demand struct {
 	main  int // total and new
 	slots int // main and lookahead, at most MaxModelLen
 
-	computed int  // total or all: windows end here
-	capped   bool // a group needs at most group.cap blocks
+	computed int  // total or all: the number of computed tokens for windows
+	capped   bool // for each group, count at most group.cap blocks
 }
 
 func (d *demand) hit(group int) []int32 {
@@ -126,8 +127,8 @@ func (d *demand) partial(g *group, hits []int32) bool {
 	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
-// adopts reports whether the allocation has blocks that the request does not compute: blocks of the hit, including
-// null blocks, or blocks for external tokens.
+// adopts reports whether the request gets blocks with tokens that it does not compute: the blocks of the hit,
+// including null blocks, or blocks for external tokens.
 func (a *Alloc) adopts() bool { return a.NumExternalTokens > 0 || a.hits() }
 
 func (a *Alloc) hits() bool {

@@ -36,7 +36,8 @@ func admit(b *testing.B, c *Cache, tokens []int32, reserve int, hit *Hit) *Reque
 	return r
 }
 
-// BenchmarkAllocate measures one token for each of 256 running requests in turn, without appending and hashing.
+// BenchmarkAllocate measures the allocation of one token, for each of 256 running requests in turn. It does not append
+// tokens, so nothing is hashed.
 func BenchmarkAllocate(b *testing.B) {
 	const running, prompt, output = 256, 512, 2048
 	c := newBenchCache(b, running*(prompt+output)/16+1, blockhash.LE{})

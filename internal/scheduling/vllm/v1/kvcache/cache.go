@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Cache manages the blocks of requests. It is not safe for concurrent use.
+// A Cache maps the tokens of requests to blocks. It is not safe for concurrent use.
 type Cache struct {
 	Config Config    // with its defaults; must not be changed
 	Pool   pool.View // the blocks
@@ -19,16 +19,16 @@ type Cache struct {
 	groups []group
 	sets   []set // full attention first
 
-	watermark int  // blocks
-	finest    bool // Config.PartialBlockHits
-	hitUnit   int  // every hit has a length in tokens that is a multiple of this number
-	recycles  bool // Config.Recycles
-	plain     bool // no group is Mamba
+	watermark   int  // blocks
+	partialHits bool // Config.PartialBlockHits
+	hitUnit     int  // every hit has a length in tokens that is a multiple of this number
+	recycles    bool // Config.Recycles
+	noMamba     bool
 
 	live     []*Request // in no order
 	spare    []*Request
-	pins     map[int32]int32 // by block: references of copies
-	held     map[int32]int32 // by block: references of deferred and of Request.kept
+	pins     map[int32]int32 // by block: references of pending copies
+	held     map[int32]int32 // by block: references of deferred blocks and of Request.kept
 	deferred []deferral      // the oldest first
 
 	// Work for Take.
@@ -37,7 +37,7 @@ type Cache struct {
 	newBlocks [][]int32 // by group
 
 	// Memory that calls use again.
-	hybrid []hitState // of Lookup, by group
+	hybrid []hitState // of Lookup, by the first group of a set
 	plans  []plan     // of Allocate, by group
 	fresh  []int32    // of Allocate
 	mask   []bool     // of register
@@ -70,10 +70,10 @@ func New(config Config) (*Cache, error) {
 		pins:      map[int32]int32{},
 		held:      map[int32]int32{},
 	}
-	c.plain = true
+	c.noMamba = true
 	for i := range config.Groups {
-		c.groups = append(c.groups, group{Group: config.Groups[i], id: uint32(i), cap: config.Groups[i].mostAdmitted(&config)})
-		c.plain = c.plain && config.Groups[i].Kind != Mamba
+		c.groups = append(c.groups, group{Group: config.Groups[i], id: uint32(i), cap: config.Groups[i].maxAdmitted(&config)})
+		c.noMamba = c.noMamba && config.Groups[i].Kind != Mamba
 	}
 	c.recycles = config.Recycles()
 	c.setFineness()
@@ -84,22 +84,22 @@ func New(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// setFineness sets where hits can end. With one group, they end at its blocks. With several groups, they end at
-// blocks of the scheduler or at any hash (vllm/v1/RULES.md §10).
+// setFineness sets hitUnit and partialHits. With one group, a hit ends at the end of one of its blocks; with several
+// groups, at a multiple of SchedulerBlockSize or at the end of any hash (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
-	c.finest = c.Config.PartialBlockHits()
+	c.partialHits = c.Config.PartialBlockHits()
 	switch {
 	case len(c.groups) == 1:
 		c.hitUnit = c.groups[0].BlockSize
-	case c.finest:
+	case c.partialHits:
 		c.hitUnit = c.Config.HashBlockSize
 	default:
 		c.hitUnit = c.Config.SchedulerBlockSize
 	}
 }
 
-// makeSets makes sets of equal groups. Sets of full attention come first, because the length of their hit limits
-// the hits of the other sets (vllm/v1/RULES.md §10).
+// makeSets puts groups with equal fields into one set. The sets of full attention come first, because the length of
+// their hit limits the hits of the other sets (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {
@@ -130,7 +130,7 @@ func (c *Cache) makeSets() {
 	}
 }
 
-// checkSets returns an error if vLLM has no lookup for a set.
+// checkSets returns an error if vLLM has no lookup for the groups of a set.
 func (c *Cache) checkSets() error {
 	for _, s := range c.sets {
 		if s.spec.Kind != ChunkedLocal || !c.Config.EnablePrefixCaching {
@@ -147,8 +147,8 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins scheduling step number seq. From now on, the states that Mamba groups have stored in earlier
-// steps can be hit.
+// StartStep begins the scheduling of step number seq. Lookups find the states that Mamba groups have stored in earlier
+// steps from now on.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {
@@ -156,8 +156,8 @@ func (c *Cache) StartStep(seq uint64) {
 	}
 }
 
-// EndStep reports that the steps up to number seq are over. It frees the blocks that were kept for these steps. As
-// vLLM does, it stops at the first blocks that are kept for a later step.
+// EndStep says that the steps up to number seq have run, and frees the blocks that Release and Take have kept for
+// these steps. As vLLM does, it stops at the first blocks that were kept for a later step.
 func (c *Cache) EndStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for len(c.deferred) > 0 && c.deferred[0].step <= seq {
@@ -170,7 +170,7 @@ func (c *Cache) EndStep(seq uint64) {
 	}
 }
 
-// NumDeferred returns the number of blocks that will be freed when a step is over.
+// NumDeferred returns the number of blocks that EndStep will free.
 func (c *Cache) NumDeferred() int {
 	n := 0
 	for _, d := range c.deferred {

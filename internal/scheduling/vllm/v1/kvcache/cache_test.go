@@ -95,7 +95,7 @@ func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	return r, hit
 }
 
-// Ensure that a hit is refused if one of its blocks was evicted since, or if it is another request's.
+// Ensure that a hit is refused if a key was removed after the lookup, or if the lookup was for another request.
 func TestAStaleHitIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	r, hit := lookedUp(t, c)
@@ -116,7 +116,7 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrStale, "after a reset")
 }
 
-// Ensure that an allocation fails if fewer blocks than the reserve are free, even if it needs no block.
+// Ensure that an allocation fails if fewer than ReservedBlocks blocks would stay free, even if it needs no block.
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
@@ -162,7 +162,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Equal(t, 8, hit.NumTokens)
 }
 
-// Ensure that the statistics of hits count the tokens that were reused (vllm/v1/RULES.md §12).
+// Ensure that Stats.Hits counts the tokens whose blocks were reused (vllm/v1/RULES.md §12).
 func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))

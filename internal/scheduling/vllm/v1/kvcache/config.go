@@ -31,15 +31,15 @@ type Group struct {
 	Retained int // SlidingWindow: tokens below the window that are kept, too
 	Chunk    int // ChunkedLocal
 
-	// With Align, a Mamba group keeps the running state and the states at ends of blocks (vLLM's mamba_cache_mode
-	// "align"). Without Align, the group has a block for each BlockSize tokens.
+	// With Align, a Mamba group keeps only the running state and states at ends of blocks (vLLM's mamba_cache_mode
+	// "align"). Without Align, it has a block for each BlockSize tokens.
 	Align                bool
 	NumSpeculativeBlocks int // Mamba: additional blocks for the states after draft tokens
 
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll is a value of Config.RetentionInterval. With it, every block that a hit can use gets a key
+// RetainAll is the value of Config.RetentionInterval with which every block that a hit can use gets a key
 // (vllm/v1/RULES.md §9).
 const RetainAll = -1
 
@@ -65,13 +65,14 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval is the distance in tokens between those blocks of windows and states that get keys. With 0,
-	// only blocks at boundaries get keys. With RetainAll, all blocks that a hit can use get keys.
+	// RetentionInterval says which blocks of sliding windows and states get keys: with RetainAll, all blocks that a hit
+	// can use; with a positive number of tokens, the blocks before each multiple of this number and before boundaries;
+	// with 0, only the blocks before boundaries (see boundaries).
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
 
-// maxGroups is the largest number of groups, because a lookup has one bit of a word for each group.
+// maxGroups is the largest number of groups: reconcile has one bit of a uint64 for each set of groups.
 const maxGroups = 64
 
 func (c *Config) complete() error {
@@ -99,7 +100,7 @@ func (c *Config) complete() error {
 		if c.MaxModelLen > 1<<31-1-2*g.BlockSize {
 			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
 		}
-		lcm, gcd = lcm/Divisor(lcm, g.BlockSize)*g.BlockSize, Divisor(gcd, g.BlockSize)
+		lcm, gcd = lcm/GCD(lcm, g.BlockSize)*g.BlockSize, GCD(gcd, g.BlockSize)
 		if lcm > 1<<31-1 {
 			return bad("the least common multiple of the blocks of the first %d groups is %d tokens: want at most %d", i+1, lcm, 1<<31-1)
 		}
@@ -130,7 +131,7 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	return nil
 }
 
-// Check returns an error if a field is out of range or belongs to another kind of group.
+// Check returns an error if a field is out of range, or has a value although groups of this kind do not use it.
 func (g *Group) Check() error {
 	switch {
 	case g.BlockSize < 1:
@@ -153,8 +154,9 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// PartialBlockHits reports whether hits can end inside a block, at any hash. They can if the blocks of a Mamba
-// group in align mode are longer than a hash, and the other groups can be hit at any hash (vllm/v1/RULES.md §10).
+// PartialBlockHits reports whether a hit can end inside a block, at the end of any hash. This needs a Mamba group in
+// align mode with blocks that are longer than a hash, and other groups that can be hit at the end of any hash
+// (vllm/v1/RULES.md §10).
 func (c *Config) PartialBlockHits() bool {
 	coarse, follow := false, len(c.Groups) > 1
 	for i := range c.Groups {
@@ -170,21 +172,21 @@ func (c *Config) Recycles() bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind != Full })
 }
 
-// PeakBlocks returns how many blocks a request with the given number of tokens can have at a time, with the given
-// number of steps in flight. If the cache has fewer blocks, the request may never run.
+// PeakBlocks returns the largest number of blocks that a request with the given number of tokens can have at one time,
+// with the given number of steps in flight. A request that needs more blocks than the cache has may never run.
 func (c *Config) PeakBlocks(tokens, steps int) int {
 	n := 0
-	finest := c.PartialBlockHits()
+	partialHits := c.PartialBlockHits()
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		blocks := ceil(tokens, g.BlockSize)
-		if most := g.mostAdmitted(c); most > 0 {
+		if most := g.maxAdmitted(c); most > 0 {
 			blocks = min(blocks, most)
 		}
 		if g.aligned() && steps == 1 {
 			blocks = min(blocks, 2) // the running state and the one before
 		} // if more steps are in flight, states can stay until the request ends (RULES.md §13)
-		if finest && g.fine() {
+		if partialHits && g.fine() {
 			blocks++ // the copy of a block that a hit ends in
 		}
 		n += blocks + g.NumSpeculativeBlocks
@@ -192,8 +194,8 @@ func (c *Config) PeakBlocks(tokens, steps int) int {
 	return n
 }
 
-// Divisor is the greatest common divisor of two numbers.
-func Divisor(a, b int) int {
+// GCD is the greatest common divisor of two numbers.
+func GCD(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}

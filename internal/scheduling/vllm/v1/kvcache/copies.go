@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A Copy is a pair of blocks. The worker copies one to the other before it writes to any block in the step.
+// A Copy asks the worker to copy block Src to block Dst before the step writes to any block.
 type Copy struct {
 	Src, Dst int32
 	Group    int
@@ -15,16 +15,16 @@ type Copy struct {
 	Index    int      // slot of the request's table that has Dst; -1: none has
 }
 
-// A Pending lists the work that the worker must do before it computes the rows of a step.
+// A Pending lists the work that the worker must do before it runs the model.
 type Pending struct {
 	NewBlocks []int32 // with Config.RecordNewBlocks: new blocks of groups except Mamba, group by group
 	Tails     []Tail  // with Config.HandOffTails
 	Copies    []Copy
 }
 
-// Take moves the work since the last call to dst. It appends to dst.NewBlocks and replaces the other lists (vLLM:
-// take_new_block_ids). The blocks of a copy stay allocated until Take; if fence is not 0, they stay allocated until
-// step number fence is over.
+// Take moves the work that was recorded since the last call to dst. It appends to dst.NewBlocks and replaces the other
+// lists (vLLM: take_new_block_ids). The blocks of the copies are then no longer kept, or, if fence is not 0, are kept
+// until EndStep for step number fence.
 func (c *Cache) Take(dst *Pending, fence uint64) {
 	for i := range c.newBlocks {
 		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
@@ -60,8 +60,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	return dst
 }
 
-// Withdraw removes the copies of r that were not taken. The caller must call Release before r writes to its blocks.
-// A block that was to be copied for the cache gets its key back.
+// Withdraw removes the copies of r that Take has not returned. The caller must call Release before r writes to its
+// blocks. If a copy was to keep a Mamba state of the prompt for the cache, the original block gets its key back.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {
@@ -90,8 +90,9 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
 }
 
-// shared reports whether another table has the block, so that a write needs a copy (internal/README.md, decision
-// 6). Copies are made before the write, so the references of copies do not count.
+// shared reports whether another table names the block, so that a write needs a copy (internal/README.md, "Where is it
+// decided"). The references of pending copies and of deferred blocks do not count, because copies are made before the
+// write.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
@@ -107,8 +108,8 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces the blocks that sharedSlots counts. Only the first of these blocks holds tokens of r, but the
-// worker needs all pairs to know which slots of the table have changed.
+// unshare replaces the blocks that sharedSlots has counted by the blocks private. Only the first of these blocks has
+// tokens of r, but the worker needs the copies of all to know which entries of the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

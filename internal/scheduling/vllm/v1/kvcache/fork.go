@@ -8,18 +8,18 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// ErrFork is wrapped when the last token of a request cannot be replaced.
+// ErrFork is wrapped by the errors of ReplaceLast.
 var ErrFork = errors.New("cannot fork")
 
-// Fork makes a request with the tokens of r, for parallel sampling and beam search. If share is true, the child
-// shares all blocks of r. If a block is partly filled, the first of the two requests that writes to it gets a copy
-// (see Pending). Mamba groups overwrite their state in every step, so with Mamba groups nothing is shared. Fork
-// reports whether the blocks are shared.
+// Fork returns a new request with the tokens of r, for parallel sampling and beam search, and whether the two requests
+// share blocks. They share all blocks of r if share is true and no group is Mamba: Mamba groups overwrite their state
+// in every step. If a shared block is partly filled, the first of the two requests that writes to it gets a copy (see
+// Pending).
 func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
 	}
-	shares = share && c.plain
+	shares = share && c.noMamba
 	child = c.clone(r, shares)
 	if !shares {
 		return child, false
@@ -38,8 +38,8 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	return child, true
 }
 
-// clone makes a request with the tokens of r and no blocks. If runs is false, the new request reads the arrays of r
-// until it needs longer arrays.
+// clone returns a new request with the tokens of r and no blocks. If runs is false, both requests use the same arrays
+// of tokens and hashes until one of them needs longer arrays.
 func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
 	if runs {
@@ -54,7 +54,7 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 	return child
 }
 
-// ReplaceLast changes the last token. This token must be generated and not computed yet.
+// ReplaceLast replaces the last token of r, which must be a generated token that is not computed yet.
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {
@@ -81,8 +81,8 @@ func (r *Request) ReplaceLast(token int32) error {
 	return nil
 }
 
-// Rollback sets the number of computed tokens of r to a lower number, because drafts were rejected. It frees the
-// blocks after these tokens, which vLLM keeps. Mamba groups keep all their blocks. If computed is out of range, or
+// Rollback reduces the number of computed tokens of r to computed, because drafts were rejected, and frees the blocks
+// after these tokens. (vLLM keeps these blocks.) Mamba groups keep all their blocks. If computed is out of range, or
 // if a block after it is registered, Rollback changes nothing and returns an error that wraps ErrRequest.
 func (r *Request) Rollback(computed int) error {
 	c := r.cache

@@ -61,8 +61,8 @@ func forked(t *testing.T, c *Cache, r *Request) *Request {
 	return child
 }
 
-// Ensure that if three requests share a partly filled block, the first two that write to it get copies, and the
-// third writes in place.
+// Ensure that when three requests share a partly filled block, the first two that write to it get copies, and the
+// third writes to the block itself.
 func TestForkAndCopyOnWrite(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -155,7 +155,7 @@ func collect(c *Cache) (ids []int32) {
 	return ids
 }
 
-// Ensure that copies are returned group by group, and within a group in the order in which they were made.
+// Ensure that Take returns copies group by group, and within a group in the order in which they were made.
 func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	parent := computed(t, c, counting(6))
@@ -171,7 +171,7 @@ func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)
 }
 
-// Ensure that later changes to a fork or to its parent do not change the other.
+// Ensure that changes to the tokens of a fork or of its parent do not change the other request's tokens.
 func TestForksThatWaitKeepTheirTokens(t *testing.T) {
 	original := counting(8)
 	for _, test := range []struct {

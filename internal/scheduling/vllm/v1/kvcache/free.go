@@ -16,8 +16,8 @@ const (
 	Drop                     // it has ended and must not be used any more
 )
 
-// Release frees the blocks of r. If after is not 0, step number after may still write to the blocks. They are freed
-// when EndStep reports that this step is over.
+// Release frees the blocks of r. If after is not 0, step number after may still write to the blocks, and EndStep frees
+// them when this step has run.
 func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
@@ -32,9 +32,9 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	}
 }
 
-// free frees the blocks of r: its tails, and then each group's table from the end (vllm/v1/RULES.md §2.4, §7). If
-// after is not 0, free frees all these blocks in one call when step number after is over: the tables from the last
-// block to the first, and then the tails (§2.6).
+// free frees the blocks of r: the blocks of its tails first, then each group's table from the last block to the first
+// (vllm/v1/RULES.md §2.4, §7). If after is not 0, all these blocks are freed in one call when step number after has
+// run: the tables from the last block to the first, and then the tails (§2.6).
 func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
@@ -61,13 +61,13 @@ func (c *Cache) free(r *Request, after uint64) {
 
 // Limits of the memory that is reused after requests end.
 const (
-	mostSpare     = 256
-	longestSpared = 8192
+	maxSpare     = 256
+	maxSparedLen = 8192
 )
 
-// Emptied returns a without its elements, or nil if the array is too long to be kept.
+// Emptied returns a slice without elements that reuses the array of a, or nil if the array is too long to be kept.
 func Emptied[T any](a []T) []T {
-	if cap(a) > longestSpared {
+	if cap(a) > maxSparedLen {
 		return nil
 	}
 	return a[:0]
@@ -80,8 +80,8 @@ func (c *Cache) drop(r *Request) {
 		}
 	}
 	last := len(c.live) - 1
-	c.live[r.place] = c.live[last]
-	c.live[r.place].place = r.place
+	c.live[r.liveIndex] = c.live[last]
+	c.live[r.liveIndex].liveIndex = r.liveIndex
 	c.live[last] = nil
 	c.live = c.live[:last]
 	tables, content, kept, lent := r.tables, r.content, r.kept, r.lent
@@ -92,12 +92,12 @@ func (c *Cache) drop(r *Request) {
 	if !lent {
 		r.content.Tokens, r.content.Hashes = Emptied(content.Tokens), Emptied(content.Hashes)
 	}
-	if len(c.spare) < mostSpare {
+	if len(c.spare) < maxSpare {
 		c.spare = append(c.spare, r)
 	}
 }
 
-// EvictFrom removes the keys of the blocks of r that hold tokens from computed on.
+// EvictFrom removes the keys of the blocks of r that contain tokens from number computed on.
 func (r *Request) EvictFrom(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -110,12 +110,12 @@ func (r *Request) EvictFrom(computed int) {
 	}
 }
 
-// Rewind sets the number of computed tokens of r to a lower number, because the tokens after it were scheduled and
-// not computed. r keeps its blocks, but blocks with tokens that were not computed lose their keys. A Mamba group
-// overwrites its state and cannot go back. With Mamba groups, Rewind changes nothing and returns false.
+// Rewind reduces the number of computed tokens of r to computed, because later tokens were scheduled but not computed.
+// r keeps its blocks, but blocks with tokens that were not computed lose their keys. A Mamba group overwrites its
+// state and cannot go back, so with Mamba groups Rewind changes nothing and returns false.
 func (r *Request) Rewind(computed int) bool {
 	c := r.cache
-	if !c.plain {
+	if !c.noMamba {
 		return false
 	}
 	r.EvictFrom(computed)
@@ -136,7 +136,7 @@ func (c *Cache) EvictSince(step uint32) {
 	}
 }
 
-// Reset removes all keys if no block is in use, and reports whether it did.
+// Reset removes the keys of all blocks if no block is in use, and reports whether it did.
 func (c *Cache) Reset() bool {
 	if !c.pool.Reset() {
 		return false
@@ -145,8 +145,8 @@ func (c *Cache) Reset() bool {
 	return true
 }
 
-// A deferral has blocks that are freed when a step is over. The step may write to these blocks; if they were free,
-// a load into them could come before that write (vllm/v1/RULES.md §19).
+// A deferral has blocks to free when a step has run. This step may still write to the blocks. If they were free, a
+// connector could load other tokens into them before this write (vllm/v1/RULES.md §19).
 type deferral struct {
 	step uint64
 	ids  []int32
@@ -163,8 +163,8 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 	c.deferred = append(c.deferred, deferral{step, ids})
 }
 
-// leaveWindows frees the blocks that are outside the windows when settled tokens are computed. It makes one call
-// for each group, which frees blocks from the last to the first (vllm/v1/RULES.md §8).
+// leaveWindows frees the blocks of r that are outside the windows of their groups when the first settled tokens are
+// computed. In each group it frees them from the last to the first (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

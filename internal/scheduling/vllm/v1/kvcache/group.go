@@ -6,26 +6,27 @@ import "llmmemory/internal/scheduling/vllm/v1/pool"
 type group struct {
 	Group
 	id     uint32
-	cap    int  // mostAdmitted
+	cap    int  // maxAdmitted
 	eagle  bool // hits lose their last block, because a group of the set is Eagle
-	owners int  // requests with a table that owns
+	owners int  // number of requests whose table.owns is true
 
-	// justStored has the keys of the states that a Mamba group stores in this step. The states are computed only
-	// when the step has run, so no request may hit them before (vllm/v1/RULES.md §13).
+	// justStored has the keys of the states that a Mamba group stores in the current step. No request may adopt these
+	// states in the same step, because they are computed only when the step runs (vllm/v1/RULES.md §13).
 	justStored []pool.Key
 }
 
-// mostAdmitted returns the largest number of blocks that admission counts for the group; 0: no limit.
-func (g *Group) mostAdmitted(c *Config) int {
+// maxAdmitted returns the largest number of blocks of the group that a request can have at one time, for the check
+// whether its whole sequence fits; 0: no limit.
+func (g *Group) maxAdmitted(c *Config) int {
 	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
-		return g.MostBlocks(c.MaxModelLen, c.MaxInFlightTokens)
+		return g.MaxBlocks(c.MaxModelLen, c.MaxInFlightTokens)
 	}
 	return 0
 }
 
-// MostBlocks returns the largest number of blocks of a request with the given number of tokens, of which inFlight
-// are in steps in flight (vLLM: max_memory_usage_bytes, divided by the page; vllm/v1/RULES.md §6).
-func (g *Group) MostBlocks(tokens, inFlight int) int {
+// MaxBlocks returns the largest number of blocks that a request with the given number of tokens can have, if inFlight
+// of the tokens are in steps in flight (vLLM: max_memory_usage_bytes, divided by the page size; vllm/v1/RULES.md §6).
+func (g *Group) MaxBlocks(tokens, inFlight int) int {
 	switch {
 	case g.Kind == SlidingWindow: // plus one, because a window can begin inside a block
 		return ceil(min(g.Window-1+g.Retained+inFlight, tokens), g.BlockSize) + 1
@@ -37,7 +38,8 @@ func (g *Group) MostBlocks(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
-// skipped counts the first tokens outside the window when computed tokens are computed (vllm/v1/RULES.md §8).
+// skipped returns how many tokens at the beginning of the sequence are outside the window when computed tokens are
+// computed (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
 	case SlidingWindow:
@@ -54,7 +56,7 @@ func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
 
 func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
 
-// A set has groups with the same layout. A hit of a set is a hit in all its groups.
+// A set is the groups with equal fields. A prefix is a hit of the set if it is cached in all its groups.
 type set struct {
 	groups []int
 	spec   *group // the first one

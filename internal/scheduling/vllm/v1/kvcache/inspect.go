@@ -2,9 +2,10 @@ package kvcache
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// Package sched does not need the functions in this file.
+// Package sched does not call the functions in this file.
 
-// CachedPrefix returns how many of the given hashes, counted from the first without a gap, have a block in group 0.
+// CachedPrefix returns how many of the hashes blocks, before the first that is not cached, belong to cached blocks of
+// group 0.
 func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	for i := range blocks {
 		if _, cached := c.pool.Lookup(&blocks[i], 0); !cached {
@@ -14,10 +15,10 @@ func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	return len(blocks)
 }
 
-// Hashes returns the hashes of the complete blocks of r, which must not be changed.
+// Hashes returns the hashes of the complete blocks of r. The caller must not change them.
 func Hashes(r *Request) []blockhash.Hash { return r.content.Hashes }
 
-// NewBlocks appends the blocks of a group that r got in its last allocation.
+// NewBlocks appends to dst the blocks of a group that r got in the last allocation.
 func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &r.cache.plans[group]
 	if p.copied >= 0 {

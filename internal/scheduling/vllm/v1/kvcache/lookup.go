@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A Hit is the cached prefix of a request. It has no references to the blocks, so it becomes stale when a key is
-// removed (vllm/v1/RULES.md §2.5).
+// A Hit is the cached prefix of a request. It does not keep its blocks from being taken, so it becomes stale when a
+// key is removed from any block (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	NumTokens int
 	Blocks    [][]int32 // by group; null blocks for tokens outside windows
@@ -12,8 +12,8 @@ type Hit struct {
 	version uint64
 }
 
-// Truncate shortens a hit to tokens, which must be a multiple of every block size. A Mamba group can have fewer
-// blocks.
+// Truncate shortens a hit to the given number of tokens, a multiple of every block size. In a Mamba group a hit can
+// have fewer blocks than tokens/BlockSize.
 func (h *Hit) Truncate(c *Cache, tokens int) {
 	h.NumTokens = tokens
 	for i := range h.Blocks {
@@ -35,8 +35,8 @@ type hitState struct {
 	tokens int
 }
 
-// Lookup sets hit to the longest cached prefix of r that does not include r's last token, because the logits of
-// this token must be computed (vllm/v1/RULES.md §5). It also sets r.Junction.
+// Lookup sets hit to the longest cached prefix of r that does not include the last token, because the logits of the
+// last token must be computed (vllm/v1/RULES.md §5). It also sets r.Junction.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
@@ -63,8 +63,9 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile sets hit to the longest prefix that all sets have. It returns the length of the longest hit that a
-// single set had on the way (vllm/v1/RULES.md §10). The length only decreases, so the loop ends.
+// reconcile sets hit to the longest prefix that is a hit of all sets. It returns the length of the longest hit that
+// one set had before the lengths were reconciled (vllm/v1/RULES.md §10). The length decreases in each iteration, so
+// the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.
@@ -77,7 +78,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			s := &c.sets[i]
 			state := &c.hybrid[s.groups[0]]
 			if s.spec.Kind == Full && state.known {
-				// A shorter prefix of a hit is also a hit. The blocks after the shorter prefix are trimmed below.
+				// This hit, cut to the shorter length, is also a hit. The blocks after that length are removed below.
 				length = min(length, state.tokens)
 				continue
 			}
@@ -108,21 +109,21 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	return longest
 }
 
-// withMargin returns the limit for a lookup in a set. An EAGLE set, unless it is Mamba, looks one unit further,
-// because it then drops one.
+// withMargin returns the limit in tokens of a lookup in a set. With EAGLE the lookup drops the last block that it
+// finds, so it may look one block (or hash) further; not so in Mamba groups.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length
 	}
 	margin := s.spec.BlockSize
-	if c.finest && s.spec.fine() && s.spec.BlockSize > c.Config.HashBlockSize {
+	if c.partialHits && s.spec.fine() && s.spec.BlockSize > c.Config.HashBlockSize {
 		margin = c.Config.HashBlockSize
 	}
 	return min(length+margin, limit)
 }
 
-// lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its
-// length. If drop is true, it leaves out the last block.
+// lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its length.
+// If drop is true, it drops the last block that it finds.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {
@@ -136,8 +137,8 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// appendHit appends the blocks of hash n in the groups of the set. If one group has no such block, it appends
-// nothing and returns false.
+// appendHit appends to hit the blocks whose key has hash n of r, one for each group of the set. If a group has no such
+// block, appendHit changes nothing and returns false.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false
@@ -164,7 +165,7 @@ func appendNull(s *set, hit *Hit, n int) {
 	}
 }
 
-// trim leaves at most n blocks in each group of the set.
+// trim cuts hit to at most n blocks in each group of the set.
 func trim(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]

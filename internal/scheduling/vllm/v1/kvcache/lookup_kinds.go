@@ -1,7 +1,7 @@
 package kvcache
 
-// lookupFull walks from the first block to the first block that is missing. If hits may end inside a block, it then
-// looks for the longest part of the next block (vllm/v1/RULES.md §5, §10).
+// lookupFull is lookupSet for full attention. It walks from the first block to the first block that is not cached. If
+// hits may end inside a block, it then looks for the longest cached part of that block (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -28,9 +28,9 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 	return tokens
 }
 
-// lookupWindow looks from the right for as many consecutive blocks as a window needs. The tokens before these
-// blocks are outside the window and have null blocks. If there is no such run of blocks, the hit is the run that
-// begins with block 0, however short (vllm/v1/RULES.md §8).
+// lookupWindow is lookupSet for sliding windows. It searches from the end for as many consecutive cached blocks as a
+// window needs, and uses null blocks for the tokens before them. If there is no such run, the hit is the run of cached
+// blocks from block 0 on, however short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	scale := size / c.Config.HashBlockSize
@@ -77,7 +77,7 @@ func windowBlocks(g *Group, eagle bool) int {
 	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
-// eagleBlock returns the number of blocks that a hit loses because of EAGLE: 1 or 0.
+// eagleBlock returns how many blocks a hit loses at its end: 1 with EAGLE, otherwise 0.
 func eagleBlock(eagle bool) int {
 	if eagle {
 		return 1
@@ -97,8 +97,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk walks from the start of the chunk that contains token limit to the first block that is missing. All
-// blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk is lookupSet for chunked local attention. It walks from the start of the chunk that contains token limit
+// to the first block that is not cached. All blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize
@@ -110,7 +110,8 @@ func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	return n * size
 }
 
-// lookupMamba looks for the last cached state. A request does not need earlier states (vllm/v1/RULES.md §13).
+// lookupMamba is lookupSet for Mamba. It searches for the last cached state; the request does not need the states
+// before it (vllm/v1/RULES.md §13).
 func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
 	size, unit := s.spec.BlockSize, c.hitUnit
 	step := min(size, unit)

@@ -6,14 +6,15 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Mamba layers have a state instead of keys and values. In align mode, the running state of a request is in the
-// last block of its table before the speculative blocks. The slots before the running state are null or hold the
-// state after (slot+1)×block tokens. When a step begins a new block, it copies the state from the block before. The
-// block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit
-// named there).
+// Mamba layers have a state instead of keys and values. In align mode, the running state of a request is in the last
+// block of its table before the speculative blocks. Entry i of the table before the running state is null, or the
+// block with the state after (i+1)×BlockSize tokens. When a step begins a new block, the worker copies the state from
+// the block before it, so that block is kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the
+// commit named there).
 
 // needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one new
-// running state, the speculative blocks of a first allocation, and the copy of the state in which a hit ends.
+// running state; in a first allocation also the speculative blocks; and the copy of the state if the hit ends inside a
+// block.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -43,7 +44,7 @@ func (c *Cache) justStored(g *group, id int32) bool {
 	return ok && slices.Contains(g.justStored, key)
 }
 
-// planAligned plans the work that extendAligned will do for a table, which will then have length blocks.
+// planAligned plans the work of extendAligned for a table that has length blocks when extendAligned is called.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
 	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {
@@ -60,7 +61,7 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 	}
 }
 
-// reused returns how many speculative blocks are before the new running state.
+// reused returns how many of the speculative blocks are before the new running state and can be used again after it.
 func reused(g *group, length, running int) int {
 	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
@@ -96,9 +97,10 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial adds a copy of the state in slot partial to the block private. In a first allocation, this is the
-// state of the hit, and the request gets the copy. In a later allocation, it is the request's own state at the end
-// of its prompt. The cache gets the copy then, because the worker's table cannot change.
+// settlePartial adds a copy of the state in entry t.partial of the table to the block private. In a first allocation
+// this is the state of the hit, and the request gets the copy. In a later allocation it is the request's own state at
+// the end of its prompt. Then the copy stays in the cache, and the request keeps its block, because the worker's block
+// table cannot change.
 func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
@@ -130,7 +132,8 @@ func (c *Cache) unsettle(p Copy) {
 	c.pool.Move(p.Dst, p.Src)
 }
 
-// leaveState frees the block with the state before the running state, when that state has been copied.
+// leaveState frees the block with the state before the running state when the first settled tokens reach into a later
+// block, because the state has then been copied.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
 	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return
@@ -141,9 +144,9 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds the states in blocks from number before on to justStored. If the step ends at the last hash
-// of the prompt and inside a block, registerStates also registers the state there, because a later step would
-// overwrite it.
+// registerStates adds the keys of the states in the blocks from number before on to justStored. If the step ends
+// inside a block, at the end of the last hash of the prompt, registerStates also registers the running state, because
+// a later step will overwrite it.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
@@ -159,7 +162,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState gives the running state a key if it is the state after the last hash of the prompt.
+// registerPromptState gives the running state a key if it is the state at the end of the last hash of the prompt,
+// inside a block.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

@@ -5,24 +5,23 @@ import (
 	"hash/maphash"
 )
 
-// A memory models the keys and values in the blocks. Each place holds a number that depends on all tokens up to
-// that place. However its blocks were shared, copied, evicted and hit, a request must attend only to its own
-// numbers.
+// A memory models the keys and values in the blocks. Each slot contains a number that depends on all tokens up to its
+// own. A request must attend only to the numbers of its own tokens, however its blocks were shared, copied, evicted
+// and hit.
 type memory struct {
 	seed   maphash.Seed
-	blocks map[place]uint64
+	blocks map[address]uint64
 }
 
-type place struct {
+type address struct {
 	group  int
 	block  int32
 	offset int
 }
 
-func newMemory() *memory { return &memory{maphash.MakeSeed(), map[place]uint64{}} }
+func newMemory() *memory { return &memory{maphash.MakeSeed(), map[address]uint64{}} }
 
-// values returns the numbers that the positions of r must hold. The parameter drafts is the number of
-// draft tokens after the tokens of r.
+// values returns the numbers of the tokens of r, followed by those of the given number of draft tokens.
 func (m *memory) values(r *Request, drafts int) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -39,11 +38,11 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 	return values
 }
 
-// step executes the pending copies. Then it writes the computed positions of r, from position from on.
+// step executes the pending copies. Then it writes the computed tokens of r to its blocks, from token number from on.
 func (m *memory) step(c *Cache, r *Request, from int) {
 	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {
-			m.blocks[place{p.Group, p.Dst, i}] = m.blocks[place{p.Group, p.Src, i}]
+			m.blocks[address{p.Group, p.Dst, i}] = m.blocks[address{p.Group, p.Src, i}]
 		}
 	}
 	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
@@ -52,7 +51,7 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 		for i := from; i < r.NumComputedTokens; i++ {
 			if at := i / size; at < len(r.tables[g].ids) {
 				if id := r.tables[g].ids[at]; id != 0 {
-					m.blocks[place{g, id, i % size}] = values[i]
+					m.blocks[address{g, id, i % size}] = values[i]
 				}
 			}
 		}
@@ -75,7 +74,7 @@ func (m *memory) verify(c *Cache, r *Request) error {
 			if id == 0 {
 				return fmt.Errorf("token %d of %d has no block in group %d", i, r.NumComputedTokens, g)
 			}
-			if m.blocks[place{g, id, i % spec.BlockSize}] != values[i] {
+			if m.blocks[address{g, id, i % spec.BlockSize}] != values[i] {
 				return fmt.Errorf("token %d of %d, group %d, block %d: the content is another request's", i, r.NumComputedTokens, g, id)
 			}
 		}

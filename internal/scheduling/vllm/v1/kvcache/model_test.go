@@ -93,8 +93,8 @@ func (w *world) snapshot() []any {
 	return all
 }
 
-// allocate calls Allocate and checks the state afterwards. At random, it makes one group fail in the
-// middle of the call.
+// allocate calls Allocate and checks the state afterwards. At random, one group refuses to give blocks in the middle
+// of the call.
 func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	hit := 0
 	if a.Hit != nil {

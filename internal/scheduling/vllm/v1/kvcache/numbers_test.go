@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that requests that do not wait may use the watermark's blocks (vllm/v1/RULES.md §6.2).
+// Ensure that running requests, and a waiting request if nothing else is scheduled, may use the watermark's blocks
+// (vllm/v1/RULES.md §6.2).
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -28,7 +29,7 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	}
 }
 
-// Ensure that no slots are allocated beyond the longest sequence, 64 tokens (vllm/v1/RULES.md §6.4).
+// Ensure that no slots are allocated beyond MaxModelLen, which is 64 tokens (vllm/v1/RULES.md §6.4).
 func TestLookaheadEndsAtTheLongestSequence(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4})
 	r := added(t, c, counting(62))
@@ -55,8 +56,8 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that admission counts the largest number of blocks that a group can have, with 6 tokens in flight
-// (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
+// Ensure that MaxBlocks, which admission counts, is the largest number of blocks that a group can have, with 6 tokens
+// in flight (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -65,11 +66,11 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 		17: {Kind: SlidingWindow, BlockSize: 4, Window: 100},
 		16: {Kind: ChunkedLocal, BlockSize: 4, Chunk: 100},
 	} {
-		require.Equal(t, want, g.MostBlocks(64, 6), "%+v", g)
+		require.Equal(t, want, g.MaxBlocks(64, 6), "%+v", g)
 	}
 }
 
-// Ensure that blocks that rows in flight read are not freed, whether the new tokens fit into the table or not. 8 of
+// Ensure that blocks which steps in flight read are not freed, whether the new tokens fit into the table or not. 8 of
 // the 16 or 17 tokens are in flight. Of the other tokens, a window of 5 needs all but the first 4 (vllm/v1/RULES.md
 // §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
@@ -82,7 +83,7 @@ func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	}
 }
 
-// Ensure that only groups of full attention have a common prefix (vllm/v1/RULES.md §11).
+// Ensure that only groups of full attention have common prefix blocks (vllm/v1/RULES.md §11).
 func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	first := prefilled(t, c, 9)
@@ -116,7 +117,8 @@ func kept(c *Cache, r *Request, group int) (slots []int) {
 	return slots
 }
 
-// Ensure that recomputed tokens' blocks cannot be hit until they are registered again (vllm/v1/RULES.md §17).
+// Ensure that after a Rewind, the blocks of the tokens to compute again cannot be hit until they are registered again
+// (vllm/v1/RULES.md §17).
 func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	for _, tokens := range []int{5, 7, 8} {
 		c := newFull(t, 12)
@@ -130,9 +132,9 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks that a hit needs if the hit ends at one of three places: the end of a
-// segment, the end of the prompt without its last token, or the end of a prefix that another request shares. With
-// EAGLE, these blocks are one block later, and one more block is kept (vllm/v1/RULES.md §9).
+// Ensure that a window group keeps the blocks that a hit needs if the hit ends at the end of a segment, at the end of
+// the prompt without its last token, or at the end of a prefix that another request shares. With EAGLE, these blocks
+// are one block later, and one more block is kept (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -153,7 +155,8 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// Ensure that in no group of full attention a hit has blocks after its end.
+// Ensure that with Config.Exact no group of full attention has blocks after the end of a hit. Without it, only the
+// first set of groups has none, as in vLLM.
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },
@@ -167,7 +170,8 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// Ensure that a block does not count as shared if a released request keeps it only for a step in flight.
+// Ensure that a block does not count as shared if its other reference is of a released request and is kept only for a
+// step in flight.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -184,7 +188,8 @@ func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// requireNeed also ensures that the allocation is refused if only n-1 blocks may be taken (vllm/v1/RULES.md §6).
+// requireNeed ensures that the allocation needs n blocks: it succeeds if n blocks may be taken and fails if only n-1
+// may be taken (vllm/v1/RULES.md §6).
 func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	t.Helper()
 	free := c.Pool.NumFree()
@@ -204,8 +209,8 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The 4 blocks are: the copy of the attention block, the copy of the Mamba state, the running Mamba state, and
-	// the block that the hit takes from the free queue.
+	// The 4 blocks are: the copy of the attention block, the copy of the Mamba state, the running Mamba state, and the
+	// free block of the hit, which leaves the free queue.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 
@@ -226,7 +231,7 @@ func TestAFirstStateTakesItsSpeculativeBlocks(t *testing.T) {
 	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 1)
 }
 
-// Ensure that a Mamba state is kept while a row in flight reads it (vllm/v1/RULES.md §13).
+// Ensure that a Mamba state is kept while a step in flight reads it (vllm/v1/RULES.md §13).
 func TestAStateWaitsForTokensInFlight(t *testing.T) {
 	for inFlight, want := range map[int]int32{4: 1, 0: 0} {
 		c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true})

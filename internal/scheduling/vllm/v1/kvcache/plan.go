@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A plan says what an allocation will do to one table. All plans are made before anything changes, so an allocation
-// cannot fail after some groups have taken their blocks.
+// A plan says how an allocation will change one table. All plans are made before anything changes, so that an
+// allocation cannot fail after some groups have got their blocks.
 type plan struct {
 	adopt    bool // the table begins with the hit
 	skip     int  // null blocks at its beginning, outside the window
@@ -54,8 +54,8 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.Pool.NumFree()
 }
 
-// externalBlocks returns how many blocks the external tokens take after the first length blocks. It returns 0 if
-// the window skips all external tokens.
+// externalBlocks returns how many blocks the external tokens need after the first length blocks of the table. It
+// returns 0 if all external tokens are outside the window.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
@@ -63,8 +63,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// commit carries out the plans. All groups adopt their hits before any block is taken from the pool, so that no
-// group evicts the hit of another group (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. All groups adopt the blocks of their hits before a block is taken from the pool, so
+// that no block of a hit is evicted (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -139,9 +139,9 @@ func (c *Cache) own(g *group, t *table) {
 	}
 }
 
-// NumCommonPrefixBlocks appends, for each group, how many blocks at the beginning of r's table are in all tables.
-// For groups without full attention it appends 0 (vllm/v1/RULES.md §11). As in vLLM, the table of r counts from
-// then on, even if it is empty.
+// NumCommonPrefixBlocks appends, for each group, the number of blocks at the beginning of r's table that are in the
+// tables of all requests; 0 for groups without full attention (vllm/v1/RULES.md §11). As in vLLM, r counts as one of
+// these requests from then on, even if its table is empty.
 func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	c := r.cache
 	for i := range c.groups {
@@ -161,7 +161,8 @@ func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	return dst
 }
 
-// need counts new blocks, and those blocks of the hit that are free, in all groups (vllm/v1/RULES.md §6).
+// need returns the number of free blocks that the allocation needs in all groups: new blocks, and the blocks of the
+// hit that are free (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
 	n := 0
 	for i := range c.groups {
@@ -198,7 +199,8 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
 }
 
-// blocks returns how many blocks all tokens of the demand take in a group, unless the group is Mamba in align mode.
+// blocks returns how many blocks a group needs for all tokens of the demand. It does not apply to Mamba groups in
+// align mode.
 func (d *demand) blocks(g *group) int {
 	n := ceil(d.slots, g.BlockSize)
 	if g.Kind == Mamba {

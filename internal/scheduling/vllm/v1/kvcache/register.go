@@ -3,12 +3,12 @@ package kvcache
 import "fmt"
 
 // register gives keys to the full blocks of the first tokens of a request. With several groups, it rounds tokens down
-// to where a hit can end. An EAGLE group registers one block more, because a hit of it needs the block after its end
-// (vllm/v1/RULES.md §10). end is the number of computed tokens. It is larger than tokens if steps in flight have still
-// to sample some of them.
+// to a length that a hit can have. An EAGLE group registers one block more, because its hits need the block after
+// their end (vllm/v1/RULES.md §10). end is the number of tokens that are computed when the step has run; it is larger
+// than tokens if some of them are not sampled yet.
 func (c *Cache) register(r *Request, tokens, end int) {
 	whole := tokens
-	if len(c.groups) > 1 && !c.finest {
+	if len(c.groups) > 1 && !c.partialHits {
 		whole = floorTo(tokens, c.Config.SchedulerBlockSize)
 	}
 	for i := range c.groups {
@@ -37,7 +37,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail gives a key to the part of a block that ends with the last hash of the prompt.
+// registerTail gives a key to the last hash of the prompt if it ends inside a block.
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)
@@ -47,7 +47,7 @@ func (c *Cache) registerTail(r *Request, i, tokens int) {
 	c.pool.RegisterPart(&r.content, t.ids[end/g.BlockSize], end, g.id)
 }
 
-// Store registers the blocks of the first tokens, after an allocation with DelayCacheBlocks.
+// Store registers the blocks of the first tokens of r, which Allocate did not register because of DelayCacheBlocks.
 func (c *Cache) Store(r *Request, tokens int) error {
 	if !c.Config.EnablePrefixCaching {
 		return nil

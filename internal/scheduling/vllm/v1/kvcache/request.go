@@ -10,10 +10,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// ErrRequest is wrapped by errors about a request, or about how the caller uses it.
+// ErrRequest is wrapped by errors about a request or about a wrong call.
 var ErrRequest = errors.New("bad request")
 
-// ErrStale is wrapped if a Hit may name blocks that have been evicted since the lookup.
+// ErrStale is wrapped if blocks of a Hit may have been evicted since the lookup.
 var ErrStale = errors.New("stale hit")
 
 // A Spec describes a request.
@@ -29,9 +29,9 @@ type Spec struct {
 type Request struct {
 	Tag uint64 // the caller's
 
-	// NumComputedTokens is how many tokens will have keys and values in blocks when the steps in flight are over.
-	// The caller increases it after an allocation, and decreases it when drafts are rejected; the blocks stay in
-	// the table (vllm/v1/RULES.md §6). See also Rollback.
+	// NumComputedTokens is the number of tokens that have keys and values in blocks when the steps in flight have run.
+	// The caller increases it after an allocation, and decreases it when drafts are rejected; the blocks stay in the
+	// table (vllm/v1/RULES.md §6). See also Rollback.
 	NumComputedTokens int
 
 	// The caller must not change these.
@@ -39,17 +39,17 @@ type Request struct {
 	NumPreemptions  int // calls of Release with Preempt
 	Junction        int // end of a prefix that other requests have and a group with sparse retention has not kept; 0: none (vllm/v1/RULES.md §9)
 
-	cache    *Cache
-	content  pool.Content
-	recorded bool // its admission was counted
-	running  bool // it has had an allocation since it began to wait
-	noRead   bool
-	report   bool
-	forked   bool    // it may write to shared blocks
-	lent     bool    // another request reads the arrays of content
-	kept     []int32 // blocks of tails that were taken
-	tables   []table
-	place    int // in Cache.live
+	cache     *Cache
+	content   pool.Content
+	recorded  bool // its admission was counted
+	running   bool // it has had an allocation since it was last waiting
+	noRead    bool
+	report    bool
+	forked    bool    // it may write to shared blocks
+	lent      bool    // another request reads the arrays of content
+	kept      []int32 // blocks of tails that were taken
+	tables    []table
+	liveIndex int // index in Cache.live
 }
 
 // A table is the block table of one group.
@@ -57,16 +57,15 @@ type table struct {
 	ids        []int32
 	registered int  // blocks that were passed to pool.Register
 	tracked    bool // it has adopted a hit or registered a block
-	owns       bool // it counts in group.owners
+	owns       bool // the request counts in group.owners
 
-	// partial is the index of the block inside which a hit ends. For Mamba, it can also be the index of the running
-	// state, if this state has the key of the prompt. The next allocation adds a copy of the block. -1: there is no
-	// such block.
+	// partial is the index of the block of which the next allocation adds a copy, or -1. It is the block inside which a
+	// hit ends or, in a Mamba group, the running state if it has the key of the prompt.
 	partial int
 
 	allocated bool // Mamba: it has had an allocation
-	lastState int  // Mamba: index of the state before the running one; -1: none
-	tail      int  // Mamba: number of tokens before the state in slot partial
+	lastState int  // Mamba: index of the block with the state before the running state; -1: none
+	tail      int  // Mamba: number of tokens before the state in ids[partial]
 }
 
 // Add makes a request.
@@ -88,7 +87,8 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	return r, nil
 }
 
-// Reserve allocates memory for that many tokens when a request begins to run, so that steps need not allocate it.
+// Reserve allocates arrays for the given number of tokens when a request begins to run, so that later steps allocate
+// no memory.
 func (r *Request) Reserve(tokens int) {
 	c := r.cache
 	reserve(&r.content.Tokens, tokens)
@@ -102,7 +102,7 @@ func (r *Request) Reserve(tokens int) {
 
 func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
 
-// blank returns an empty request. If there is a request that has ended, blank reuses its memory.
+// blank returns an empty request. It reuses the memory of a request that has ended, if there is one.
 func (c *Cache) blank() *Request {
 	var r *Request
 	if n := len(c.spare) - 1; n >= 0 {
@@ -114,7 +114,7 @@ func (c *Cache) blank() *Request {
 			r.tables[i].forget()
 		}
 	}
-	r.place = len(c.live)
+	r.liveIndex = len(c.live)
 	c.live = append(c.live, r)
 	return r
 }
@@ -131,14 +131,14 @@ func (r *Request) hash() {
 	}
 }
 
-// Tokens returns the prompt and the generated tokens, which must not be changed.
+// Tokens returns the prompt and the generated tokens. The caller must not change them.
 func (r *Request) Tokens() []int32 { return r.content.Tokens }
 
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// Table returns the block table of a group. The table must not be changed, and is valid until the next call for
-// this request.
+// Table returns the block table of a group. The caller must not change it. It is valid until the next call for this
+// request.
 func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
 
 func (t *table) forget() {

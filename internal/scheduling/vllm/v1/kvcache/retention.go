@@ -1,7 +1,8 @@
 package kvcache
 
-// retained returns a mask of those blocks [from, to) that get a key, or nil if all of them do. In some groups, hits
-// need only the last blocks before a boundary; other blocks of these groups get no key (vllm/v1/RULES.md §9).
+// retained returns a mask of the blocks from to to-1 that get a key, or nil if all of them do. In groups of sliding
+// windows and states, hits need only the last blocks before a boundary, and other blocks get no key (vllm/v1/RULES.md
+// §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:
@@ -12,8 +13,9 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// retainedWindow keeps the blocks at the end of each segment that a hit needs. An EAGLE hit looks one block past
-// the boundary, so with EAGLE these are one block later.
+// retainedWindow returns the mask for a sliding window: in each segment of RetentionInterval tokens, the last blocks,
+// as many as a window needs. A hit with EAGLE needs one block after its end, so with EAGLE the mask is moved by one
+// block.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval
@@ -41,7 +43,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// retainedStates keeps the state at the end of each segment.
+// retainedStates returns the mask for a Mamba group: the states at the ends of segments and before boundaries.
 func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
@@ -64,8 +66,8 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// boundaries returns the ends of prefixes that later lookups are likely to need: the prompt without
-// its last token, and the junction if there is one.
+// boundaries returns the lengths of prefixes that later lookups are likely to find: the prompt without its last token,
+// and the junction if there is one.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	if r.Junction == 0 {

@@ -32,7 +32,7 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	}
 }
 
-// Ensure that the length of a hit is rounded down again after EAGLE drops a block.
+// Ensure that the length of a hit is rounded down again to SchedulerBlockSize after EAGLE has dropped a block.
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -43,7 +43,7 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction, "full attention has 40 and drops 8")
 }
 
-// Ensure that with EAGLE, the blocks of a window may end one block after a boundary of the scheduler's block.
+// Ensure that with EAGLE the cached blocks of a window may end one block after a multiple of SchedulerBlockSize.
 func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 33)
@@ -53,16 +53,16 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
 }
 
-// Ensure that a Mamba group keeps the states at the ends of segments of two blocks, and at the last
-// block boundary of the prompt (vllm/v1/RULES.md §9).
+// Ensure that a Mamba group keeps the states at the ends of segments of two blocks, and the state at the last end of a
+// block in the prompt (vllm/v1/RULES.md §9).
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
-// Ensure that the running state advances by whole chunks, that the speculative blocks before it move
-// to the end of the table, and that the previous state is freed one step later (vllm/v1/RULES.md §13).
+// Ensure that the running state moves past as many blocks as a step computes, that the speculative blocks before it
+// move to the end of the table, and that the previous state is freed one step later (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r := added(t, c, counting(40))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The functions in this file are for a scheduler with a connector (vllm/v1/RULES.md §19, §21).
+// Only a scheduler with a connector needs the functions in this file (vllm/v1/RULES.md §19, §21).
 
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {
@@ -16,10 +16,10 @@ func (c *Cache) Evict(id int32) error {
 	return nil
 }
 
-// LeaveWindows frees the blocks outside the windows when settled tokens are computed.
+// LeaveWindows frees the blocks of r that are outside the windows when the first settled tokens are computed.
 func (r *Request) LeaveWindows(settled int) { r.cache.leaveWindows(r, settled) }
 
-// SharedFrom reports whether a block of r that holds tokens from computed on is shared.
+// SharedFrom reports whether another table names a block of r that contains tokens from number computed on.
 func (r *Request) SharedFrom(computed int) bool {
 	c := r.cache
 	for i := range r.tables {
@@ -31,8 +31,8 @@ func (r *Request) SharedFrom(computed int) bool {
 	return false
 }
 
-// NoteUnwritten adds the blocks of r that hold tokens from computed on to Pending.NewBlocks again, because a load
-// that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
+// NoteUnwritten adds the blocks of r that contain tokens from number computed on to Pending.NewBlocks again, because
+// the load that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
 func (r *Request) NoteUnwritten(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -41,7 +41,7 @@ func (r *Request) NoteUnwritten(computed int) {
 	}
 }
 
-// RemainingBlocks returns how many more blocks r needs for its present tokens, at most MaxModelLen.
+// RemainingBlocks returns how many more free blocks r needs until all its tokens, at most MaxModelLen, are in blocks.
 func (r *Request) RemainingBlocks() int {
 	c := r.cache
 	whole := min(r.NumTokens(), c.Config.MaxModelLen)
@@ -52,18 +52,19 @@ func (r *Request) RemainingBlocks() int {
 	return c.need(r, &d)
 }
 
-// A Tail is a block with a copy of a Mamba group's state at NumTokens, which is the end of the last hash of a prompt
-// and not the end of a block of the group. The copy is in no table: the request goes on with its own block and
-// overwrites the state there. A connector can send the Tail, so that another cache can hit the prompt up to this
-// state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
+// A Tail is a block with a copy of a Mamba group's state after the last hash of a prompt, which ends inside a block of
+// the group. The copy is in no table: the request continues in its own block and overwrites the state there. A
+// connector can send the Tail to another cache, whose requests can then hit the prompt up to this state (vLLM's
+// partial_tail_offloads; vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
 	Group     int
 	Block     int32
-	NumTokens int // before the state
+	NumTokens int // number of tokens before the state
 }
 
-// forgetTails removes the tails of r. It returns the blocks of the tails that were taken, for the caller to free.
+// forgetTails removes the tails of r that Take has not returned. It returns the blocks of those that Take has
+// returned, for the caller to free.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })
@@ -88,8 +89,8 @@ func (c *Cache) noteNew(i int, blocks []int32) {
 	}
 }
 
-// takeTails appends the tails to dst, group by group. The blocks of tails are kept until the blocks of their
-// requests are freed.
+// takeTails appends the tails to dst, group by group. Their blocks are kept until the blocks of their requests are
+// freed.
 func (c *Cache) takeTails(dst []Tail) []Tail {
 	for g := range c.groups {
 		for i := range c.tails {

@@ -64,7 +64,7 @@ func alike(layers []Layer) (grouping, error) {
 	groups := split(layers, rest)
 	blocks := 0 // the greatest common divisor
 	for _, g := range groups {
-		blocks = kvcache.Divisor(blocks, g.BlockSize)
+		blocks = kvcache.GCD(blocks, g.BlockSize)
 	}
 	for _, i := range hidden {
 		l := &layers[i]

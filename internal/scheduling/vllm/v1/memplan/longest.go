@@ -29,7 +29,7 @@ func (p *Plan) bytesPerBlock() int {
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
-		blocks += p.Groups[i].MostBlocks(tokens, inFlight)
+		blocks += p.Groups[i].MaxBlocks(tokens, inFlight)
 	}
 	if bytes := p.bytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
 		return blocks * bytes

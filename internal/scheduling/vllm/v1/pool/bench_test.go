@@ -37,7 +37,8 @@ func BenchmarkGetAndFree(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAndFreeWithEviction takes the block freed first, whose key is evicted, and registers another key.
+// BenchmarkGetAndFreeWithEviction takes the block that was freed first, whose key is removed, and registers another
+// key for it.
 func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 	for _, blocks := range []int{1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("blocks=%d", blocks), func(b *testing.B) {
@@ -52,7 +53,7 @@ func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 			ids = ids[:0]
 			one, next := Content{Hashes: make([]blockhash.Hash, 1)}, 0
 			for b.Loop() {
-				// Register the evicted key: the benchmark has only a few keys and uses them again and again.
+				// Register all keys again and again: the benchmark has only as many keys as blocks.
 				ids, _ = p.Get(ids[:0], 1)
 				one.Hashes[0] = hashes[next]
 				if next++; next == len(hashes) {

@@ -84,7 +84,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 				break
 			}
 		}
-		if size > 1 && s.tag&many == 0 {
+		if size > 1 && s.tag&duplicated == 0 {
 			return 0, invariants.Broken("%d nodes have one key, but it is not marked", size)
 		}
 		nodes += size

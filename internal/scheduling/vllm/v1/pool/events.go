@@ -11,8 +11,8 @@ const (
 	Cleared                  // all blocks lost their keys
 )
 
-// An Event is one change of the prefix cache. A Removed event has only a group and one hash, a Cleared event has
-// neither.
+// An Event is one change of the prefix cache. Of the fields below Kind, a Removed event has only Group, with one hash;
+// a Cleared event has none.
 type Event struct {
 	Kind      EventKind
 	Group     uint32
@@ -26,11 +26,11 @@ type Event struct {
 	hashes, tokens span
 }
 
-// A span is the part of Events.hashes or Events.tokens that belongs to an event.
+// A span is the range of Events.hashes or Events.tokens that belongs to an event.
 type span struct{ from, to int }
 
-// Events are the events between two calls of TakeEvents. The results of its methods are valid until the Events is
-// passed to TakeEvents again.
+// Events are the events between two calls of TakeEvents. The slices that Hashes and Tokens return are valid until the
+// Events is passed to TakeEvents again.
 type Events struct {
 	List   []Event
 	hashes []blockhash.Hash
@@ -56,8 +56,9 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds a Stored event for the blocks to which Register gives keys. If table is nil, the event is for
-// all blocks [from, to). items is the cursor at which the first block looks for its multimodal items.
+// recordStored adds a Stored event for blocks from to to-1 of a request, which got keys. It leaves out null blocks of
+// table, unless table is nil, and blocks for which mask is false. items is the cursor at which the search for
+// multimodal items of the first block starts.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize
@@ -78,7 +79,7 @@ func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, 
 }
 
 // ReportHit adds a Stored event for the first blocks of a request, which a lookup has found (vllm/v1/RULES.md §12,
-// report mode "full"). If only a part of the last block was found, the event leaves this block out.
+// report mode "full"). If the hit ends inside the last block, the event leaves this block out.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	blocks = min(blocks, len(c.Hashes)/(blockSize/p.config.HashBlockSize))
 	if p.config.EnableEvents && blocks > 0 {

@@ -8,41 +8,43 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key is the key by which a lookup finds a block. The same tokens in two groups of layers have two keys
-// (vllm/v1/RULES.md §1).
+// A Key is the key by which a lookup finds a block. The blocks of the same tokens in two groups of layers have
+// different keys (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32
 }
 
-// An entry is a node of the hash map: a key of a block. Nodes with the same key form a ring in the
-// order of their insertion.
+// An entry is a key of a block, as a node of the hash map. Nodes with the same key form a ring in the order in which
+// they were added.
 type entry struct {
 	hash           blockhash.Hash
 	group          uint32
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot is a place of the hash map. The map uses linear probing, which begins at the tag. Removal closes the gap,
-// so there are no tombstones.
+// A slot is an element of the hash map's array. A key is searched from the slot that its tag selects onwards (linear
+// probing). Removing a key moves later keys back, so there are no tombstones.
 type slot struct {
-	tag  uint32 // 31 bits of the key, and many
+	tag  uint32 // 31 bits of the key, and duplicated
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// many is a bit that is set when a key gets a second node, and stays set until the key has no node.
-const many = 1 << 31
+// duplicated is the bit of slot.tag that says that the key has had several nodes at once since it was added.
+const duplicated = 1 << 31
 
-// slotsFor returns a number of slots. If every block has one key, at least half of the slots are empty.
+// slotsFor returns the number of slots for a pool: a power of two, so large that at least half of the slots are empty
+// if every block has one key.
 func slotsFor(blocks int) int { return 1 << bits.Len(uint(2*blocks-1)) }
 
-// tagOf returns the tag of a key. It uses bits of the hash directly, because hashes are evenly distributed.
+// tagOf returns the tag of a key. It takes bits of the hash without mixing them, because hashes are evenly
+// distributed.
 func tagOf(h *blockhash.Hash, group uint32) uint32 {
 	mixed := binary.LittleEndian.Uint64(h[:]) + uint64(group)*0x9E3779B97F4A7C15 // 2^64/φ
-	return uint32(mixed>>32) &^ many
+	return uint32(mixed>>32) &^ duplicated
 }
 
-// find returns the slot of the key. If the map lacks the key, it returns the empty slot where the key belongs.
+// find returns the slot of a key. If the key is not in the map, find returns the empty slot where it must be added.
 func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool) {
 	mask := uint32(len(p.slots) - 1)
 	for i = tag & mask; ; i = (i + 1) & mask {
@@ -50,7 +52,7 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 		if s.head == 0 {
 			return i, false
 		}
-		if s.tag&^many == tag {
+		if s.tag&^duplicated == tag {
 			if e := p.entry(s.head - 1); e.group == group && e.hash.Equal(h) {
 				return i, true
 			}
@@ -58,8 +60,8 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// entry returns a node by its number. The first nodes are the primary keys of the blocks; the other nodes are in
-// more.
+// entry returns the node with the given number. Node id is the primary key of block id; the nodes after the last block
+// are the additional keys in p.more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry
@@ -67,8 +69,8 @@ func (p *Pool) entry(node int32) *entry {
 	return &p.more[int(node)-p.config.NumGPUBlocks].entry
 }
 
-// Lookup returns the block that has had the key for the longest time. It does not change the order
-// of eviction (vllm/v1/RULES.md §2.5).
+// Lookup returns the block with this key; of several blocks, the one that got the key first. It does not change the
+// order of eviction (vllm/v1/RULES.md §2.5).
 func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	if p.used == 0 {
 		return Null, false
@@ -90,7 +92,7 @@ func (p *Pool) enter(node int32) {
 		e.younger, e.older = head, first.older
 		p.entry(first.older).younger = node
 		first.older = node
-		p.slots[i].tag |= many
+		p.slots[i].tag |= duplicated
 		return
 	}
 	e.younger, e.older = node, node
@@ -120,11 +122,11 @@ func (p *Pool) leave(node int32) {
 	}
 }
 
-// closeUp empties slot i and moves back the slots whose probing went past slot i.
+// closeUp empties slot i, and moves later slots back so that a search that starts before slot i still finds them.
 func (p *Pool) closeUp(i uint32) {
 	mask := uint32(len(p.slots) - 1)
 	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {
-		home := p.slots[j].tag & mask // many is above every mask
+		home := p.slots[j].tag & mask // duplicated is above every mask
 		if (j-home)&mask >= (j-i)&mask {
 			p.slots[i] = p.slots[j]
 			i = j
@@ -141,7 +143,7 @@ func (p *Pool) grow() {
 		if s.head == 0 {
 			continue
 		}
-		i := s.tag & mask &^ many
+		i := s.tag & mask &^ duplicated
 		for p.slots[i].head != 0 {
 			i = (i + 1) & mask
 		}

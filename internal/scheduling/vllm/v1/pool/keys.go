@@ -2,7 +2,8 @@ package pool
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// A moreKey is an additional key of a block: a partial entry (vllm/v1/RULES.md §10).
+// A moreKey is an additional key of a block: the key of a prefix that ends inside the block (a partial entry,
+// vllm/v1/RULES.md §10).
 type moreKey struct {
 	entry
 	block int32
@@ -16,8 +17,8 @@ func (p *Pool) owner(node int32) int32 {
 	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
-// insert gives block id a key. It becomes the primary key if the block has none. insert does nothing if the block
-// already has the key.
+// insert gives block id a key, which is its primary key if the block has no key yet. insert does nothing if the block
+// already has this key.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
@@ -105,11 +106,11 @@ func (p *Pool) forget(id int32, record bool) {
 	}
 }
 
-// SetStamp sets the number of the present step, for View.InsertedSince.
+// SetStamp sets the number of the current step, which keys get when they are inserted (see View.InsertedSince).
 func (p *Pool) SetStamp(step uint32) { p.stamp = step }
 
-// Move gives all keys of src to dst, which must have none: dst is a copy of src, and src will be overwritten. Move
-// adds no event, because lookups still find the keys (vLLM: move_block_hashes).
+// Move gives all keys of block src to block dst, which must have no keys. The caller has copied src to dst and will
+// overwrite src. Move adds no event, because lookups still find the keys (vLLM: move_block_hashes).
 func (p *Pool) Move(src, dst int32) {
 	tokens := int(p.recs[src].tokens)
 	if tokens == 0 {
@@ -130,13 +131,13 @@ func (p *Pool) keysOf(id int32) []Key {
 	return keys
 }
 
-// Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
+// Evict removes all keys of block id, which may be in use (vllm/v1/RULES.md §7).
 func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
 }
 
-// Reset removes all keys if no block is in use, and reports whether it did. It does not change the order of the
-// queue (vllm/v1/RULES.md §7).
+// Reset removes the keys of all blocks if no block is in use, and reports whether it did. It does not change the order
+// of the queue (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.NumGPUBlocks-p.free != 1 {
 		return false

@@ -8,8 +8,8 @@ import (
 
 const hugePage = 2 << 20
 
-// large makes an array. If the array is so long that random accesses would miss the TLB, large asks the kernel for
-// huge pages. It ignores a refusal, which only costs time.
+// large returns an array of n elements. For an array so long that random accesses would miss the TLB, large asks the
+// kernel for huge pages. It ignores a refusal, because the array then works too, only slower.
 func large[T any](n int) []T {
 	s := make([]T, n)
 	size := uintptr(n) * unsafe.Sizeof(*new(T))

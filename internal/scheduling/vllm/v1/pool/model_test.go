@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/rapidtest"
 )
 
-// A model implements vllm/v1/RULES.md §1 and §2 with lists and maps instead of linked nodes.
+// A model implements vllm/v1/RULES.md §1 and §2 with lists and maps, to compare the Pool with.
 type model struct {
 	caching bool
 	queue   []int32

@@ -12,7 +12,7 @@ import (
 // Null is the id of the null block.
 const Null int32 = 0
 
-// ErrNoBlocks is the error of Get if fewer blocks are free than the caller asks for.
+// ErrNoBlocks is wrapped by the error of Get if fewer blocks are free than the caller asks for.
 var ErrNoBlocks = errors.New("not enough free blocks")
 
 // Config describes a pool.
@@ -32,7 +32,7 @@ type Pool struct {
 
 	more  []moreKey       // additional keys, from partial entries only
 	first map[int32]int32 // block → its first additional key
-	spare []int32         // unused places in more
+	spare []int32         // unused indexes of more
 	slots []slot          // open addressing: key → first block
 	used  int             // slots in use, which is the number of keys
 
@@ -47,11 +47,11 @@ type record struct {
 	entry             // the primary key
 	count      int32  // references
 	next, prev int32  // neighbours in the queue
-	tokens     uint32 // length of the prefix whose key entry has; 0: the block has no key
+	tokens     uint32 // length of the prefix that the primary key identifies; 0: the block has no key
 	stamp      uint32 // step in which it got its last key
 }
 
-// New makes a pool in which blocks 1, 2, ... are free in this order.
+// New returns a pool whose queue has the blocks 1, 2, ... in this order.
 func New(config Config) (*Pool, error) {
 	n := config.NumGPUBlocks
 	if n < 1 || n >= math.MaxInt32 {
@@ -121,9 +121,9 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free removes a reference from each block of a table, from the last block to the first, so that the end of a
-// sequence is evicted before its beginning (vllm/v1/RULES.md §2.4). Blocks that become free and have no key go to
-// the head of the queue, in this order. Blocks that become free and have a key go to its tail (§2.3).
+// Free removes a reference from each block of a table, from the last block to the first, so that the end of a sequence
+// is evicted before its beginning (vllm/v1/RULES.md §2.4). Freed blocks without a key are put at the head of the
+// queue, in the order in which they are freed; freed blocks with a key are put at its tail (§2.3).
 func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -134,9 +134,9 @@ func (p *Pool) Free(table []int32) {
 	}
 }
 
-// release removes one reference from id. If id becomes free, it enters the queue: at the tail if it has a key,
-// otherwise after the block previous, which is the last block without a key that this call of Free has queued, or
-// the sentinel. release returns previous for the next call.
+// release removes one reference from block id. If the block becomes free and has a key, release puts it at the tail of
+// the queue. If it becomes free without a key, release puts it after the block previous: the last block without a key
+// that this call of Free has put into the queue, or the sentinel. It returns previous for the next call of release.
 func (p *Pool) release(id, previous int32) int32 {
 	if id == Null {
 		return previous
@@ -157,8 +157,8 @@ func (p *Pool) release(id, previous int32) int32 {
 	return previous
 }
 
-// end returns the sentinel of the queue, which is a ring of records. The block after the sentinel is taken next,
-// the block before it is taken last.
+// end returns the index of the queue's sentinel. The queue is a ring of records: the block after the sentinel is its
+// head, the block before the sentinel its tail.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
 // link puts the free block id after at.

@@ -45,8 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that a block counts as inserted in the step in which it got its last key, whether the key is for a part of
-// the block or for the whole, and that InsertedSince includes that step.
+// Ensure that a block counts as inserted in the step in which it got its last key, a key for the whole block or for a
+// part of it, and that InsertedSince includes that step.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -69,7 +69,8 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	require.True(t, p.View.InsertedNow(1))
 }
 
-// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key is removed.
+// Ensure that blocks outside the mask and the null block get no key, and that Version changes whenever a key is
+// removed.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -130,7 +131,7 @@ func TestCheckSeesDamage(t *testing.T) {
 
 func unmark(p *Pool) {
 	for i := range p.slots {
-		p.slots[i].tag &^= many
+		p.slots[i].tag &^= duplicated
 	}
 }
 

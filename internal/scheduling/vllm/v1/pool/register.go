@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// Content is what the keys of a request's blocks depend on.
+// A Content has what the hashes of a request's blocks are computed from, and the hashes.
 type Content struct {
 	Tokens []int32
 	Hashes []blockhash.Hash // one for each complete block of Config.HashBlockSize tokens
@@ -14,10 +14,9 @@ type Content struct {
 	LoRAID int64
 }
 
-// Register gives the full blocks table[from:to], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It
-// skips null blocks. If mask is not nil, it also skips block from+i if mask[i] is false. A block loses the keys
-// that it had for a part of it. Register adds one event for all blocks, even if it skips all of them
-// (vllm/v1/RULES.md §12).
+// Register gives the full blocks table[from:to], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It skips
+// null blocks, and block from+i if mask is not nil and mask[i] is false. Keys of a block for a part of its tokens are
+// removed. Register adds one event for all blocks together, even if it skips all of them (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	if from >= to {
 		return
@@ -43,9 +42,9 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	}
 }
 
-// RegisterPart gives a block the key of a prefix that ends inside the block. tokens is the length of the prefix: a
-// multiple of the hash size, but not of the block size (vllm/v1/RULES.md §10, "Partial entry rules"). ok is false
-// for the null block.
+// RegisterPart gives a block the key of a prefix that ends inside the block, and returns the key. tokens is the length
+// of the prefix: a multiple of the hash size, but not of the block size (vllm/v1/RULES.md §10, "Partial entry rules").
+// ok is false for the null block.
 func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
 	if block == Null {
 		return Key{}, false
@@ -67,14 +66,14 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	return Key{*h, group}, true
 }
 
-// Extend adds the hashes of complete blocks that have no hash yet (vllm/v1/RULES.md §3).
+// Extend computes the hashes of the complete blocks of size tokens that have no hash yet (vllm/v1/RULES.md §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
 	n := len(c.Hashes)
 	at := blockhash.Last
 	if n == 0 {
 		at = 0
 	}
-	// Sum writes into the array, because a local variable would be allocated on the heap.
+	// Sum writes directly into c.Hashes, because a local variable would be allocated on the heap.
 	for ; (n+1)*size <= len(c.Tokens); n++ {
 		c.Hashes = append(c.Hashes, blockhash.Hash{})
 		h := &c.Hashes[n]

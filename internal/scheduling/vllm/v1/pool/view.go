@@ -22,11 +22,12 @@ func (v View) Usage() float64 {
 	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
 }
 
-// Version returns a number that changes whenever a key is removed. The result of a lookup is valid while the number
+// Version returns a number that changes whenever a key is removed from a block. A hit is valid as long as the number
 // stays the same.
 func (v View) Version() uint64 { return v.p.version }
 
-// Primary returns the primary key of id, and the length of the key's prefix. ok is false if id has no key.
+// Primary returns the primary key of block id, and the number of tokens of the prefix that the key identifies. ok is
+// false if the block has no key.
 func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
 	rec := &v.p.recs[id]
 	if rec.tokens == 0 {
@@ -35,8 +36,8 @@ func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
 	return Key{rec.hash, rec.group}, int(rec.tokens), true
 }
 
-// InsertedSince reports whether id has keys and got the last of them in the given step or later. For keys that are
-// older than 2^31 steps, the result can be wrong.
+// InsertedSince reports whether block id has keys and got the last of them in the given step or later. If this was
+// more than 2^31 steps ago, the result can be wrong.
 func (v View) InsertedSince(id int32, step uint32) bool {
 	rec := &v.p.recs[id]
 	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
@@ -60,7 +61,7 @@ func (v View) Queue() iter.Seq[int32] {
 	}
 }
 
-// A Ring is a key with its blocks, in the order in which lookups prefer them.
+// A Ring is a key with the blocks that have it. A lookup returns the first of them.
 type Ring struct {
 	Key    Key
 	Blocks []int32
@@ -71,7 +72,7 @@ func (v View) Rings() []Ring {
 	p := v.p
 	var rings []Ring
 	for _, s := range p.slots {
-		if s.head == 0 || s.tag&many == 0 {
+		if s.head == 0 || s.tag&duplicated == 0 {
 			continue
 		}
 		head := s.head - 1

@@ -35,7 +35,7 @@ func (c *connector) load(r *request, external int) verdict {
 	local := c.s.hit.NumTokens
 	again := r.kv.Readmitted()
 	ok := c.s.allocate(r, &kvcache.Alloc{
-		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, Waits: true, NumInFlightTokens: r.inFlight,
+		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, StaysWaiting: true, NumInFlightTokens: r.inFlight,
 		ReservedBlocks: c.reservedBlocks(), FullSequenceMustFit: !c.s.config.AdmitChunks, NothingScheduled: len(c.s.running) == 0,
 		Record: true,
 	})

@@ -189,12 +189,12 @@ func (s *Scheduler) blank() *request {
 
 func (s *Scheduler) discard(r *request) {
 	*r = request{stop: kvcache.Emptied(r.stop), drafts: kvcache.Emptied(r.drafts)}
-	if len(s.spare) < mostSpare {
+	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, r)
 	}
 }
 
-const mostSpare = 256
+const maxSpare = 256
 
 // reserveTokens allocates memory for the next tokens of r, which begins to run, so that few steps must allocate.
 func (s *Scheduler) reserveTokens(r *request) {
