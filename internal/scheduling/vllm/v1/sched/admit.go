@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// admitWaiting is the second pass: it admits requests from the head of the queue. It ends at the first request that
-// does not fit, so that later requests do not overtake it, and preempts no running request for it. It skips
-// requests that may not run yet; these requests come first in the next pass.
+// admitWaiting is the second pass over requests: it admits waiting requests from the head of the queue. It stops at
+// the first request that does not fit, so that no later request overtakes it; it does not preempt running requests for
+// it. Requests that may not run yet are skipped, and are considered first in the next pass.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
 	padding := len(b.rows) > 0 && !b.prefill // the batch has only decodes
@@ -37,8 +37,8 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting returns the next request to admit, or nil. Skipped requests come first, unless the policy orders them
-// otherwise.
+// nextWaiting returns the next request to admit, or nil. Skipped requests are considered before the others, unless the
+// policy orders them otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
 	if k == nil || w != nil && s.order.before(w, k) {
@@ -47,8 +47,8 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: the request is not held, no step in flight will deliver tokens
-// for it, and all extensions admit it.
+// ready reports whether a waiting request may run: it was released if it was added with Hold, no step in flight will
+// deliver tokens for it, and all extensions admit it.
 func (s *Scheduler) ready(r *request) bool {
 	return !r.held && (r.stale == 0 || r.dropStale) &&
 		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })
@@ -63,7 +63,7 @@ const (
 	runs
 )
 
-// admit lets r run if it fits. r adopts its hit, unless it already has loaded blocks.
+// admit admits r if it fits. Unless r already has loaded blocks, it gets the blocks of its hit.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
 	loaded, external := r.kv.NumComputedTokens, 0
 	if loaded > 0 {
@@ -117,9 +117,9 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	s.extensions.scheduled(r)
 }
 
-// waitingTokens returns how many tokens, after the computed ones, a waiting request computes in its first step. ok
-// is false if the request cannot be in this step. A decode is padded to as many drafts as the other decodes have,
-// so that all rows have the same length.
+// waitingTokens returns how many tokens after the first computed ones a waiting request computes in its first step. ok
+// is false if the request cannot be in this step. If the batch has only decodes and r needs one token, drafts are
+// added to it (padded is true), so that all rows have the same length.
 func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int, padded, ok bool) {
 	n = r.kv.NumTokens() - computed
 	if padding && s.config.NumSpeculativeTokens > 0 && n == 1 {
@@ -142,7 +142,7 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad gives e placeholder drafts, at most one less than its number of tokens.
+// pad gives e placeholders for drafts, at most one less than its number of tokens.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// The scenarios and expected values come from vLLM's tests/v1/core/test_async_scheduler.py at the
-// commit that RULES.md names.
+// The scenarios and expected values are those of vLLM's tests/v1/core/test_async_scheduler.py at the commit that
+// RULES.md names.
 
 func asyncConfig(blocks int) Config {
 	c := large(blocks)
@@ -20,26 +20,26 @@ func asyncConfig(blocks int) Config {
 }
 
 func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
-	for _, most := range []int{1, 2, 3, 5} {
-		t.Run(fmt.Sprint(most), func(t *testing.T) {
+	for _, maxTokens := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(maxTokens), func(t *testing.T) {
 			p := newPipeline(t, asyncConfig(10000))
-			a := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: most})
+			a := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: maxTokens})
 			p.schedule()
-			b := add(t, p.s, Spec{Tokens: tokens(10, 2), MaxTokens: most})
+			b := add(t, p.s, Spec{Tokens: tokens(10, 2), MaxTokens: maxTokens})
 			p.schedule()
 			for len(p.flights) > 0 {
 				p.process()
 				p.schedule()
 			}
 			require.Zero(t, p.s.requests.Len())
-			require.Len(t, p.kept[a], most)
-			require.Len(t, p.kept[b], most)
-			require.Equal(t, 2*(10+most-1), p.total, "no more tokens are scheduled than necessary")
+			require.Len(t, p.kept[a], maxTokens)
+			require.Len(t, p.kept[b], maxTokens)
+			require.Equal(t, 2*(10+maxTokens-1), p.total, "no more tokens are scheduled than necessary")
 		})
 	}
 }
 
-// Ensure that tokens in flight are delivered when decodes preempt each other, and that a reset drops them.
+// Ensure that tokens in flight are delivered to a request that a decode has preempted, and are dropped by a reset.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -55,7 +55,7 @@ func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 			c := asyncConfig(5)
 			c.MaxNumBatchedTokens, c.PipelineParallelSize, c.NumSpeculativeTokens = 512, test.stages, test.drafts
 			p := newPipeline(t, c)
-			require.Equal(t, test.stages+1, p.most)
+			require.Equal(t, test.stages+1, p.maxInFlight)
 			p.accept = func(step, row, n int) int { return (step + row) % (n + 1) }
 			var ids []ID
 			p.run(func(step int) {
@@ -92,7 +92,7 @@ func TestPipelineStagesEachHaveAStepInFlight(t *testing.T) {
 
 	c.AsyncScheduling = false
 	p = newPipeline(t, c)
-	require.Equal(t, 2, p.most)
+	require.Equal(t, 2, p.maxInFlight)
 	a = add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 4})
 	p.schedule()
 	require.Empty(t, p.schedule().step.Rows, "without placeholders a decode waits for its token")
@@ -140,8 +140,8 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
 
-// Ensure that if the token of a row was dropped, it stays dropped when the request is preempted again before the
-// step is updated (vllm/v1/RULES.md §15).
+// Ensure that after a reset the tokens of a row in flight are dropped, even if the request is admitted and preempted
+// again before the update of the step (vllm/v1/RULES.md §15).
 func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	c := small(20)
 	c.AsyncScheduling = true

@@ -7,7 +7,7 @@ import (
 )
 
 // Check returns an error if the cache is inconsistent, if a request is not in exactly one list, or if a request has
-// blocks although it neither runs nor loads.
+// blocks although it neither runs nor is loaded.
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Scheduler) Check() error {
 	return s.checkFlight()
 }
 
-// checkStep returns an error if a step copies blocks of a request that has no row in the step.
+// checkStep returns an error if the step copies a block of a request that has no row in the step.
 func (s *Scheduler) checkStep(step *Step) error {
 	if !s.differs.copies {
 		return nil

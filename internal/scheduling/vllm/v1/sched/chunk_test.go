@@ -38,8 +38,8 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
-// Ensure that with EAGLE a chunk ends one block earlier, so that the state at that place is kept: a hit loses its
-// last block (vllm/v1/RULES.md §13).
+// Ensure that with EAGLE a chunk ends one block earlier. A hit loses its last block with EAGLE, so the state that it
+// needs is one block earlier (vllm/v1/RULES.md §13).
 func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
 		c := small(40)
@@ -55,7 +55,7 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 }
 
 // Ensure that a chunk of a prompt ends where a Mamba state is kept: at the end of a prefix that only full attention
-// has in the cache, and at the last block boundary of the prompt (vllm/v1/RULES.md §9, §13).
+// has in the cache, and at the last end of a block in the prompt (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64

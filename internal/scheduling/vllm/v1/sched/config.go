@@ -26,7 +26,7 @@ type Config struct {
 	MaxNumSeqs          int // running requests
 	MaxNumBatchedTokens int // tokens in a step
 
-	LongPrefillTokenThreshold int // most tokens of one request in a step; 0: no limit
+	LongPrefillTokenThreshold int // largest number of tokens of one request in a step; 0: no limit
 	NumLookaheadTokens        int // slots for the draft model of each request
 	NumSpeculativeTokens      int // draft tokens of each request and step; 0: no speculation
 
@@ -34,14 +34,14 @@ type Config struct {
 	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
 	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
 
-	// With AsVLLM the scheduler does exactly what vLLM does, even where that is unsafe. Then requests can read
-	// blocks and encoder outputs that were never written, and can wait for each other or preempt each other for
-	// ever. A step can be empty although a request could run. vllm/v1/RULES.md §17 lists these differences.
+	// AsVLLM makes the scheduler do exactly what vLLM does, even where that is unsafe: requests can read blocks and
+	// encoder outputs that were never written, and can wait for each other or preempt each other for ever; a step can
+	// be empty although a request could run. vllm/v1/RULES.md §17 lists these differences.
 	AsVLLM bool
 
-	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps. With 0 there is no encoder, and
-	// items only change the hashes of blocks. MaxNumEncoderInputTokens is how many embeddings the worker computes
-	// in a step; 0 means EncoderCacheSize (RULES.md §20).
+	// EncoderCacheSize is the number of embeddings of multimodal items that the worker keeps. If it is 0, there is no
+	// encoder, and items only change the hashes of blocks. MaxNumEncoderInputTokens is the largest number of embeddings
+	// that the worker computes in a step; 0 means EncoderCacheSize (RULES.md §20).
 	EncoderCacheSize         int
 	MaxNumEncoderInputTokens int
 	DisableChunkedMMInput    bool // a chunk that reaches an item contains the whole item
@@ -50,18 +50,18 @@ type Config struct {
 
 	Connector Connector // transfers of keys and values (RULES.md §19)
 
-	// With ZeroNewBlocks, steps list blocks that the worker must zero. This is needed if the data of one layer can
-	// be NaN when another layer reads it, as with Mamba groups and with layers of different precision (vLLM's
-	// needs_kv_cache_zeroing).
+	// ZeroNewBlocks makes steps list the blocks that the worker must zero. This is needed if bytes that one layer has
+	// written can be NaN for another layer that reads the block, as with Mamba groups and layers of different precision
+	// (vLLM's needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
-	// With AsyncScheduling, the next step of a request is scheduled before the tokens of its last step are known.
-	// Placeholders stand for these tokens (RULES.md §15).
+	// AsyncScheduling makes Schedule schedule the next step of a request before the tokens of its last step are known,
+	// with placeholders for these tokens (RULES.md §15).
 	AsyncScheduling bool
 
 	PipelineParallelSize int // stages that compute a step one after the other; 0: one
 
-	// MaxConcurrentBatches is how many steps may be in flight. 0 means PipelineParallelSize, or one more with
+	// MaxConcurrentBatches is the largest number of steps in flight. 0 means PipelineParallelSize, plus 1 with
 	// AsyncScheduling.
 	MaxConcurrentBatches int
 }

@@ -15,9 +15,9 @@ type Connector struct {
 	Consumer bool // requests can load; if several steps are in flight, blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// With BestEffort a producer sends to a cache, which can lack blocks. Without BestEffort a consumer waits for
-	// the blocks, so a request must have blocks to send when it finishes. Therefore tokens that steps in flight
-	// sample for a preempted request are discarded (vLLM: requires_kv_delivery).
+	// BestEffort means that the producer sends to a cache, in which blocks may be missing. Otherwise a consumer waits
+	// for the blocks, so every finished request must have blocks to send. Then tokens that steps in flight sample for a
+	// preempted request, which has no blocks, are discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -25,14 +25,13 @@ func (c *Connector) requiresKVDelivery() bool { return c.Producer && !c.BestEffo
 
 func (c *Connector) used() bool { return c.Consumer || c.Producer }
 
-// A Match is a prefix of a request that can be loaded from elsewhere.
+// A Match says that a prefix of a request can be loaded by the connector.
 type Match struct {
 	NumTokens int  // length of the prefix; tokens that are hit in the cache are not loaded
 	Async     bool // the request waits during the load; if false, its first row loads
 }
 
-// A Loading is a request that waits while keys and values are loaded into the blocks of its table. The request can
-// run after Received.
+// A Loading is a waiting request whose blocks the host must load. The request can run after Received.
 type Loading struct {
 	ID                ID
 	UserData          uint64
@@ -91,7 +90,7 @@ type connector struct {
 	local, external int  // tokens of its hit, and those that its row loads
 }
 
-// counts returns the fields loading and parked of a connector, which may be nil.
+// counts returns c.loading and c.parked, or zeros if c is nil.
 func (c *connector) counts() (loading, parked int) {
 	if c == nil {
 		return 0, 0
@@ -112,7 +111,8 @@ func (c *connector) admits(r *request) bool {
 	return true
 }
 
-// match returns the number of tokens that a row of r, which waits without blocks, loads, and runs or why r does not run.
+// match returns how many tokens the first row of r, which has no blocks, will load. The verdict is runs if r may be
+// admitted now, otherwise the reason why not.
 func (c *connector) match(r *request) (external int, v verdict) {
 	n, known := c.find(r)
 	switch {
@@ -151,8 +151,9 @@ func (c *connector) lost(r *request, why kvcache.Release) {
 	}
 }
 
-// aborted is called when r is about to finish, and its rows in flight may never be computed. It also removes the keys of tokens that a row in flight loads. Steps in flight may compute the tokens that r
-// has hit, so no token of r counts as computed or loaded.
+// aborted is called before an aborted request is finished. The rows of r in flight may never be computed, so aborted
+// removes the keys of the tokens that such a row loads. Steps in flight may also be about to compute the blocks that r
+// has hit, so none of r's tokens counts as computed.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {
@@ -163,7 +164,8 @@ func (c *connector) aborted(r *request) {
 	}
 }
 
-// keeps is called when r has finished. It reports whether r keeps its blocks until settled drops it.
+// keeps is called when r has finished. It reports whether r must keep its blocks, which are still being loaded or
+// sent; settled then drops r later.
 func (c *connector) keeps(r *request) bool {
 	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
@@ -202,7 +204,8 @@ func (c *connector) holdsBlocks() bool {
 	return c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing is called before the steps from this number on are undone. It undoes loads of requests that hit blocks which the failed steps should have computed.
+// failing is called before steps from number step on are undone. It undoes loads of waiting requests whose hits were
+// to be computed by these steps.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

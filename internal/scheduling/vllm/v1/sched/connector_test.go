@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The scenarios and expected values come from vLLM's tests/v1/kv_connector/unit and
-// tests/v1/core/test_scheduler.py at the commit that RULES.md names.
+// The scenarios and expected values are those of vLLM's tests/v1/kv_connector/unit and tests/v1/core/test_scheduler.py
+// at the commit that RULES.md names.
 
 func transferConfig(blocks int) Config {
 	c := large(blocks)
@@ -42,8 +42,8 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and loads
-// again.
+// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and then loads
+// them again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
@@ -203,8 +203,7 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that the connector's answer for a request stays valid until the request has used the answer, also after a
-// failed step.
+// Ensure that a Match stays valid until the request has used it, also if the step that used it fails.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -227,8 +226,8 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is aborted during a load is kept until two reports have arrived, in either order: the
-// load has ended, and the blocks are sent. The second report is needed although there is nothing to send.
+// Ensure that the blocks of a request that is aborted during a load are kept until Received and Sent were both called,
+// in either order. Sent is needed although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -257,8 +256,8 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// Ensure that if a hit ends inside a block, a load replaces this part of the block only if the load brings more
-// tokens (vllm/v1/RULES.md §19).
+// Ensure that if a hit ends inside a block, the load includes this block only if it then has more tokens than the hit
+// (vllm/v1/RULES.md §19).
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
@@ -272,7 +271,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	}
 }
 
-// Ensure that no blocks, loaded or hit, are sent for a request that is aborted with a step in flight.
+// Ensure that no block, loaded or hit, is sent for a request that is aborted while its step is in flight.
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
@@ -301,8 +300,8 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that if the row of an aborted request was to load blocks, these blocks cannot be hit, because the load may
-// never happen.
+// Ensure that the blocks that a row of an aborted request was to load cannot be hit, because the load may never
+// happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)
 	c.Connector.Consumer = true

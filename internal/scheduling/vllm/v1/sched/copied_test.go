@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that no hit ends inside a block that is loaded in the same step, because copies are made before loads.
+// Ensure that no hit ends inside a block that is loaded in the same step, because a step makes its copies before its
+// loads.
 func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	prompt := tokens(15, 1) // its last hash ends inside block 2, after token 12
 	for _, test := range []struct {
@@ -41,8 +42,8 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that if a request that copies a shared block is preempted in the same step, the step does not have the copy,
-// because other rows get the request's blocks immediately.
+// Ensure that a step has no copy of a request that was preempted while the step was scheduled, because other rows of
+// the step can get its blocks.
 func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that a step without rows has no copies, although a pending copy keeps its two blocks allocated.
+// Ensure that a step without rows has no copies, although the two blocks of a pending copy are kept.
 func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
@@ -101,7 +102,8 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	}
 }
 
-// leaveState aborts a request before its row writes 12 tokens, whose state alone stays in the cache.
+// leaveState runs a request until 12 tokens of its prompt are computed and aborts it during the next step, so that the
+// state after 12 tokens stays in the cache.
 func leaveState(h *host, prompt []int32) {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
 	h.run(1)

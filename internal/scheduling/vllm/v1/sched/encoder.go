@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// An EncoderInput is a multimodal item to encode before the rows of a step are computed.
+// An EncoderInput is a multimodal item that the worker must encode before it computes the rows of a step.
 type EncoderInput struct {
 	ID       ID
 	UserData uint64
@@ -37,9 +37,9 @@ type encoder struct {
 
 	blocked bool // some request of this step waits for space or budget
 
-	// gaveUp is set to true when a running request has preempted itself, and to false when a running request gets a
-	// row. While gaveUp is true and running requests are blocked, no request is admitted, because the same request
-	// would be admitted and preempt itself again.
+	// gaveUp says that a running request has preempted itself, and that no running request has got a row since. While
+	// gaveUp is true and running requests are blocked, no request is admitted: otherwise the request that preempted
+	// itself would be admitted and preempt itself again.
 	gaveUp bool
 }
 
@@ -51,7 +51,7 @@ func newEncoder(s *Scheduler) *encoder {
 	return e
 }
 
-// readsAhead reports whether a draft model reads a token after the computed ones.
+// readsAhead reports whether there is a draft model that reads one token after the computed ones (EAGLE).
 func (c *Config) readsAhead() bool {
 	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })
 }
@@ -87,8 +87,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of the inputs can never be encoded, because it does not fit into the
-// cache or into a step together with the earlier inputs that are needed at the same time.
+// checkInput returns an error if the last of the inputs can never be encoded: if it does not fit into the cache, or
+// into the budget of a step, together with the earlier inputs that are needed at the same time.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -102,9 +102,9 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	for _, n := range together {
 		sum += n
 	}
-	if most := min(c.EncoderCacheSize, c.MaxNumEncoderInputTokens); sum > most {
+	if limit := min(c.EncoderCacheSize, c.MaxNumEncoderInputTokens); sum > limit {
 		return fmt.Errorf("%w: item %d needs %d embeddings at once, the encoder takes %d (the smaller of its cache and its budget of a step)",
-			ErrRequest, len(inputs)-1, sum, most)
+			ErrRequest, len(inputs)-1, sum, limit)
 	}
 	chunk := c.MaxNumBatchedTokens
 	if t := c.LongPrefillTokenThreshold; t > 0 {
@@ -117,8 +117,9 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	return nil
 }
 
-// clip plans which items of r to encode for n tokens after the computed ones. If there is no space or budget for an
-// item, the chunk ends before this item (vLLM: _try_schedule_encoder_inputs).
+// clip plans which items of r to encode in a chunk of n tokens after the computed ones, and returns the length of the
+// chunk. If there is no space or budget for an item, the chunk ends before this item (vLLM:
+// _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
@@ -165,9 +166,9 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled removes the items of r from the batch, except items that other rows of the batch also read. It
-// reports whether an output is gone that requests without a row may need. vLLM keeps the entries in its cache, so
-// later requests read outputs that were never computed.
+// unscheduled removes the items of r, which lost its row, from the batch, except items that other rows of the batch
+// also read. It reports whether an encoder output is removed that another request, which has no row yet, may have
+// counted on. vLLM keeps the outputs in its cache, so later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -194,8 +195,8 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// encodeForOther reports whether another request of the batch reads the output of an item of r. If one does,
-// encodeForOther adds the item to moved, for that request; otherwise it adds the item to dropped.
+// encodeForOther reports whether the batch has a row of another request that reads the output of the item of r. If so,
+// it adds the item to moved, for that request; otherwise it adds the item to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
@@ -216,22 +217,24 @@ func (e *encoder) released(r *request) {
 	}
 }
 
-// wentBack ends r's references: r must not keep later outputs while it waits for space for earlier ones.
+// wentBack removes r's references to encoder outputs after r went back to earlier tokens: r must not keep the outputs
+// of later items while it waits for space for earlier ones.
 func (e *encoder) wentBack(r *request) {
 	if r.encodes && e.s.differs.encoder {
 		e.released(r)
 	}
 }
 
-// computed ends references to items that r and its draft model will not read again, even if drafts are rejected.
+// computed removes the references of r to outputs that r and its draft model will not read again, even if drafts are
+// rejected.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
 		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
 	}
 }
 
-// unblock preempts one request if nothing could be scheduled because requests keep outputs while they wait for space
-// for more outputs.
+// unblock preempts one request if no row could be scheduled because the running requests keep outputs and wait for
+// space for other outputs.
 func (e *encoder) unblock() bool {
 	s := e.s
 	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
@@ -254,8 +257,8 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed forgets outputs that were not computed. It lists the freed outputs again, because the worker may not have
-// dropped them.
+// failed removes the outputs that the failed steps should have computed. It lists the outputs that these steps freed
+// once more, because the worker may not have dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {
@@ -265,8 +268,8 @@ func (e *encoder) failed(batches []*batch) {
 
 func (e *encoder) check() error { return e.cache.Check() }
 
-// ResetEncoderCache forgets all outputs of the encoder, for example because its weights have changed. The worker
-// must drop all outputs, too. No step may be in flight.
+// ResetEncoderCache removes all outputs of the encoder, for example because its weights have changed. The worker must
+// drop all outputs, too. No step may be in flight.
 func (s *Scheduler) ResetEncoderCache() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,8 +105,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that with a draft model, which reads one token ahead, a chunk ends one token earlier if the output of the
-// item that begins at the next token does not fit.
+// Ensure that a draft model's reading ahead is considered: the output of an item that begins at the token after the
+// chunk must fit, too, otherwise the chunk ends one token earlier.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -161,7 +161,8 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that the requests do not wait for ever, even if no request is admitted.
+// Ensure that requests that keep outputs and need more space for others do not block each other for ever, even if no
+// request is admitted.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -191,8 +192,9 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request that is preempted for its encoder outputs is not admitted before the requests that waited
-// for the space. The last request reads the same output as the request before it, so its preemption frees nothing.
+// Ensure that a request that was preempted for the space of its encoder outputs is not admitted before the requests
+// that waited for this space. The last request reads the same output as the request before it, so its preemption frees
+// nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -205,8 +207,8 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Ensure that requests that keep encoder outputs and wait for space lose their blocks if the only request that can
-// run needs these blocks.
+// Ensure that requests that keep encoder outputs and wait for space for others lose their blocks if the only request
+// that can run needs these blocks.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -268,8 +270,8 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
-// Ensure that items that are empty, out of order or outside the prompt are refused before any state
-// changes, with and without an encoder and is_embed.
+// Ensure that items that are empty, out of order or outside the prompt are refused before the state changes, with and
+// without an encoder and with and without IsEmbed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 	for name, span := range map[string][2]int{ // offset and length
 		"begins before the prompt":     {-5, 3},

@@ -84,7 +84,7 @@ func (e *engine) checkAdapters(t *rapid.T, step *Step) {
 			names[name] = true
 		}
 	}
-	if most := e.config.MaxLoRAs; most > 0 {
-		require.LessOrEqual(t, len(names), most)
+	if limit := e.config.MaxLoRAs; limit > 0 {
+		require.LessOrEqual(t, len(names), limit)
 	}
 }

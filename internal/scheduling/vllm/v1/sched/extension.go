@@ -1,8 +1,8 @@
 package sched
 
-// An extension is a feature that influences which requests run: the connector, Mamba states, the encoder, adapters
-// and zeroing. The scheduler calls methods that only the connector or the encoder has directly; those that it also calls
-// on nil do nothing to a request without transfers or multimodal items.
+// An extension is a feature that changes what is scheduled: the connector, Mamba states, the encoder, adapters and
+// zeroing. Methods that only the connector or only the encoder has are called directly. Those that are also called
+// without a connector or an encoder, on nil, return at once for requests without transfers or multimodal items.
 type extension interface {
 	startPass()                           // a pass begins; a step can take several
 	startAdmission() bool                 // the running requests are scheduled; returns false if no request may be admitted
@@ -30,7 +30,8 @@ func (noExtension) write(*Step)                   {}
 func (noExtension) failed([]*batch)               {}
 func (noExtension) check() error                  { return nil }
 
-// The order matters: Mamba cuts a chunk at its blocks before the encoder looks for items in the chunk.
+// extensions are in the order in which they are called: Mamba shortens a chunk to its blocks before the encoder looks
+// for the items in the chunk.
 type extensions []extension
 
 func (x extensions) clip(r *request, computed, n int) int {

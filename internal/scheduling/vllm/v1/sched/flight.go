@@ -4,7 +4,7 @@ import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
 // A batch is a step that is being scheduled or in flight.
 type batch struct {
-	seq       uint64 // of the step, from 1
+	seq       uint64 // number of the step, from 1
 	rows      []entry
 	drafts    []int32
 	from      []int // lengths of tables before this step, row by row and group by group
@@ -18,10 +18,10 @@ type batch struct {
 	zero      []int32  // blocks, as in the Step
 	touched   touched
 
-	budget  int  // tokens left
-	starved bool // a request was preempted, or waits for blocks
-	waits   bool // a request waits for blocks that an update will free
-	prefill bool // a running request computes its prompt
+	budget       int  // tokens left
+	starved      bool // a request was preempted, or waits for blocks
+	awaitsUpdate bool // a request waits for blocks that an update will free
+	prefill      bool // a running request computes its prompt
 }
 
 // An entry is a row of a batch.
@@ -49,7 +49,7 @@ func (b *batch) reset() {
 	}
 }
 
-// add returns a new row for the caller to fill. It does so because copying entries took most of the time of a
+// add appends a row and returns it for the caller to set. An append of a whole entry took most of the time of a
 // decode.
 func (b *batch) add() *entry {
 	n := len(b.rows)

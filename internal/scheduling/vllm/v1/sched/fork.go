@@ -9,19 +9,19 @@ import (
 
 // A Child is how a fork differs from its parent.
 type Child struct {
-	// Last replaces the last generated token, for beam search. It does not stop the child. A negative Last keeps
-	// the token.
+	// Last replaces the last generated token of the child, for beam search, unless it is negative. A stop token as Last
+	// does not end the child.
 	Last int32
 
-	// Arrival should differ from the Arrival of other requests with the same priority. With Config.AsVLLM, two
-	// requests with equal values can preempt each other for ever.
+	// Arrival is the arrival of the child. It should differ from the arrivals of other requests with the same priority:
+	// with Config.AsVLLM, two requests with equal priority and arrival can preempt each other for ever.
 	Arrival float64
 }
 
-// Fork makes a request with the tokens of another request, for parallel sampling and beam search. If the parent
-// runs and one more request may run, the child runs too: it shares the parent's blocks until one of the two
-// requests writes, and is a new row in the next step. Otherwise the child waits, and can hit the registered blocks.
-// No step may be in flight.
+// Fork adds a request with the tokens of another request, for parallel sampling and beam search. If the parent runs
+// and one more request may run, the child runs too: the two requests share blocks until one of them writes, and the
+// child has a new row in the next step. Otherwise the child waits, and can hit the registered blocks. No step may be
+// in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -52,7 +52,7 @@ func (h *host) end(counts []int32, sampled ...int32) []Done {
 	return slices.Clone(h.out.Done)
 }
 
-// finish runs steps until no request is left. As many steps are in flight as the configuration allows.
+// finish runs steps until no request can run. As many steps are in flight as the configuration allows.
 func (h *host) finish(token int32) {
 	for {
 		if len(h.steps) < h.config.MaxConcurrentBatches && len(h.schedule()) > 0 {
@@ -65,7 +65,7 @@ func (h *host) finish(token int32) {
 	}
 }
 
-// lose preempts a running request, as if other requests needed its blocks.
+// lose preempts a running request, as if another request needed its blocks.
 func (h *host) lose(id ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,8 +138,7 @@ func (h *host) hashed(id ID) int {
 	return n
 }
 
-// loadFailed returns the requests that a failed load affects. It requires that Affected returns the
-// same requests.
+// loadFailed calls LoadFailed and returns the affected requests. It requires that Affected returns the same requests.
 func (h *host) loadFailed(blocks ...int32) []ID {
 	var before, out FailedLoad
 	require.NoError(h.t, h.Transfers.Affected(&before, blocks...))

@@ -13,7 +13,7 @@ import (
 )
 
 func anyConfig(t *rapid.T) *Scheduler {
-	small := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
+	small := func(name string, limit int) int { return rapid.IntRange(0, limit).Draw(t, name) }
 	group := rapid.Custom(func(t *rapid.T) kvcache.Group {
 		g := kvcache.Group{
 			Kind:      kvcache.Kind(rapid.IntRange(0, 3).Draw(t, "kind")),

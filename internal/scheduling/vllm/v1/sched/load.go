@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// find returns how many tokens after the hit a waiting request can load. known is false if r still waits for
-// SetMatch.
+// find returns how many tokens after the hit the connector can load for a waiting request. known is false if the
+// request needs a SetMatch first.
 func (c *connector) find(r *request) (external int, known bool) {
 	t := &r.transfers
 	local := c.s.hit.NumTokens
@@ -16,11 +16,11 @@ func (c *connector) find(r *request) (external int, known bool) {
 		c.queries = append(c.queries, Query{r.id, r.userData, local - part})
 		return 0, false
 	}
-	most := r.kv.NumTokens()
-	if !t.match.Async || most == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
-		most-- // the last token is always computed, and needs tokens that windows would have freed
+	limit := r.kv.NumTokens()
+	if !t.match.Async || limit == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
+		limit-- // the last token is always computed, and needs tokens that windows would have freed
 	}
-	external = max(min(t.match.NumTokens, most)-(local-part), 0)
+	external = max(min(t.match.NumTokens, limit)-(local-part), 0)
 	switch {
 	case part == 0:
 	case external > part: // the load includes the part of a block
@@ -74,8 +74,8 @@ func (c *connector) count(r *request, local, external int, again bool) {
 	n.Hits += external
 }
 
-// reserve reserves the blocks that r still needs for its prompt. Other requests may not load into reserved blocks,
-// because a request that loads cannot be preempted.
+// reserve reserves the blocks that r still needs for its prompt. The loads of other requests must leave the reserved
+// blocks free, because a request that is loaded cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
 		r.transfers.reserving = true
@@ -98,7 +98,8 @@ func (c *connector) reservedBlocks() int {
 	return max(n, 0) // with Config.AsVLLM a group can need a negative number
 }
 
-// promote makes a loaded request ready for admission, and registers its blocks (vLLM: _update_waiting_for_remote_kv).
+// promote makes a request whose load is over ready for admission, and registers its blocks (vLLM:
+// _update_waiting_for_remote_kv).
 func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens
@@ -135,13 +136,13 @@ func (c *connector) loadIsOver(r *request) {
 	}
 }
 
-// forgetMatch drops the answer of SetMatch. The next time r waits without blocks, it asks again.
+// forgetMatch removes the Match of r. If r was added with Ask, it needs another SetMatch when it waits without blocks.
 func (c *connector) forgetMatch(r *request) {
 	t := &r.transfers
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// unblock frees the blocks of a waiting request whose load is over, if no request could run otherwise.
+// unblock frees the blocks of a waiting request whose load is over, if otherwise no request could run.
 func (c *connector) unblock() bool {
 	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
 		return false
@@ -149,10 +150,12 @@ func (c *connector) unblock() bool {
 	return c.unloadLast()
 }
 
-// freeBlocks is called if the only running request has too few blocks. It reports whether more are free now.
+// freeBlocks is called if the only running request needs more blocks than are free. It reports whether it has freed
+// some.
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
-// unloadLast frees the blocks of the last waiting request whose load is over, if there is such a request.
+// unloadLast frees the blocks of the last request whose load is over and that still waits. It reports whether there is
+// one.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

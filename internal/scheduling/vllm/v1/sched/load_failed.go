@@ -13,15 +13,15 @@ type FailedLoad struct {
 	Void     []VoidRow // rows in flight that read a block without its contents, or a block that a void row wrote
 }
 
-// A VoidRow is a row of a step in flight whose sampled tokens do not count.
+// A VoidRow is a row of a step in flight whose sampled tokens will be ignored.
 type VoidRow struct {
 	Step int // 0 is the oldest
 	Row  int
 }
 
-// LoadFailed reports blocks whose contents were not loaded, by a load for a waiting request or by a row of the
-// oldest step in flight. It must be called before Received and before the update of this step. Affected requests
-// compute their tokens again from their first such block on. LoadFailed skips blocks that no request uses.
+// LoadFailed reports blocks that were not loaded, by a load for a waiting request or by a row of the oldest step in
+// flight. It must be called before Received and before the Update of this step. An affected request computes its
+// tokens again from its first such block on. LoadFailed ignores blocks that no request uses.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()
@@ -100,8 +100,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing adds the blocks to missing. It also adds them to bad, because other requests may have read them,
-// except blocks that a waiting request loads and no other request has.
+// noteMissing adds the blocks to f.missing. It also adds them to f.bad, because other requests may have read them,
+// except blocks that only one request has, which is waiting for their load.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -125,9 +125,9 @@ func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	return nil
 }
 
-// findVoidRows follows the bad blocks through the steps in flight. If a row was admitted with a bad block, this row
-// is void, and so are the later rows of its request. Blocks that a void row writes are bad, and so are copies of
-// bad blocks. A row comes after the rows whose blocks it has hit, so one pass is enough.
+// findVoidRows sets f.void and out.Void. A row is void if its request was admitted in this step with a bad block; then
+// all later rows of the request are void, too. Blocks that a void row writes are bad, and so are copies of bad blocks.
+// A row comes after the rows that write the blocks of its hit, so one pass over the steps in flight is enough.
 func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlight)
 	for k := range c.s.flight.n {
@@ -158,8 +158,8 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning considers running requests that were admitted before the oldest step in flight. It sets void for
-// them: whether their row in this step read a failed block.
+// findVoidRunning sets f.void for running requests that were admitted before the oldest step in flight: true if their
+// row in this step read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -184,8 +184,8 @@ func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int
 	}
 }
 
-// take records that r will compute its failed blocks again. It returns the slot of the first of these blocks that
-// no earlier request computes again, or -1.
+// take records in f.taken that r will compute its failed blocks again. It returns the index in r's tables of the first
+// of these blocks that no earlier request computes again, or -1.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
@@ -201,7 +201,7 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed returns the slot of the first failed block that holds some of the first tokens of r, or -1.
+// firstFailed returns the index in r's tables of the first failed block that has some of the first tokens of r, or -1.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
@@ -225,13 +225,13 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight returns the number of computed tokens of r, without the tokens of rows in flight. The tokens of stale
-// rows are not among the computed tokens, so they are not subtracted.
+// notInFlight returns how many tokens of r are computed without the rows in flight. Tokens of stale rows are not in
+// NumComputedTokens, so they are not subtracted.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
-// fail lets each request of f.again compute its lost tokens again. Afterwards no bad block can be hit.
+// fail makes each request of f.again compute its lost tokens again, and removes the keys of all bad blocks.
 func (c *connector) fail(f *failure) {
 	for i := range f.again {
 		switch a := &f.again[i]; {
@@ -248,9 +248,9 @@ func (c *connector) fail(f *failure) {
 	}
 }
 
-// failRunning makes a running request compute tokens again. If requests share a failed block, the first of them
-// goes back and computes the block. In vLLM the others continue, because the first computes the block in the next
-// step; if it does not, they read a block without its contents. So here the others are preempted.
+// failRunning makes a running request compute its lost tokens again. If several requests share a failed block, the
+// first of them goes back and computes the block; the others are preempted. In vLLM the others continue, because the
+// first computes the block in the next step; but if it is not scheduled then, they read a block that was not written.
 func (c *connector) failRunning(a *setback) {
 	r := a.r
 	if e := c.oldestEntry(r); e != nil {
@@ -270,7 +270,7 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad makes a waiting request compute the tokens of the blocks from slot at on again.
+// cutLoad makes a waiting request compute its tokens again from the blocks with index at on.
 func (c *connector) cutLoad(r *request, at int) {
 	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
@@ -286,14 +286,14 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks if only its first computed tokens were loaded. r will write to
-// the other blocks, so these must not be shared.
+// keepsLoad reports whether r can keep its blocks although only its first computed tokens were loaded. r will write to
+// the other blocks, so no other request may share them.
 func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// cutAt returns how many tokens before slot at can be kept. With several groups, or with windows, which may have
-// freed blocks that are needed again, none can be kept, and at is -1.
+// cutAt returns the number of tokens before the block with index at, which can be kept, or -1 if none can: with
+// several groups; and with windows, because blocks that are needed again may already be freed.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
@@ -304,11 +304,11 @@ func (c *connector) cutAt(at int) int {
 const voided = ^ID(0)
 
 func (s *Scheduler) void(e *entry) {
-	s.land(e.r, e)
+	s.retire(e.r, e)
 	e.id = voided
 }
 
-// restart makes a running request continue from its computed tokens. Its rows in flight do not count.
+// restart makes a running request continue after its computed tokens. Tokens of its rows in flight will be dropped.
 func (s *Scheduler) restart(r *request) {
 	r.drafts = r.drafts[:0]
 	r.prefill = true

@@ -1,11 +1,11 @@
 package sched
 
-// This file implements vLLM's behaviour after failed loads (Config.AsVLLM; vllm/v1/RULES.md §19). Blocks keep their
-// keys, blocks that void rows write count as valid, and only one of the requests that share a block computes it
+// This file has vLLM's behaviour after failed loads (Config.AsVLLM; vllm/v1/RULES.md §19). Blocks keep their keys,
+// blocks that void rows write count as valid, and if requests share a failed block, only one of them computes it
 // again.
 
-// findVoidRowsAsVLLM finds the rows that read missing blocks. If the request of a row was preempted since then, the
-// row is not void in vLLM, and its tokens are delivered.
+// findVoidRowsAsVLLM finds the rows that read missing blocks. A row of a request that was preempted since then is not
+// void in vLLM, and its tokens are delivered.
 func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlightAsVLLM)
 	for k := range c.s.flight.n {
@@ -25,7 +25,8 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	}
 }
 
-// notInFlightAsVLLM subtracts only the row in the oldest step, even if this row is stale.
+// notInFlightAsVLLM returns the computed tokens of r without those of e, its row in the oldest step, even if the row
+// is stale.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens

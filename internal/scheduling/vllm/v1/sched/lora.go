@@ -5,13 +5,13 @@ import "slices"
 // loras limits the adapters that run at a time (vLLM: max_loras).
 type loras struct {
 	noExtension
-	s    *Scheduler
-	most int
-	ids  []int64
+	s     *Scheduler
+	limit int
+	ids   []int64
 }
 
-// startAdmission collects the adapters of running requests. vLLM collects only the adapters of the step. So it can
-// admit one adapter too many while a decode is in flight, and then fails in the step that has all of them.
+// startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step, so it can
+// admit one adapter too many while a decode is in flight, and fails in the step with all of them.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]
 	if l.s.differs.adapters {
@@ -27,7 +27,7 @@ func (l *loras) startAdmission() bool {
 }
 
 func (l *loras) admits(r *request) bool {
-	return r.loraID <= 0 || len(l.ids) < l.most || slices.Contains(l.ids, r.loraID)
+	return r.loraID <= 0 || len(l.ids) < l.limit || slices.Contains(l.ids, r.loraID)
 }
 
 func (l *loras) scheduled(r *request) {

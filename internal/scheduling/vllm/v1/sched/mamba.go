@@ -2,14 +2,14 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// mambaSplit ends chunks of prompts where a Mamba state can be cached (vllm/v1/RULES.md §13).
+// mambaSplit is the extension that ends chunks of prompts where a Mamba state can be cached (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	noExtension
 	block  int   // largest block size of Mamba groups in align mode; 0: there are no such groups
 	sizes  []int // all their block sizes
 	hash   int   // tokens of a hash if a chunk ends at the last hash of the prompt, else 0
 	eagle  bool
-	budget int // most tokens of a chunk
+	budget int // largest number of tokens of a chunk
 }
 
 func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
@@ -31,7 +31,8 @@ func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	return m
 }
 
-// clipsDecodes reports whether a prompt can be hit up to its last token.
+// clipsDecodes reports whether even a chunk of one token and its drafts can be shortened, because a state can be
+// cached after every token.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 func (m *mambaSplit) clip(q *request, start, n int) int {
@@ -55,9 +56,9 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns the places at which a chunk that begins at start must end if it would go further: the end of the
-// block in which it begins, the last block boundary of the sequence, the last hash of the prompt, and the junction
-// with another request's prefix. A place of 0 means that there is none.
+// stops returns the positions after start at which a longer chunk must end: the end of the block in which the chunk
+// begins, the last end of a block in the sequence, the last hash of the prompt, and the junction with another
+// request's prefix. 0 means that there is no such position.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

@@ -64,7 +64,7 @@ func drawConfig(t *rapid.T) Config {
 }
 
 // underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks.
-// In the normal run, half of the configurations have no connector, because a connector that keeps blocks makes
+// Half of the configurations of the normal run have no connector, because a connector that keeps blocks makes
 // preemptions rare.
 func underPressure(t *rapid.T) Config {
 	return Config{
@@ -84,8 +84,8 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// contended draws a configuration in which requests hold resources that other requests wait for:
-// encoder outputs, adapters, and blocks that are loaded or sent.
+// contended draws a configuration in which requests keep what other requests wait for: encoder outputs, adapters, and
+// blocks that are loaded or sent.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

@@ -265,8 +265,8 @@ func (e *engine) any(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
-	// The worker does not compute a row of the aborted request if no request can have hit the request's blocks yet.
-	// The blocks of a preempted request keep their keys, because its rows in flight compute the blocks.
+	// The worker need not compute the rows of the aborted request that no other request can have hit. If the request
+	// was preempted, its blocks keep their keys, because its rows in flight compute the blocks.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

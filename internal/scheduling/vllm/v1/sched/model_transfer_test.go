@@ -42,8 +42,8 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 	spec.Send = c.Producer && rapid.Bool().Draw(t, "send")
 }
 
-// drawExtras draws an adapter for a request, and up to two items near its beginning. In an item named
-// dog, every second token is text.
+// drawExtras draws an adapter for a request, and up to two items near the beginning of its prompt. Every second token
+// of an item named dog is text.
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
 	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
@@ -74,12 +74,12 @@ func (e *engine) drawPictures(t *rapid.T, spec *Spec) {
 	}
 }
 
-func (e *engine) drawMatch(t *rapid.T, most int) Match {
-	return Match{rapid.IntRange(0, most).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
+func (e *engine) drawMatch(t *rapid.T, limit int) Match {
+	return Match{rapid.IntRange(0, limit).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
 }
 
-// noteTransfers records the queries and loads of a step. At random, it completes some loads immediately, before the
-// steps in flight have run.
+// noteTransfers records the queries and loads of a step. At random, it finishes some loads before the steps in flight
+// have run.
 func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	x := &e.transfers
 	x.asking = x.asking[:0]
@@ -99,7 +99,7 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 }
 
-// checkZeroBlocks requires that a step zeroes the new blocks of running requests, and no blocks outside its rows.
+// checkZeroBlocks requires that a step zeroes the new blocks of running requests, and only blocks of its rows.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
 	var tables []int32
 	for i, row := range step.Rows {
@@ -194,7 +194,7 @@ func (e *engine) receive(t *rapid.T) {
 	require.NoError(t, e.Check())
 }
 
-// loadRows carries out the loads of rows before the rows are computed. A row whose load fails is void.
+// loadRows does the loads of rows before the rows are computed. A row whose load fails is void.
 func (e *engine) loadRows(t *rapid.T, jobs []job) {
 	for i := range jobs {
 		l := e.loadOf(&jobs[i])

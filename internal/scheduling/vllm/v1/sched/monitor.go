@@ -52,12 +52,13 @@ type Counters struct {
 	Admitted               int           // admissions of requests
 	QueueTime              time.Duration // the time that these requests had waited, summed
 
-	// These count lookups by a connector (RULES.md §19), for first and for later admissions of a request.
+	// External counts lookups by a connector for the first admission of a request, ExternalPreempted for later ones
+	// (RULES.md §19).
 	External, ExternalPreempted ExternalCounters
 }
 
 // ExternalCounters count what requests look up in a connector: Requests is the number of requests, Queries the number
-// of tokens that the cache does not have, and Hits the number of those tokens that the connector loads.
+// of their tokens that are not hit in the cache, and Hits how many of these the connector loads.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.
@@ -85,7 +86,7 @@ func (m Monitor) TakeStats() kvcache.Stats {
 	return stats
 }
 
-// Live reports whether an ID names a request that has not finished.
+// Live reports whether id names a request that has not finished.
 func (m Monitor) Live(id ID) bool {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,7 @@ func (m Monitor) Waiting(dst []ID) []ID {
 	return dst
 }
 
-// NumComputedTokens returns how many tokens of a request are computed, and how many it has.
+// NumComputedTokens returns how many tokens of a request are computed, and how many tokens it has.
 func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -123,8 +124,8 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	return r.kv.NumComputedTokens, r.kv.NumTokens(), nil
 }
 
-// Table appends the block table of a request in a group to dst. If the request has finished and its blocks are
-// still in transfer, Table appends only blocks with computed tokens.
+// Table appends to dst the block table of a request in a group. If the request has finished and its blocks are still
+// in transfer, Table appends only blocks with computed tokens.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	return append(dst, table...), nil
 }
 
-// Inspect calls f with the cache. f must neither call the scheduler nor keep the cache.
+// Inspect calls f with the cache. f must not call the scheduler, nor use the cache after it returns.
 func (m Monitor) Inspect(f func(*kvcache.Cache)) {
 	s := m.lock()
 	defer s.mu.Unlock()

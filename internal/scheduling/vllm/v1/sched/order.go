@@ -2,14 +2,14 @@ package sched
 
 import "cmp"
 
-// An order says what a Policy means: which of two waiting requests runs first, and which running request is
-// preempted first. To add a policy, add a row to orders.
+// An order implements a Policy: which of two waiting requests runs first, and which running request is preempted
+// first. To add a policy, add a row to orders.
 type order struct {
-	// less reports whether r runs before o. If neither r nor o runs before the other, the request that was queued
-	// first runs first. A nil less means that this holds for all requests.
+	// less reports whether r must be admitted before o. If less is false both ways, or nil, the request that was queued
+	// first is admitted first.
 	less func(r, o *request) bool
 
-	// victim returns the index of the running request that is preempted if no blocks are left.
+	// victim returns the index in running of the request that is preempted if no blocks are free.
 	victim func(s *Scheduler) int
 }
 
@@ -32,7 +32,7 @@ func (o *order) compare(r, other *request) int {
 
 func lastAdmitted(s *Scheduler) int { return len(s.running) - 1 }
 
-// moreImportant orders by priority, arrival and name (vllm/v1/RULES.md §14), and then by Add.
+// moreImportant compares priority, arrival and name (vllm/v1/RULES.md §14), and then the order of Add.
 func moreImportant(r, o *request) bool {
 	return cmp.Or(
 		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),
@@ -40,8 +40,9 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// leastImportant returns the request that would be admitted last, so that the most important request is never
-// preempted. If several requests have equal priority and arrival, vLLM takes the first of them in the list.
+// leastImportant returns the index of the running request that would be admitted last, so that the most important
+// request is never preempted. In vLLM it is the first in the list of those with the lowest priority and the latest
+// arrival.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

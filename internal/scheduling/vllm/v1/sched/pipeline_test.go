@@ -7,23 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pipeline drives a scheduler as vLLM's engine core does: it schedules until enough steps are in flight, and then
-// updates the oldest step.
+// A pipeline calls a scheduler as vLLM's engine core does: it schedules until maxInFlight steps are in flight, and
+// then updates the oldest step.
 type pipeline struct {
-	t       *testing.T
-	s       *Scheduler
-	most    int
-	accept  func(step, row, drafts int) int
-	flights []*flying
-	empties bool // vLLM's engine queues empty steps, too
-	view    map[ID]*runnerView
-	at      map[int32]int // position of each sampled token
-	emitted map[ID][]int32
-	kept    map[ID][]int32
-	next    int32
-	step    int
-	total   int // scheduled tokens
-	stale   int // preemptions of requests with rows in flight
+	t           *testing.T
+	s           *Scheduler
+	maxInFlight int
+	accept      func(step, row, drafts int) int
+	flights     []*flying
+	empties     bool // vLLM's engine queues empty steps, too
+	view        map[ID]*runnerView
+	at          map[int32]int // position of each sampled token
+	emitted     map[ID][]int32
+	kept        map[ID][]int32
+	next        int32
+	step        int
+	total       int // scheduled tokens
+	stale       int // preemptions of requests with rows in flight
 }
 
 type runnerView struct{ length, computed int }
@@ -31,7 +31,7 @@ type runnerView struct{ length, computed int }
 func newPipeline(t *testing.T, c Config) *pipeline {
 	s := newSmall(t, c)
 	return &pipeline{
-		t: t, s: s, most: s.config.MaxConcurrentBatches, view: map[ID]*runnerView{}, at: map[int32]int{},
+		t: t, s: s, maxInFlight: s.config.MaxConcurrentBatches, view: map[ID]*runnerView{}, at: map[int32]int{},
 		emitted: map[ID][]int32{}, kept: map[ID][]int32{}, next: 1000, accept: func(int, int, int) int { return 0 },
 	}
 }
@@ -124,9 +124,9 @@ func (p *pipeline) run(before func(step int)) {
 		if p.s.requests.Len() == 0 && len(p.flights) == 0 {
 			return
 		}
-		if p.s.requests.Len() > 0 && len(p.flights) < p.most {
+		if p.s.requests.Len() > 0 && len(p.flights) < p.maxInFlight {
 			p.empties = true
-			if p.schedule(); len(p.flights) < p.most {
+			if p.schedule(); len(p.flights) < p.maxInFlight {
 				continue
 			}
 		}

@@ -5,12 +5,12 @@ import (
 	"sort"
 )
 
-// A queue has waiting requests in the order of their admission. The places before first are free, so that requests
-// leave and return at the front without moving other requests. If order.less is nil, the place of a request that
-// leaves from the middle stays free, too.
+// A queue has waiting requests in the order of their admission. The indexes of list before first are free, so that
+// requests leave and return at the front without moving other requests. If order.less is nil, the index of a request
+// that leaves from the middle stays free, too.
 type queue struct {
 	order *order
-	list  []*request // nil: a free place
+	list  []*request // nil: a free index
 	first int
 	free  int // number of free places
 }
@@ -29,18 +29,17 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r. It puts r behind all requests that do not run after r.
+// push adds r before the first request that must be admitted after it.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped. It puts r before all requests that do not run before r.
+// pushFront adds r, which was preempted or skipped, before the first request that need not be admitted before it.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
 
-// search returns the index of the first request for which f is true. If f is true for a request, it
-// must be true for all requests after it.
+// search returns the index of the first request for which f is true. f must be true for all requests after that one.
 func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }
@@ -56,7 +55,7 @@ func (q *queue) insert(r *request, at int) {
 		q.number()
 	}
 	q.list = slices.Insert(q.list, at, r)
-	r.in, r.place = q, at
+	r.in, r.index = q, at
 }
 
 func (q *queue) putFirst(r *request) {
@@ -69,22 +68,22 @@ func (q *queue) putFirst(r *request) {
 	q.first--
 	q.free--
 	q.list[q.first] = r
-	r.in, r.place = q, q.first
+	r.in, r.index = q, q.first
 }
 
 // number sets request.place after requests have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {
-			r.place = i
+			r.index = i
 		}
 	}
 }
 
 func (q *queue) remove(r *request) {
 	r.in = nil
-	at := r.place
-	if q.order.less != nil { // place is out of date if requests were inserted before r
+	at := r.index
+	if q.order.less != nil { // index is out of date if requests were inserted before r
 		at = q.search(func(o *request) bool { return !q.order.before(o, r) })
 		for q.list[at] != r {
 			at++

@@ -10,19 +10,19 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrRequest is wrapped by errors about a request, or about an ID that names no request.
+// ErrRequest is wrapped by errors about a request or about an ID that names no request.
 var ErrRequest = kvcache.ErrRequest
 
-// ErrOrder is wrapped by errors of methods that must not be called in the scheduler's present state.
+// ErrOrder is wrapped by the errors of methods that must not be called in the current state of the scheduler.
 var ErrOrder = errors.New("out of order")
 
-// An ID names a request until the request has finished. No ID is used twice, and no ID is 0.
+// An ID names a request until the request has finished. No ID is assigned twice, and no ID is 0.
 type ID uint64
 
 // A Spec describes a request.
 type Spec struct {
 	Tokens    []int32 // the prompt; copied
-	MaxTokens int     // most tokens to generate
+	MaxTokens int     // largest number of tokens to generate
 	MinTokens int     // the request does not stop before it has generated so many
 	Stop      []int32 // tokens after which it stops, end of sequence included; copied
 
@@ -53,8 +53,8 @@ const (
 	parked // finished, with blocks in transfer
 )
 
-// A request has the state of a request. The fields that a decode reads come first, so that they are in one or two
-// lines of the processor's cache.
+// A request is the scheduler's state of a request. The fields that a decode reads come first, so that they are in one
+// or two lines of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
@@ -67,10 +67,10 @@ type request struct {
 	eligible     uint64 // number of the first step that may schedule it
 
 	status    status
-	prefill   bool // the last step left tokens to compute
+	prefill   bool // it has tokens to compute after its last step
 	resend    Kind // Kind of the next row; KindRunning if the worker has the request's block table
 	dropStale bool // tokens that stale rows sample do not count
-	held      bool // it is skipped until Release
+	held      bool // it was added with Hold and not released
 	encodes   bool // inputs is not nil; a step reads this flag without reading inputs
 
 	maxTokens int
@@ -85,7 +85,7 @@ type request struct {
 	queued   int64 // when it began to wait, in ns
 
 	in    *queue // nil: it runs
-	place int    // in this queue, unless order.less is set
+	index int    // in this queue, unless order.less is set
 
 	transfers transfers
 	inputs    *encodercache.Request // nil: nothing to encode
@@ -100,9 +100,9 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		return 0, err
 	}
 	longest := s.cache.Config.MaxModelLen
-	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
-	if need, have := s.cache.Config.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool.NumBlocks()-1; need > have {
-		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
+	maxTokens := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
+	if need, have := s.cache.Config.PeakBlocks(maxTokens, s.config.MaxConcurrentBatches), s.cache.Pool.NumBlocks()-1; need > have {
+		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, maxTokens, need, have)
 	}
 	inputs, err := s.encoder.newRequest(spec.Extras.Items, spec.IsEmbed)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	return s.config.Connector.checkSpec(spec)
 }
 
-// checkItems returns an error unless the items are parts of a prompt of n tokens, in order.
+// checkItems returns an error unless the items are in order and inside a prompt of n tokens.
 func checkItems(items []blockhash.Item, n int) error {
 	for i, item := range items {
 		if item.Offset > n || item.Length > n-item.Offset {
@@ -196,14 +196,15 @@ func (s *Scheduler) discard(r *request) {
 
 const maxSpare = 256
 
-// reserveTokens allocates memory for the next tokens of r, which begins to run, so that few steps must allocate.
+// reserveTokens allocates arrays for the next tokens of r, which begins to run, so that few of its steps allocate
+// memory.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
-	most := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
-	r.kv.Reserve(min(most, s.longest, r.kv.NumTokens()+next))
+	maxTokens := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
+	r.kv.Reserve(min(maxTokens, s.longest, r.kv.NumTokens()+next))
 }
 
-// Abort ends requests and returns their number. It skips IDs of requests that have finished.
+// Abort ends the requests and returns how many it has ended. It skips IDs of requests that have finished.
 func (s *Scheduler) Abort(ids ...ID) int {
 	s.mu.Lock()
 	defer s.unlock()
@@ -235,7 +236,7 @@ func (s *Scheduler) removeRunning(r *request) {
 	s.running = slices.Delete(s.running, i, i+1)
 }
 
-// Release lets requests run that were added with Hold. It skips IDs of requests that have finished.
+// Release allows requests that were added with Hold to run. It skips IDs of requests that have finished.
 func (s *Scheduler) Release(ids ...ID) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if Config.MaxConcurrentBatches
-// steps are in flight. A step without rows is not in flight and needs no Update. Unless Config.AsVLLM is true, such
-// a step means that no request can run before another call, such as Update, Add or Release.
+// Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if Config.MaxConcurrentBatches steps
+// are in flight. A step without rows is not in flight and must not be updated. Unless Config.AsVLLM is true, a step is
+// empty only if no request can run before another call, such as Update, Add or Release.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -36,8 +36,8 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules both passes. If a request has preempted itself and the batch is empty, fill tries again, because
-// blocks are free now. vLLM returns an empty step, and its engine schedules again.
+// fill schedules running and then waiting requests. If the batch is empty because a request has preempted itself, fill
+// tries again, because its blocks are free now. vLLM returns an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
@@ -57,7 +57,7 @@ func (s *Scheduler) fill(b *batch) {
 			s.admitWaiting()
 		}
 		switch {
-		case len(b.rows) > 0 || !s.differs.steps || b.waits:
+		case len(b.rows) > 0 || !s.differs.steps || b.awaitsUpdate:
 			return
 		case b.starved:
 		case slices.ContainsFunc(s.extensions, extension.unblock):
@@ -68,8 +68,8 @@ func (s *Scheduler) fill(b *batch) {
 	}
 }
 
-// advance counts the tokens of a row as computed. With asynchronous scheduling, a row that samples adds
-// placeholders for its tokens, which the next step computes (RULES.md §15).
+// advance counts the tokens of a row as computed. With asynchronous scheduling, if the row samples, advance adds
+// placeholders for the sampled tokens, so that the next step can compute them (RULES.md §15).
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
@@ -142,9 +142,9 @@ const (
 	again               // an output of the encoder is gone, so r may have to compute fewer tokens
 )
 
-// allocateOrPreempt allocates blocks for n tokens of r, which is running[at]. If there are too few, it preempts
-// other requests and, if that is not enough, r itself. It does not preempt if an update will free blocks. It
-// returns the new index of r.
+// allocateOrPreempt allocates blocks for n tokens of r, which is running[at], and returns the new index of r. If too
+// few blocks are free, it preempts other requests and, if that is not enough, r itself; but it preempts none while an
+// Update will free blocks.
 func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
@@ -155,7 +155,7 @@ func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
 		if s.differs.deferred && s.cache.NumDeferred() > 0 {
-			s.batch.waits = true // vLLM preempts requests
+			s.batch.awaitsUpdate = true // vLLM preempts requests
 			return at, outOfBlocks
 		}
 		victim := s.order.victim(s)
@@ -198,8 +198,9 @@ func (s *Scheduler) lengths(r *request) int {
 	return from
 }
 
-// unschedule also removes the keys that the victim's blocks got in this step, and the victim's copies. It reports
-// whether an output of the encoder is gone, too.
+// unschedule removes the row of a request that is preempted from the batch, with the keys that its blocks got in this
+// step, its copies, and its encoder inputs. It reports whether an encoder output was removed that other requests may
+// have counted on.
 func (s *Scheduler) unschedule(r *request) bool {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
@@ -215,14 +216,14 @@ func (s *Scheduler) unschedule(r *request) bool {
 	return s.encoder.unscheduled(r)
 }
 
-// evictFrom removes the keys of blocks of r that hold tokens from computed on. vLLM keeps these keys.
+// evictFrom removes the keys of the blocks of r that have tokens from number computed on. vLLM keeps these keys.
 func (s *Scheduler) evictFrom(r *request, computed int) {
 	if s.differs.keys {
 		r.kv.EvictFrom(computed)
 	}
 }
 
-// takeDrafts moves the drafts of r that e computes to the batch, and drops the other drafts.
+// takeDrafts moves the drafts of r that the row e computes to the batch, and drops the other drafts of r.
 func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return

@@ -23,8 +23,8 @@ type Scheduler struct {
 	order      *order // of waiting requests
 	extensions extensions
 	connector  *connector // one of the extensions, or nil
-	encoder    *encoder   // the same
-	zero       *zeroing   // the same
+	encoder    *encoder   // one of the extensions, or nil
+	zero       *zeroing   // one of the extensions, or nil
 
 	longest  int // MaxModelLen
 	requests reqtable.Handles[request]
@@ -33,8 +33,8 @@ type Scheduler struct {
 
 	running   []*request // in the order of admission
 	waiting   queue
-	skipped   queue      // waiting ones that were skipped
-	aside     []*request // those that were skipped in this step
+	skipped   queue      // waiting requests that were skipped
+	aside     []*request // waiting requests that were skipped in this step
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID // since the last step
@@ -50,7 +50,7 @@ type Scheduler struct {
 	pending    kvcache.Pending
 }
 
-// Pause is what a scheduler does not do.
+// Pause says what a scheduler does not schedule.
 type Pause uint8
 
 const (
@@ -110,7 +110,7 @@ func (s *Scheduler) extend() error {
 		s.extensions = append(s.extensions, s.encoder)
 	}
 	if c.MaxLoRAs > 0 {
-		s.extensions = append(s.extensions, &loras{s: s, most: c.MaxLoRAs})
+		s.extensions = append(s.extensions, &loras{s: s, limit: c.MaxLoRAs})
 	}
 	if c.ZeroNewBlocks {
 		s.zero = &zeroing{s: s, held: map[int32]bool{}}
@@ -119,7 +119,7 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
-// unlock must be called at the end of exported methods that change something.
+// unlock must be deferred by exported methods that change the state.
 func (s *Scheduler) unlock() {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -127,16 +127,16 @@ func (s *Scheduler) unlock() {
 	s.mu.Unlock()
 }
 
-// SetPause sets which work the next steps leave out (vLLM's PauseState; vllm/v1/RULES.md §14.3).
+// SetPause sets what the next steps do not schedule (vLLM's PauseState; vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = p
 }
 
-// Reset forgets all cached prefixes if no request has blocks, and reports whether it did. If preempt is true, Reset
-// first preempts all running requests; they wait in the same order. If blocks are in transfer or are kept for a
-// step in flight, Reset changes nothing.
+// Reset removes all cached prefixes if no request has blocks, and reports whether it did. If preempt is true, Reset
+// first preempts all running requests; they wait in the order in which they ran. If blocks are in transfer or are kept
+// for a step in flight, Reset changes nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -157,7 +157,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	return ok, nil
 }
 
-// preempt frees the blocks of r, which is no longer in running, and puts r at the front of the queue
+// preempt frees the blocks of r, which the caller has removed from running, and puts r at the front of the queue
 // (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.release(r, kvcache.Preempt)
@@ -173,8 +173,8 @@ func (s *Scheduler) preempt(r *request) {
 	r.queued = now()
 }
 
-// If a step in flight may write to these blocks while a load could get them, release frees them when the last step is
-// over.
+// release frees the blocks of r. If a connector could load into these blocks while a step in flight may still write to
+// them, they are freed after the newest step in flight.
 func (s *Scheduler) release(r *request, why kvcache.Release) {
 	s.connector.lost(r, why)
 	after := uint64(0)

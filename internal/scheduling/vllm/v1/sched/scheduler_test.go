@@ -160,7 +160,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, h.Monitor.Load())
 }
 
-// Ensure that the blocks of rejected drafts are kept or taken back.
+// Ensure that blocks of rejected drafts stay in the table or, with ReturnDrafts, are freed.
 func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
@@ -244,7 +244,7 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that the output of a step does not count for a request that lost its blocks while the step ran.
+// Ensure that sampled tokens do not count for a request that lost its blocks while the step was in flight.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	h := newHost(t, small(9))
 	id := h.add(3, 1, Spec{})
@@ -262,8 +262,8 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, h.step.Preempted)
 }
 
-// Ensure that one request can become a beam of three. The children are new rows, share the computed
-// blocks, and differ in their last token.
+// Ensure that one request can become a beam of three. The children have new rows, share the computed blocks, and
+// differ in their last token.
 func TestForkOfARunningRequest(t *testing.T) {
 	h := newHost(t, small(20))
 	parent := h.add(6, 1, Spec{})

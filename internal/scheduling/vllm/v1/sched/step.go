@@ -9,19 +9,19 @@ const (
 	KindResumed             // the request has new blocks; the row has the whole table
 )
 
-// A Step is what a worker needs to run the model once. The next Schedule with the same Step reuses its arrays.
+// A Step has what a worker needs to run the model once. The next Schedule with the same Step reuses its arrays.
 type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
-	// Blocks has the block ids of each row in each group, row by row. BlockEnds has the end of each row and group
-	// in Blocks, and BlockStarts the slot of the request's table from which the blocks go there.
+	// Blocks has the block ids of each row and group, row by row. BlockEnds has the end of each row and group in
+	// Blocks; BlockStarts has the index in the request's block table at which these blocks begin.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int
 
-	// Slots says, for each group, where the keys and values of the scheduled tokens are written, row by row: block
-	// × size + place in the block. -1 means that nothing may be written.
+	// Slots has, for each group, the slots of the scheduled tokens, row by row: block × BlockSize + offset in the
+	// block. The worker must not write the keys and values of a token with slot -1.
 	Slots [][]int64
 
 	Copies                []Copy  // to make before rows are computed
@@ -52,8 +52,8 @@ type Row struct {
 	NumExternalTokens  int // the last tokens of NumComputedTokens, to be loaded before the row is computed
 }
 
-// A Copy is a pair of blocks whose bytes must be copied. The request of a Copy has a row in the step, except with
-// Config.AsVLLM.
+// A Copy asks the worker to copy block Src to block Dst. Unless Config.AsVLLM is true, the request ID has a row in the
+// step.
 type Copy struct {
 	Src, Dst int32
 	Group    int
@@ -61,7 +61,8 @@ type Copy struct {
 	Index    int // slot of the worker's table where Dst goes; -1: none, whole table in the step, or ID preempted
 }
 
-// A Tail is a kvcache.Tail. Its block is kept until the blocks of the Tail's request are freed.
+// A Tail is a block that the host can send (see kvcache.Tail). The block is kept until the blocks of its request are
+// freed.
 type Tail struct {
 	ID        ID
 	UserData  uint64
@@ -70,8 +71,8 @@ type Tail struct {
 	NumTokens int
 }
 
-// RowBlocks returns the block ids of a row in a group. For KindNew and KindResumed these are all blocks of the
-// request, otherwise the blocks added in this step.
+// RowBlocks returns the block ids of a row in a group: all blocks of the request for KindNew and KindResumed,
+// otherwise the blocks added in this step.
 func (t *Step) RowBlocks(row, group int) []int32 {
 	at := row*len(t.Slots) + group
 	start := 0

@@ -1,7 +1,7 @@
 package sched
 
-// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded while a load can
-// fail: from the first row that loads until this row's step is updated.
+// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded from the first row
+// that loads until the Update of its step, because only then a load can fail.
 type touched struct {
 	loads  bool // the batch has a row that loads
 	first  int  // index in batch.rows of rows[0]
@@ -9,8 +9,8 @@ type touched struct {
 	blocks []int32
 }
 
-// A touchedRow has the ends of two parts of touched.blocks: the blocks that the row reads, if it was admitted in
-// this step, and the blocks that it writes.
+// A touchedRow divides a row's part of touched.blocks: up to reads are the blocks that the row reads if it was
+// admitted in this step, then up to writes the blocks that it writes.
 type touchedRow struct{ reads, writes int }
 
 func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The prompt has 100 blocks, and 99 of them can be loaded, as in vLLM's
-// test_kv_load_failure_recovery.py and test_invalid_blocks_correctness.py.
+// The prompt has 100 blocks, of which 99 can be loaded, as in vLLM's test_kv_load_failure_recovery.py and
+// test_invalid_blocks_correctness.py.
 
 func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
@@ -131,8 +131,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that a request that loads tokens after a hit computes the hit tokens itself if the step that should have
-// written these tokens fails.
+// Ensure that if a step fails, a request that hit its tokens and loads the tokens after them computes the hit tokens
+// itself.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -165,8 +165,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose load failed completely can load again: it does not wait for blocks that it reserved
-// itself. In vLLM it waits for ever.
+// Ensure that a request whose load failed completely can load again. It releases the blocks that it reserved; in vLLM
+// it waits for these blocks for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -186,9 +186,8 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the
-// cache has one group of full attention. A window may have lost these blocks, and groups differ (vllm/v1/RULES.md
-// §19).
+// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the cache
+// has one group of full attention. A window may have freed these blocks, and groups differ (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -215,8 +214,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a loaded request that waits loses its blocks if it would compute a block again that another request
-// shares. Here LoadFailed is called after the load is over (vllm/v1/RULES.md §19).
+// Ensure that a waiting request whose load failed after it was over loses its blocks if it would compute a block again
+// that another request shares (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -260,8 +259,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request shares and
-// has computed again.
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has computed
+// again and shares with it.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Transfers has the methods for the host of a connector. Each method is atomic.
+// Transfers has the methods that the host of a connector calls. Each method is atomic.
 type Transfers struct{ s *Scheduler }
 
-// SetMatch sets what can be loaded for a request when the request is next admitted without blocks. If the request
-// has blocks, SetMatch changes nothing.
+// SetMatch sets what the connector can load for a request when it is next admitted without blocks. If the request has
+// blocks, SetMatch changes nothing.
 func (x Transfers) SetMatch(id ID, m Match) error {
 	s := x.s
 	s.mu.Lock()
@@ -29,7 +29,7 @@ func (x Transfers) SetMatch(id ID, m Match) error {
 	return nil
 }
 
-// Received reports that the loads of requests are over, and that they loaded all blocks except those of LoadFailed.
+// Received reports that the loads for the requests are over: all their blocks were loaded, except those of LoadFailed.
 // The requests can run from the next step on; the blocks of aborted requests become free. If one of the requests is
 // not being loaded, Received returns an error and changes nothing.
 func (x Transfers) Received(ids ...ID) error {
@@ -46,8 +46,8 @@ func (x Transfers) Received(ids ...ID) error {
 	})
 }
 
-// Sent reports that the blocks of finished requests were sent, or will not be sent. The blocks become free. If a
-// request does not wait for Sent, Sent returns an error and changes nothing.
+// Sent reports that the blocks of finished requests were sent, or will not be sent, and frees them. If one of the
+// requests does not have blocks to send, Sent returns an error and changes nothing.
 func (x Transfers) Sent(ids ...ID) error {
 	s := x.s
 	s.mu.Lock()
@@ -59,8 +59,8 @@ func (x Transfers) Sent(ids ...ID) error {
 	})
 }
 
-// each applies a change to requests. If a request does not exist, does not allow the change or is given twice, each
-// changes nothing and returns an error whose text ends in problem.
+// each calls change for each of the requests. If one of them does not exist, is in ids twice, or allows returns false
+// for it, each changes nothing and returns an error whose text ends in problem.
 func (s *Scheduler) each(ids []ID, allows func(*request) bool, problem string, change func(*request)) error {
 	for i, id := range ids {
 		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {

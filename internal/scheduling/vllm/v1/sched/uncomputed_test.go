@@ -74,8 +74,8 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.out.Done)
 }
 
-// Ensure that a decode that joins other decodes is padded to their number of tokens if the limits allow this, and
-// waits otherwise (vllm/v1/RULES.md §14.3).
+// Ensure that a request with one token that joins decodes is padded to their number of tokens if the limits allow
+// this, and is not admitted otherwise (vllm/v1/RULES.md §14.3).
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -136,8 +136,8 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	require.Equal(t, []ID{other, held, late}, h.Monitor.Running(nil), "it is first in the queue")
 }
 
-// Ensure that the instructions of a failed step are in the next step again, because the worker may not have carried
-// them out.
+// Ensure that the next step repeats what a failed step asked the worker to do, because the worker may not have done
+// it.
 func TestTheInstructionsOfAFailedStepAreRepeated(t *testing.T) {
 	c := encoderConfig(64, 8, 8)
 	h := newHost(t, c)

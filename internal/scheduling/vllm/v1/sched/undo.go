@@ -6,12 +6,12 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// StepFailed reports that a step in flight, or a row of such a step, was not computed. It undoes all steps in
-// flight, because each step depends on the step before. Running requests keep their blocks and compute the same
-// tokens again. Requests with blocks to copy are preempted, and so are requests with a Mamba state, because the
-// steps have overwritten it. Requests that the steps preempted stay preempted. Requests that the steps admitted wait
-// again, before the others. Blocks that the steps should have written cannot be hit. The next row of each request has
-// the request's whole block table.
+// StepFailed reports that a step in flight, or a row of such a step, was not computed. It undoes all steps in flight,
+// because each depends on the one before. Running requests keep their blocks and compute the same tokens again. But a
+// request with copies in these steps, or with a Mamba state, which the steps have overwritten, is preempted. Requests
+// that were preempted while the steps were scheduled stay preempted. Requests that the steps admitted wait again,
+// before the others. Blocks that the steps should have written cannot be hit. The next row of each request has its
+// whole block table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -48,7 +48,8 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// Stale rows are the oldest rows; their tokens are no longer among the computed tokens.
+// undo undoes the row e of r in batch b. Stale rows are the oldest rows of a request; their tokens are not in
+// NumComputedTokens any more.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)
@@ -85,7 +86,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
 }
 
-// undoAdmit makes a request wait again, before the other requests, as if it had not been admitted.
+// undoAdmit puts a request at the front of the queue, as if it had not been admitted.
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.connector.lost(r, kvcache.UndoAdmit)
@@ -101,7 +102,7 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.waiting.pushFront(r)
 }
 
-// undoRow undoes a row for which nothing was sampled, and the later rows of its request.
+// undoRow undoes a row for which the model sampled nothing, and the later rows of its request.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
 	if r.kv.Rewind(computed) {

@@ -11,19 +11,18 @@ type Outcome struct {
 	Done []Done  // requests that have finished, in the order of rows
 }
 
-// A Done is a request that has finished. Its ID is no longer valid.
+// A Done is a request that has finished. Its ID is not valid any more.
 type Done struct {
 	ID       ID
 	UserData uint64
 	Reason   Reason
 }
 
-// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for row i, one
-// after the other in tokens. A row that does not sample has no tokens. A row with drafts has the accepted drafts
-// and one more token. If a row that samples has no tokens, its request goes back to where it was before the step,
-// and the request's later rows in flight do not count. Update skips rows of requests that were aborted since then;
-// vllm/v1/RULES.md §15 has the rule for preempted requests. If the numbers do not fit the step, Update returns an
-// error and changes nothing.
+// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for row i, row after
+// row in tokens. A row that does not sample has none. A row with drafts has the accepted drafts and one more token. If
+// a row that samples has none, its request goes back to its state before the step, and its later rows in flight are
+// ignored. Update skips rows of requests that were aborted since Schedule; vllm/v1/RULES.md §15 has the rule for
+// preempted requests. If the numbers do not match the step, Update returns an error and changes nothing.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -62,12 +61,12 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	sum := 0
 	for i := range rows {
 		n := int(counts[i])
-		most := 0
+		limit := 0
 		if rows[i].samples {
-			most = 1 + int(rows[i].drafts)
+			limit = 1 + int(rows[i].drafts)
 		}
-		if n < 0 || n > most {
-			return fmt.Errorf("%w: %d tokens for row %d: want 0 to %d", ErrRequest, n, i, most)
+		if n < 0 || n > limit {
+			return fmt.Errorf("%w: %d tokens for row %d: want 0 to %d", ErrRequest, n, i, limit)
 		}
 		sum += n
 	}
@@ -87,7 +86,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	if r.id != e.id {
 		return 0 // finished since
 	}
-	stale := s.land(r, e)
+	stale := s.retire(r, e)
 	if r.status == parked || stale && r.dropStale {
 		return 0
 	}
@@ -130,8 +129,9 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	return kept
 }
 
-// A row is stale if its request has lost its blocks since the row was scheduled.
-func (s *Scheduler) land(r *request, e *entry) (stale bool) {
+// retire subtracts the tokens of the row e from those in flight. It reports whether the row is stale: r has lost its
+// blocks since the row was scheduled.
+func (s *Scheduler) retire(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
 		if e.admitted {
@@ -160,10 +160,10 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.kv.NumComputedTokens = computed
 }
 
-// SetDrafts gives requests draft tokens to verify in their next step: counts[i] drafts for ids[i], one after the
-// other in tokens. It skips requests that have finished, wait, compute their prompt or have a row in flight
-// (vllm/v1/RULES.md §14). With asynchronous scheduling, only the counts matter, and requests with rows in flight
-// are not skipped: drafts are placeholders that the worker replaces.
+// SetDrafts gives requests draft tokens to verify in their next step: counts[i] drafts for request ids[i], one after
+// the other in tokens. It skips requests that have finished, wait, compute their prompt or have a row in flight
+// (vllm/v1/RULES.md §14). With asynchronous scheduling it does not skip requests with rows in flight, and only the
+// counts matter: the worker replaces the drafts, which are placeholders.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.unlock()

@@ -1,7 +1,7 @@
 package sched
 
-// differences are the differences from vLLM. Config.AsVLLM turns all of them off. vllm/v1/RULES.md has the reasons
-// (§17, and "Different" in §19 to §21).
+// differences are the differences from vLLM. With Config.AsVLLM all of them are false. vllm/v1/RULES.md has the
+// reasons (§17, and "Different" in §19 to §21).
 type differences struct {
 	keys     bool // blocks that were scheduled and not computed cannot be hit
 	victims  bool // among equally important requests, the last to arrive is preempted; vLLM takes the first of the list

@@ -51,8 +51,7 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// Ensure that a failed load is handled when a request that is computed again has a row in flight that no longer
-// counts.
+// Ensure that a failed load is handled while a request that was already restarted has a stale row in flight.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -91,8 +90,8 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that a row that reads blocks that a void row writes is void, in the same step and in later steps, whatever
-// happened to the request of the void row.
+// Ensure that a row that reads a block that a void row writes is void too, in the same step and in later steps,
+// whatever happened to the request of the first void row.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -142,8 +141,8 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that if a row read a block that was not loaded, the row is void, even if its request was preempted since
-// then and waits.
+// Ensure that a row that read a block that was not loaded is void, even if its request was preempted since then and
+// waits.
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string

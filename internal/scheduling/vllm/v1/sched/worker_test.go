@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A worker knows only its steps and the tokens that it sampled, not the scheduler's state.
+// A worker has only the steps that it was given and the tokens that it sampled, not the scheduler's state.
 type worker struct {
 	groups   []kvcache.Group
 	drafts   bool
@@ -45,8 +45,7 @@ type job struct {
 	drafts  []int32
 }
 
-// begin applies a step to the worker's state. known has the tokens that each request had when the step was
-// scheduled.
+// begin applies a step to the worker's state. known are the tokens that each request had when the step was scheduled.
 func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
@@ -135,8 +134,8 @@ func (w *worker) run(step *Step, jobs []job) error {
 	return nil
 }
 
-// advance updates the state of a Mamba group with the tokens of a job. The state is stored in the first place of
-// its block. The separate states of drafts are not modelled.
+// advance updates the state of a Mamba group with the tokens of a job. The state is in the first slot of its block.
+// The separate states of drafts are not modelled.
 func (w *worker) advance(g int, j *job, values []uint64) error {
 	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
 	end := j.start + j.row.NumScheduledTokens

@@ -65,28 +65,28 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 }
 
-// appendSlots appends the slots of n tokens from start on: table[p/size] × size + p mod size for position p, or -1
-// where the table has no block or the null block.
+// appendSlots appends the slots of the tokens start to start+n-1. The slot of token p is table[p/size] × size + p mod
+// size, or -1 if the table has no block for p or has the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
-	place := start - at*size
+	offset := start - at*size
 	if n == 1 && at < len(table) && table[at] != pool.Null {
-		return append(dst, int64(table[at])*int64(size)+int64(place)) // a decode
+		return append(dst, int64(table[at])*int64(size)+int64(offset)) // a decode
 	}
 	for n > 0 {
 		id := pool.Null
 		if at < len(table) {
 			id = table[at]
 		}
-		for ; place < size && n > 0; place++ {
+		for ; offset < size && n > 0; offset++ {
 			slot := int64(-1)
 			if id != pool.Null {
-				slot = int64(id)*int64(size) + int64(place)
+				slot = int64(id)*int64(size) + int64(offset)
 			}
 			dst = append(dst, slot)
 			n--
 		}
-		at, place = at+1, 0
+		at, offset = at+1, 0
 	}
 	return dst
 }
@@ -105,8 +105,8 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step has the whole table of a request. Such a table includes the results of all
-// copies.
+// sendsWhole reports whether the step has the whole block table of a request, which already has the destination blocks
+// of all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	for i := range s.batch.rows {
 		if e := &s.batch.rows[i]; e.id == id {

@@ -16,8 +16,9 @@ type zeroing struct {
 	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
 }
 
-// write lists the new blocks of rows, except blocks that a load of this step writes, because such a load can come
-// before the zeros. A later load can get a block of a row only after this step has run.
+// write lists the new blocks of rows in step.ZeroBlocks, except blocks that a load of this step writes, because such a
+// load can happen before the worker zeroes blocks. Loads of later steps can get a block of a row only after this step
+// has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)
@@ -36,8 +37,8 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows in the step. It keeps open blocks of other requests, and drops all other
-// open blocks; these count as new again when a request gets them.
+// writeOpen lists the open blocks of rows in step.ZeroBlocks. Open blocks of requests without rows stay open. Other
+// open blocks are dropped; a request that gets them later gets them as new blocks.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -65,9 +66,9 @@ func (z *zeroing) note(r *request, row bool) {
 	}
 }
 
-// loading adds the blocks that a load of r writes to skip: the blocks of tokens from start to end, and states.
-// Blocks of states are never new. But a failed step, which vLLM does not have, can have listed such a block as a
-// block of keys and values.
+// loading adds to z.skip the blocks to which a load for r writes: the blocks of tokens from start to end-1, and
+// states. Blocks of states are never new, but a failed step, which vLLM does not have, can have listed such a block
+// when it had keys and values.
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
@@ -80,12 +81,12 @@ func (z *zeroing) loading(r *request, start, end int) {
 	}
 }
 
-// blocksOf returns the blocks of a table that hold tokens from start to end (vLLM's get_zeroing_block_ids_in_range).
+// blocksOf returns the blocks of a table that have tokens from start to end-1 (vLLM's get_zeroing_block_ids_in_range).
 func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
-// failed lists the blocks that failed steps had listed again, except blocks that were loaded since then.
+// failed makes the blocks that failed steps had listed open again, except blocks that were loaded since then.
 func (z *zeroing) failed(batches []*batch) {
 	s := z.s
 	var loaded []int32
@@ -105,7 +106,8 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten makes the blocks of r that hold tokens from computed on new, because these blocks were not loaded.
+// noteUnwritten makes the blocks of r that have tokens from number computed on new again, because they were not
+// loaded.
 func (c *connector) noteUnwritten(r *request, computed int) {
 	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The rules come from vLLM's new_block_ids_to_zero, and the scenarios from
-// tests/v1/core/test_single_type_kv_cache_manager.py and the zeroing tests in
+// The rules are those of vLLM's new_block_ids_to_zero, and the scenarios those of
+// tests/v1/core/test_single_type_kv_cache_manager.py and of the zeroing tests in
 // tests/v1/kv_connector/unit/test_nixl_connector_hma.py.
 
 func zeroingConfig(blocks int, groups ...kvcache.Group) Config {
@@ -55,9 +55,8 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks, "it is not configured")
 }
 
-// Ensure that blocks that a load fills are not zeroed (vLLM:
-// test_zeroing_block_ids_cover_only_loaded_attention_blocks and
-// test_scheduler_filters_connector_loaded_blocks_from_zeroing).
+// Ensure that blocks that are loaded are not zeroed (vLLM: test_zeroing_block_ids_cover_only_loaded_attention_blocks
+// and test_scheduler_filters_connector_loaded_blocks_from_zeroing).
 func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	h := newHost(t, zeroingConfig(20))
 	h.add(17, 1, Spec{})
@@ -109,7 +108,7 @@ func TestAfterAFailedStepBlocksAreZeroedAgain(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks)
 }
 
-// Ensure that a block is not zeroed again if the load that fills it began before the step failed.
+// Ensure that a block of a failed step is not zeroed again if a load into this block began before the step failed.
 func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	c := zeroingConfig(9, kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 200})
 	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling, c.AdmitChunks = false, 2, true, true
@@ -161,8 +160,8 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.Len(t, h.step.ZeroBlocks, 5)
 }
 
-// Ensure that a block that a request got and lost in the same step is not zeroed, because a load can get this block
-// while the step is in flight.
+// Ensure that a block that a request got and lost while a step was scheduled is not zeroed, because a load can get
+// this block while the step is in flight.
 func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
 	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8
@@ -177,8 +176,8 @@ func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
-// Ensure that a producer gets the number of the block with the state at the end of a prompt, after the state was
-// copied to this block.
+// Ensure that the host of a producer gets the block with a copy of the Mamba state at the end of a prompt, after the
+// copy was made.
 func TestAProducerGetsTheBlockOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	c := transferConfig(24)
 	c.Connector = Connector{Producer: true}
