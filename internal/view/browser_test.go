@@ -21,7 +21,7 @@ const phone, desktop = 390, 1280
 
 const moment = 10 * time.Millisecond
 
-// patience limits the wait for a page. It does not measure speed.
+// patience is how long a test waits for a page to show something. It is generous, because no test measures speed.
 const patience = 10 * time.Minute
 
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
@@ -60,7 +60,7 @@ func copyStep(t *testing.T, r *view.Recording) int {
 	return i
 }
 
-// made keeps the recordings of runs, so that each recording is made once for all tests.
+// made has the recordings that runs has made, so that all tests share one recording of each kind.
 var made = map[string]*view.Recording{}
 
 func recording(t *testing.T, name string) *view.Recording {
@@ -102,7 +102,7 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	}
 }
 
-// copyOnWriteIsSeen checks that copy-on-write is visible: a word and an arrow mark the copy, and the two
+// copyOnWriteIsSeen checks that the page shows a copy-on-write: a word and an arrow mark the copy, and the two
 // sequences have different blocks afterwards.
 func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)

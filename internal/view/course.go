@@ -22,9 +22,9 @@ const (
 	maxLive  = 256 // sequences at a time; every frame lists all of them
 )
 
-// Course plays a trace (package trace) on package course. A call is shown with the comment after it and the comment
-// lines above it; a line "# title:" sets the title. Errors in the trace wrap trace.ErrSyntax and name the line.
-// Writes from outside are errors.
+// Course plays a trace (package trace) on package course and records a frame for each call. The comment lines before a
+// call and the comment behind it are shown with the call; a line "# title:" sets the title. An error in the trace
+// wraps trace.ErrSyntax and contains the number of the line. A write from outside is such an error.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -166,7 +166,8 @@ func look(e *course.Engine) Frame {
 	return f
 }
 
-// records returns the records of a pool that has slack on both sides.
+// records returns the records in a pool, or nil if the pool is too large to show them. pool includes the slack on both
+// sides.
 func records(pool []byte, blocks int) []int32 {
 	if blocks == 0 || blocks > maxShown {
 		return nil
@@ -279,7 +280,7 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
-// freed describes which blocks of a removed sequence became free, and which did not.
+// freed returns a sentence about a removed sequence: which of its blocks became free, and which are still in use.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

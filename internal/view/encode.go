@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// A packedPage is the JSON in the page, which script/frames.js decodes. A recording has the names of its sequences
-// once. It has each frame as the difference from the previous frame. A changed list is written as a splice: the number
-// of entries kept at its beginning, the number kept at its end, and the new entries between them.
+// A packedPage is the JSON in the page, which script/frames.js decodes. The names of a recording's sequences are
+// listed once. Each frame is encoded as the difference from the frame before. A list that has changed is encoded as a
+// splice: how many entries at its beginning are kept, how many at its end, and the new entries between them.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -36,7 +36,8 @@ type packed struct {
 	Live *liveness `json:"live,omitempty"`
 }
 
-// A delta is a frame. If a field is absent, it has not changed or, if it describes the step, it is empty.
+// A delta is a frame, encoded as the difference from the frame before. If a field about the state is absent, the state
+// has not changed. If a field about the step is absent, it is empty.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`
@@ -62,7 +63,7 @@ type delta struct {
 	Records []int `json:"m,omitempty"` // position in the pool, record, position, ...
 }
 
-// An entry is a new or changed sequence: its name, tokens, device, and its table, written as a splice.
+// An entry is a new or changed sequence: its name, its tokens, its device, and its table as a splice.
 type entry []int
 
 const maxBytes = 24 << 20 // of the JSON of a page
@@ -138,7 +139,7 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences encodes which sequences have one more token, which have changed otherwise, and which are gone.
+// sequences adds the sequences to d that have one more token, that have changed in another way, and that are gone.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {
@@ -173,10 +174,11 @@ func change(name int, old, s *Sequence) entry {
 	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
-// small is larger than the records that traces append, and smaller than the numbers that fill a new pool.
+// A record whose absolute value is below small is shown; the page does not show others.
 const small = 1_000_000
 
-// written lists the records that have changed. In a new pool, these are the records below small.
+// written lists the records that have changed, each with its position. If the size of the pool has changed, it lists
+// all records that can be shown.
 func written(before, after []int32) []int {
 	var list []int
 	for i, n := range after {
@@ -212,7 +214,8 @@ func ints[T int | int32](to []int, from []T) []int {
 	return to
 }
 
-// difference returns the numbers of entries kept at the beginning and at the end, and the new entries between them.
+// difference compares two lists. front entries at the beginning of before and back entries at its end are kept, and
+// between has the new entries between them.
 func difference[T int | int32](before, after []T) (front, back int, between []T) {
 	for front < len(before) && front < len(after) && before[front] == after[front] {
 		front++

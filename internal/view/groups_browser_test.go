@@ -94,7 +94,8 @@ func byAge(r *view.Recording, step int) []grouped {
 	return append(all, grouped{"free", indexes(used)})
 }
 
-// Ensure that the groups work in every step and on a phone, and that the arrow keys follow the visible order.
+// Ensure that blocks can be grouped by request and by age in every step and on a phone, and that the arrow keys follow
+// the order on the page.
 func TestALargePoolGroupsByRequestAndByAge(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "preemption")
 	r := x.scenes["paged"].Recordings[0]

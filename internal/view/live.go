@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Live is a recording that continues: its page shows the frames so far and asks for new frames. It is safe for
-// concurrent use.
+// A Live is a recording to which frames are added while its page is open. The page shows the frames so far and
+// requests new ones. A Live may be used by several goroutines at once.
 type Live struct {
 	mu      sync.Mutex
 	head    Recording // has no frames
@@ -21,7 +21,7 @@ type Live struct {
 	changed chan struct{} // closed when a frame is added
 }
 
-// NewLive returns a recording that keeps the last frames, at most limit. The error wraps ErrRecording.
+// NewLive returns a recording that keeps the last limit frames. Its error wraps ErrRecording.
 func NewLive(head Recording, limit int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
 		return nil, err
@@ -45,7 +45,8 @@ func (l *Live) Add(f Frame) {
 	l.changed = make(chan struct{})
 }
 
-// Restart drops all frames. Call it after a time in which no steps were recorded.
+// Restart removes all frames. It must be called before recording begins again after a pause, because the next frame
+// does not follow from the last one.
 func (l *Live) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +63,8 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page. The page requests new frames from the URL source, followed by the number of a frame. The
-// recording must have a frame.
+// Write writes the page. To get new frames, the page requests the URL that consists of source and the number of a
+// frame. The recording must have a frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()
 	r, first := l.head, l.first
@@ -72,19 +73,19 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness has what the script of a live page needs in addition to the recording.
+// A liveness has what the script of a live page needs besides the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame
 }
 
-// Since waits until there is a frame with this number or a higher number. It returns the frames from this number
-// on, encoded for the page's script. It returns nil if ctx ends first.
+// Since waits until there is a frame with this number or a higher one. It returns the frames from this number on,
+// encoded for the page's script, or nil if ctx is done first.
 func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	for {
 		l.mu.Lock()
 		r, first, changed := l.head, l.first, l.changed
-		// A page that asks for a higher number was loaded in an earlier run.
+		// A page with a higher number was loaded before the server was restarted.
 		if number > first+len(l.frames) {
 			number = first
 		}
@@ -106,8 +107,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe returns sentences that say what happened between two frames: what the scheduler did, and which requests
-// finished. again has the requests that have lost their blocks before.
+// Describe returns sentences about what happened between two frames: what the scheduler did, and which requests
+// finished. again has the requests that lost their blocks earlier.
 func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
 	w := words{before: before, after: after, block: r.BlockSize, again: again}
 	return w.all(it, finished)

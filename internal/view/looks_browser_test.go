@@ -15,9 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript that lists the texts with a contrast below 4.5 : 1 (WCAG, level AA). The background of a
-// block's text is a mixture of the colour of the request and the colour of the page, so the text must be readable
-// on both.
+// contrast is JavaScript that lists the texts of a page whose contrast is below 4.5 : 1 (WCAG, level AA). The
+// background of a block's text is a mixture of the request's colour and the page's colour, so the text must be
+// readable on both colours.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
@@ -49,8 +49,8 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	for k, l := range looks {
 		browsertest.Change(t, x.tab, l)
 		for i, name := range all {
-			// In make test, each scene is tested with one look; the scenes together cover all widths and colour
-			// schemes.
+			// To save time, make test checks each scene with one combination of width and colour scheme. The scenes
+			// together cover all combinations.
 			if !level.Long() && i%len(looks) != k {
 				continue
 			}
@@ -75,8 +75,7 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	}
 }
 
-// Ensure that colour is never the only difference: two blocks in different states differ in text, border or
-// pattern.
+// Ensure that blocks in different states differ in text, border or pattern, and not only in colour.
 func TestStatesDifferWithoutColour(t *testing.T) {
 	in := browsertest.Start(t)
 	x := open(t, in, recording(t, "cached"), browsertest.Look{Width: desktop})

@@ -13,7 +13,7 @@ import (
 //go:embed page.html page.css script
 var files embed.FS
 
-// scripts are the files of the script. Each may use what earlier files define.
+// scripts lists the files that make up the script. A file may use the names of earlier files.
 var scripts = []string{
 	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
 	"script/boards.js", "script/steps.js", "script/scenes.js",
@@ -26,11 +26,12 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
 }).ParseFS(files, "page.html"))
 
-// Write writes a page that plays scenes back. If there are several scenes, the reader chooses one. The page is one
-// file that needs no server. If a recording cannot be shown, Write writes nothing, and the error wraps ErrRecording.
+// Write writes a page that plays scenes back. If there are several scenes, the page lets the reader choose one. The
+// page is one file that needs no server. If a recording cannot be shown, Write writes nothing, and its error wraps
+// ErrRecording.
 func Write(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
-// write writes the page. If live is not nil, the page requests further frames from its server.
+// write writes the page. If live is not nil, the page requests new frames from its server.
 func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	if len(scenes) == 0 {
 		return fmt.Errorf("%w: there is nothing to show", ErrRecording)
@@ -67,7 +68,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
-// program returns the script, wrapped in a function so that its names are local.
+// program returns the script. It is inside a function, so that its names are local.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")
@@ -86,7 +87,7 @@ func file(name string) string {
 	return string(text)
 }
 
-// sum returns the hash of a style or script for the page's Content-Security-Policy.
+// sum returns the hash by which the page's Content-Security-Policy allows a style or script.
 func sum(text string) string {
 	s := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(s[:])

@@ -17,8 +17,8 @@ type Limits struct {
 	Frames int     // maximum number of frames
 }
 
-// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after each Finish, even before
-// Limits.From. The Recorder copies what it keeps.
+// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after each Finish, also
+// before Limits.From. The Recorder copies the data that it keeps.
 type Recorder struct {
 	recording *Recording
 	limits    Limits
@@ -39,7 +39,8 @@ type progress struct {
 const maxSeqs = 1 << 10 // limits the search for the sequences of a request
 
 // NewRecorder starts recording s, which must have no requests. The caller sets the numbers of blocks and the block
-// size in r; the Recorder appends frames to r. NewRecorder fails if s does not show its block tables.
+// size in r, and the Recorder appends frames to r. The error wraps ErrRecording if s does not expose its block tables
+// or the pool is too large.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
 	from, err := tabler(s)
 	if err != nil {
@@ -56,7 +57,7 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	return rec, nil
 }
 
-// Full reports whether the recording has all the frames that Limits allow.
+// Full reports whether the recording has as many frames as Limits allow.
 func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Frames }
 
 // ErrFull is Observe's error when no more frames are kept.
@@ -91,8 +92,8 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	return nil
 }
 
-// Reforked records that a beam became a copy of another beam, and the block copies for it. The next frame shows
-// them.
+// Reforked records that a beam (child) became a copy of another beam (parent), and which blocks were copied for that.
+// The next frame shows it.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -130,7 +131,7 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. The iteration it may be nil. The map again has the requests that had lost
+// keep adds a frame with the current state. it is the iteration before, or nil. again has the requests that had lost
 // their blocks before the iteration.
 func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
@@ -158,8 +159,8 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again 
 	r.recording.Frames = append(r.recording.Frames, f)
 }
 
-// sequences returns the sequences with blocks, sorted by request and number. If a table has not changed, the
-// sequence shares it with the previous frame.
+// sequences returns the sequences that have blocks, sorted by request and number. If the table of a sequence has not
+// changed, it is the same slice as in the frame before.
 func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
@@ -177,8 +178,8 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request with the numbers of their sequences. If each unfinished sequence has a
-// table, it sets q.numbers.
+// tables yields the block tables of a request, with the number of each sequence. When it has found a table for each
+// unfinished sequence, it sets q.numbers, so that the next call searches fewer numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0
@@ -215,7 +216,7 @@ func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	return ids
 }
 
-// unexplained returns the counts that differ from the number of table entries for their block.
+// unexplained returns the reference counts that differ from the number of table entries that name the block.
 func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
 	named := make([]int32, len(counts))
 	for _, s := range sequences {

@@ -172,7 +172,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that each block has its reference count, even if it is cached, lost, or outside a sliding window.
+// Ensure that each frame has the reference count of each block, even if the block is cached, lost, or outside a
+// sliding window.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -205,8 +206,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the reference counts of a frame with the counts of the devices. Since the frame was made, a
-// request may have been aborted.
+// counts compares the reference counts of a frame with those of the devices. A request may have been aborted since the
+// frame was made.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {
@@ -276,7 +277,7 @@ func TestTheNullBlockIsHeldOnce(t *testing.T) {
 	require.Greater(t, len(entries), 3)
 }
 
-// Ensure that the first frame is right even though earlier steps were not recorded.
+// Ensure that the first frame is right although earlier steps were not recorded.
 func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)

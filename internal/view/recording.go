@@ -1,6 +1,6 @@
-// Package view is the memory map: it records what a scheduler or the course's engine does to the blocks, step by
-// step, and writes a page that plays the recording back. The page is one file that includes its script and style.
-// Only the page of a Live recording makes requests: it asks its server for new steps.
+// Package view is the memory map. It records what a scheduler or the course's engine does to the blocks, step by step,
+// and writes a page that plays the recording back. The page is one file with its script and style in it. Only the page
+// of a Live recording makes requests: it asks its server for new steps.
 //
 // A Recorder watches a serve.Scheduler:
 //
@@ -14,8 +14,9 @@
 //	}
 //	view.Write(file, view.Alone(r))
 //
-// Course plays a trace of the course's calls. Story plays a built-in Scene: one recording, or two side by side on one
-// clock. A frame has the block tables; the page derives reference counts and filled slots from them.
+// Course plays a trace of the course's calls. Story plays a built-in Scene: one recording, or two side by side whose
+// frames have the same times. A frame has the block tables, from which the page computes reference counts and filled
+// slots.
 package view
 
 import (
@@ -25,7 +26,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRecording is wrapped if a page cannot show a recording, or if the block tables of a scheduler cannot be read.
+// ErrRecording means that a page cannot show a recording, or that the block tables of a scheduler cannot be read.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
@@ -41,14 +42,13 @@ type Recording struct {
 	NumCPUBlocks int
 	Held         string // the name of blocks that have a reference but are in no table
 
-	// Course is true for the course's engine. Its sequences have tables, a token is a record, and a table has two
-	// levels.
+	// Course is set for the course's engine. Its tables have two levels, and its tokens are records.
 	Course bool
 
 	Frames []Frame
 }
 
-// A Frame is the state after one iteration or one call, and what happened in it.
+// A Frame is the state after one iteration of a scheduler or one call of the course's engine, and what happened in it.
 type Frame struct {
 	Now     float64  // seconds; 0 for the course's engine
 	Call    string   // call of the course's engine, in C
@@ -65,12 +65,12 @@ type Frame struct {
 	Hits                    []int32       // blocks that prefix hits found in this step
 	Cached                  []int32       // free blocks that a prefix hit can find
 
-	// Counts lists the blocks whose reference count differs from the number of table entries that name the block:
-	// the null block, and blocks that a tester unlinked.
+	// Counts lists the blocks whose reference count differs from the number of table entries that name the block.
+	// These are the null block, and blocks that a tester removed from tables.
 	Counts []Count
 
-	// Records has the records of all blocks of the course's engine, as in memory, if the pool is small. Otherwise
-	// it is nil.
+	// Records has the records of all blocks of the course's engine, in the order of the pool. It is nil if the pool
+	// is too large to show them.
 	Records []int32
 }
 

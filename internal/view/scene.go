@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Scene is what the page shows at one time: a recording, or two recordings side by side.
+// A Scene is what the page shows at once: one recording, or two recordings side by side.
 type Scene struct {
 	Name       string // name in the page's address, if a page has several scenes
 	Title      string
@@ -36,14 +36,14 @@ func (s *Scene) check() error {
 	return nil
 }
 
-// A clocked recording has the time of each frame, in ascending order.
+// A clocked is a recording with the time of each frame, in ascending order.
 type clocked struct {
 	*Recording
 	times []int
 }
 
-// beside puts recordings on one clock: each recording gets a frame for every time at which any of them has one. If
-// nothing happens in a recording at that time, its frame repeats the state.
+// beside gives recordings the same times: each gets a frame for every time at which one of them has a frame. If
+// nothing happens in a recording at a time, its frame repeats the state before.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

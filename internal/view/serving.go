@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool. Two schedulers serve them, or one scheduler beside equivalent
-// calls of the homework's engine. The stories are in stories/serving.json.
+// A servingStory is a story about a few requests in a small pool. Two schedulers serve the requests, or one does, and
+// equivalent calls of the homework's engine are shown beside it. The stories are in stories/serving.json.
 type servingStory struct {
 	Name, Title, Note string
 	Systems           []storySystem
@@ -27,7 +27,8 @@ type servingStory struct {
 // A storySystem is a scheduler with a description.
 type storySystem struct{ Name, Note string }
 
-// A storyRequest arrives before a step. Requests with the same first tokens make prefix hits.
+// A storyRequest is a request that arrives before a step. Requests that begin with the same tokens find each other's
+// blocks in the prefix cache.
 type storyRequest struct {
 	Step, Prompt, Output int
 	Seqs                 int
@@ -35,7 +36,7 @@ type storyRequest struct {
 	Same                 int   // number of these tokens
 }
 
-// A storyRefork makes a beam a copy of another beam after a step.
+// A storyRefork says that a beam (Child) becomes a copy of another beam (Parent) after a step.
 type storyRefork struct{ Step, Request, Child, Parent int }
 
 const storyBlock, storyBlocks = 4, 12
@@ -143,8 +144,9 @@ func (p *storyteller) ended() bool {
 	return p.next == len(p.story.Requests) && len(p.remaining) == 0 || p.iteration == 90
 }
 
-// step makes an iteration. On the story's clock, iteration n has the time 10 n, and requests that finish after it
-// have the time 10 n + 5; the first frame is at -1. Calls of the homework's engine have times between these.
+// step makes an iteration and records its frames. The frame of iteration n has the time 10 n, and the frame of the
+// requests that finish after it has the time 10 n + 5. The first frame has the time -1. Calls of the homework's engine
+// have times between these.
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.Requests) && p.story.Requests[p.next].Step <= p.iteration; p.next++ {
 		q, id := p.story.Requests[p.next], p.next+1
@@ -212,7 +214,7 @@ func (p *storyteller) refork() error {
 	return nil
 }
 
-// tokens returns the tokens of a request. They begin with the tokens of the request's family.
+// tokens returns the tokens of a request. The first Same tokens are those of the request's family.
 func (q *storyRequest) tokens(id int) []int32 {
 	tokens := make([]int32, q.Prompt+q.Output)
 	for i := range tokens {

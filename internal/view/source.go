@@ -9,11 +9,11 @@ import (
 
 // A Tabler is a scheduler that exposes its block tables.
 type Tabler interface {
-	// Table returns the block table of a sequence of a request, or nil if the sequence has none. The ids count from
-	// the first block of the device that has the request's blocks.
+	// Table returns the block table of a sequence of a request, or nil if the sequence has no blocks. Block ids begin
+	// at 0 on each device; a request's blocks are on one device.
 	Table(id, sequence int) []int32
 
-	// Queues returns the ids of the requests in each queue, in order. Swapped requests have their blocks on the CPU.
+	// Queues returns the ids of the requests in each queue, in order. The blocks of swapped requests are on the CPU.
 	Queues() (waiting, running, swapped []int)
 }
 
@@ -25,7 +25,7 @@ type counter interface {
 
 // A cacher is a Tabler that keeps blocks of finished prefixes.
 type cacher interface {
-	// Cached returns the GPU blocks that no table names but that a hit can still find.
+	// Cached returns the GPU blocks that no table names and that a prefix hit can still find.
 	Cached() []int32
 }
 
@@ -40,7 +40,7 @@ func tabler(s serve.Scheduler) (Tabler, error) {
 	}
 }
 
-// vllmV0 adapts V0's scheduler to Tabler. Each of its requests has one sequence.
+// vllmV0 makes V0's scheduler a Tabler. Each of its requests has one sequence.
 type vllmV0 struct{ *v0.Scheduler }
 
 func (s vllmV0) Table(id, sequence int) []int32 {

@@ -18,7 +18,8 @@ import (
 
 var paired = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}
 
-// lit counts the highlighted blocks, the arrows, and the arrows from a highlighted table to a highlighted block.
+// lit is JavaScript that counts the highlighted blocks, the arrows, and the arrows from a highlighted table to a
+// highlighted block.
 const lit = `(() => {
   const board = document.querySelectorAll('.board')[%d], near = (p, r) => p.x > r.left - 6 && p.x < r.right + 6 && p.y > r.top - 6 && p.y < r.bottom + 6
   const any = (p, selector) => [...board.querySelectorAll(selector)].some(e => near(p, e.getBoundingClientRect()))
@@ -42,8 +43,8 @@ func litOf(f *view.Frame, request int) []int {
 	return []int{len(ids), entries, entries}
 }
 
-// Ensure that a user can follow each story on a desktop and on a phone. Both boards must be at the same step, and
-// pointing at a request must highlight its blocks on both boards. On a phone, the first map must be above the header.
+// Ensure that a user can follow each story on a desktop and on a phone. Both recordings must be at the same step, and
+// pointing at a request must highlight its blocks in both. On a phone, the first map must be above the header.
 func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, paired...)
 	for _, width := range []int64{desktop, phone} {
@@ -82,8 +83,8 @@ func above(a, b string) string {
 		a, b)
 }
 
-// Ensure that an unknown story in the address gives a message, and that the null block of V1, which no request
-// gets, does not count as used.
+// Ensure that the page says so if its address names an unknown story, and that V1's null block, which no request gets,
+// does not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -101,7 +102,8 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that the keyboard can select a table, and that only the blocks of the selected beam are highlighted.
+// Ensure that a table can be selected with the keyboard, and that only the blocks of the selected beam are then
+// highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
 	x.visit(t, "beams", len(x.scenes["beams"].Recordings[0].Frames)/2)
@@ -192,8 +194,8 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns the old content that a block still shows, as ranges of slots: [from, to, owner]. writer has the
-// last writer of each slot.
+// oldOf returns which slots of a block still show old content, as ranges: [from, to, owner]. writer has the last
+// writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {
@@ -260,7 +262,7 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 		require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('#gpu .cell[data-was]').length`), "nothing was there at the beginning")
 	}
 
-	// The records of a freed block must still be visible, but faintly, because freeing does not clear the pool.
+	// The records of a freed block must still be visible, but faint, because freeing does not erase them.
 	r := x.scenes["copy-on-write"].Recordings[0]
 	freed := slices.IndexFunc(r.Frames, func(f view.Frame) bool { return strings.HasPrefix(f.Call, "free_sequence") })
 	x.visit(t, "copy-on-write", freed)

@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// A tour is a tab with one page that has all scenes, because loading a page takes longer than checking it.
+// A tour is a browser tab with a page that has all its scenes, because loading a page takes longer than checking it.
 type tour struct {
 	tab    context.Context
 	scenes map[string]*view.Scene
@@ -65,8 +65,8 @@ func (x *tour) visit(t *testing.T, scene string, step int) {
 	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
 }
 
-// A shownFrame is what a board shows of a frame. For each block: count, filled slots and owners. For each sequence:
-// tokens, device and table.
+// A shownFrame is what the page shows of a frame: for each block its count, filled slots and owners; for each sequence
+// its tokens, device and table.
 type shownFrame struct {
 	Said   []string
 	Blocks [2][]string
@@ -89,7 +89,7 @@ type shownStep struct {
 	Boards []shownFrame
 }
 
-// walk is JavaScript that reads the page, presses a key several times, reads the page again, and so on.
+// walk is JavaScript that reads the page, presses a key, and repeats this several times.
 const walk = `(() => {
   const steps = []
   for (let n = %[3]d; n > 0; n--) {
@@ -99,7 +99,7 @@ const walk = `(() => {
   return steps
 })()`
 
-// names returns the names of the sequences on the page. A name has a letter if the request has several
+// names returns the names of the sequences as the page shows them. A name has a letter if the request has several
 // sequences.
 func names(r *view.Recording) map[[2]int]string {
 	several, all := map[int]bool{}, map[[2]int]string{}

@@ -30,7 +30,7 @@ func (f *Frame) sequence(request, number int) *Sequence {
 	return nil
 }
 
-// blocksOf returns the blocks of a request. Each block comes once, by sequence and in logical order.
+// blocksOf returns the blocks of a request, each once, in the order of its sequences and then of the logical blocks.
 func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{block.None: true}
@@ -66,7 +66,7 @@ type words struct {
 	said          []string
 }
 
-// all returns sentences about an iteration, which may be nil, and about the requests that finished after it.
+// all returns the sentences about an iteration and about the requests that finished after it. it may be nil.
 func (w *words) all(it *serve.Iteration, finished []int) []string {
 	if it != nil && (!it.Idle() || len(finished) == 0) {
 		w.iteration(it)
@@ -120,7 +120,7 @@ func (w *words) preempted(p serve.Preemption) {
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost says how many blocks of a removed request became free, and how many other requests still use.
+// lost returns how many blocks of a removed request became free, and how many of them other requests still use.
 func (w *words) lost(request int) string {
 	gone := w.before.of(request)
 	counts := w.before.used(gone[0].CPU)
@@ -179,7 +179,7 @@ func (w *words) name(q *Sequence) string {
 	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
 }
 
-// letter returns the name of a sequence within its request: a to z, then aa.
+// letter returns the letter of a sequence in its request: a to z, then aa and so on.
 func letter(n int) string {
 	if n < 26 {
 		return string(rune('a' + n))
@@ -263,7 +263,7 @@ func (w *words) arrivals() {
 	}
 }
 
-// evictions names the blocks that were cached in the previous step and were reused since then.
+// evictions says which blocks were cached in the frame before and have been reused since then.
 func (w *words) evictions() {
 	used := w.after.used(false)
 	gone := slices.DeleteFunc(slices.Clone(w.before.Cached), func(id int32) bool {

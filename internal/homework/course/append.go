@@ -29,7 +29,7 @@ func (c *core) append(e *Engine, id, data int32) error {
 	return nil
 }
 
-// writableAt returns an error if s has no next position to write to.
+// writableAt returns an error if the position s.KVCount of s cannot be written.
 func writableAt(e *Engine, s *Sequence) error {
 	if uint32(s.KVCount) >= maxRecords {
 		if s.KVCount < 0 {
@@ -43,8 +43,8 @@ func writableAt(e *Engine, s *Sequence) error {
 	return nil
 }
 
-// place maps the logical block to a free block. If it was mapped, the free block
-// becomes a copy of the old one.
+// place maps the logical block to a free block and returns this block. If the logical block was mapped before, the
+// free block becomes a copy of its old block.
 func (c *core) place(e *Engine, home **L2Table, logical uint32) (int32, error) {
 	if e.Free == 0 { // handout, task 4, OOM interception
 		return 0, ErrNoBlocks

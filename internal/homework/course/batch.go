@@ -1,8 +1,8 @@
 package course
 
-// appendBatch appends one record to each sequence, in order. A sequence may occur twice, and two sequences may
-// share a block, so the blocks that an append needs depend on the appends before it. Therefore the journal
-// first makes all positions writable, one after the other. The records are written after that.
+// appendBatch appends one record to each sequence, in order. A sequence may occur twice, and two sequences may share a
+// block, so an earlier append may change which block a later one needs. Therefore the journal first makes all
+// positions writable, one after the other. Then appendBatch writes the records.
 func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	j := &c.batch
 	if !j.open(e, len(seqs)) {
@@ -43,7 +43,7 @@ func (c *core) abort(seqs []*Sequence, done int, err error) error {
 	return err
 }
 
-// appendRun appends all records to one sequence. The journal has one step for each block that they touch.
+// appendRun appends all records to one sequence. The journal has one step for each block that gets a record.
 func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if err := writableAt(e, s); err != nil {
 		return err
@@ -73,7 +73,8 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	return nil
 }
 
-// reachAll makes all or none of the logical blocks first to first+steps-1 writable.
+// reachAll makes the logical blocks first to first+steps-1 writable. If it fails for one block, it undoes the others
+// and returns an error.
 func (c *core) reachAll(s *Sequence, first, steps int) error {
 	j := &c.batch
 	for i := range steps {

@@ -1,14 +1,13 @@
 package course
 
-// A lookupCache finds sequences by id that are not among the first nodes of a list. Each core has one.
+// A lookupCache finds sequences by id. It has no entries for the first nodes of a list. Each core has a cache.
 //
-// An entry has a sequence and the neighbours that the sequence had when it was linked or found. The entry holds
-// if it agrees with the visible memory: the sequence has the id, and the sequence and its two neighbours are
-// linked to each other. An entry that does not hold is not used. This check fails for a node that an outside
-// writer renames, unlinks, or links in elsewhere, even into another engine's list. llm_memory.h says what the
-// check cannot detect.
+// An entry has a sequence and the neighbours that the sequence had when it was linked or found. The entry is valid if
+// it agrees with the visible memory: the sequence has the id, and the sequence and its two neighbours are linked to
+// each other. An invalid entry is not used. An entry is invalid after an outside writer renames the node, unlinks it,
+// or links it elsewhere, even into another engine's list. llm_memory.h says which writes this check cannot detect.
 //
-// The check reads three sequences, none of which may have been freed. The index knows which entries name a
+// The check reads three sequences, none of which may have been freed. The index knows which entries refer to a
 // sequence (index.go).
 type lookupCache struct {
 	core    uint64 // number of the core
@@ -28,7 +27,7 @@ func (h entry) empty() bool       { return h.seq == nil }
 func (h entry) same(o entry) bool { return h.engine == o.engine && h.id == o.id }
 func (h entry) hash() uint64      { return hashID(h.engine, h.id) }
 
-// hashID multiplies by an odd constant, which moves consecutive ids far apart.
+// hashID multiplies by an odd constant, so that the hashes of consecutive ids are far apart.
 func hashID(e *Engine, id int32) uint64 {
 	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
 }
@@ -38,8 +37,8 @@ func (h *entry) holds() bool {
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// lookup returns the sequence with the id if there is an entry for the id and the entry holds. It removes an
-// entry that does not hold.
+// lookup returns the sequence of the valid entry for an id, or nil if there is no such entry. It removes an entry that
+// is not valid.
 func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	slots := c.entries.slots
 	if len(slots) == 0 {
@@ -65,15 +64,14 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert adds h and replaces the entry of its sequence, if there is one. There must be no
-// entry for its id.
+// insert adds h and removes any other entry of h's sequence. The cache must have no entry for h's id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.put(h)
 }
 
-// insertLast adds an entry for s, which has just been linked after last.
+// insertLast adds an entry for s, which has just been linked behind last at the end of the list.
 func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -83,7 +81,8 @@ func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
 }
 
-// unlinking also updates the entries of the two neighbours of s, which become neighbours.
+// unlinking removes the entry of s before s is unlinked and freed. It also updates the entries of the two neighbours
+// of s, which become neighbours of each other.
 func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	if !c.index.any() {
 		return
@@ -91,7 +90,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.removeOf(s)
-	// Prev and Next may point at something that is no sequence. They are compared, and never dereferenced.
+	// After an outside write, Prev and Next may not point into sequences. They are compared and never dereferenced.
 	prev, next := s.Node.Prev, s.Node.Next
 	if h := c.entryOf(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)
@@ -102,8 +101,8 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// invalidate is called before s is freed together with its engine. The entries of the engine have already been
-// removed.
+// invalidate is called before s is freed together with its engine, after removeEngine. If entries of other engines
+// still refer to s, it resets the index.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
@@ -113,7 +112,7 @@ func (c *lookupCache) invalidate(s *Sequence) {
 	c.giveUp(s)
 }
 
-// removeEngine removes every entry of e, because another engine may soon have e's address.
+// removeEngine removes all entries of e, because another engine may soon have the address of e.
 func (c *lookupCache) removeEngine(e *Engine) {
 	if !c.index.any() {
 		return
@@ -138,7 +137,8 @@ func (c *lookupCache) giveUp(s *Sequence) {
 	}
 }
 
-// entryOf returns the entry of the sequence that n is part of, or nil if it has none for e.
+// entryOf returns the entry of the sequence that n is part of. It returns nil if there is none, or if the entry is for
+// another engine than e.
 func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil
@@ -150,8 +150,8 @@ func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// renext and reprev change one neighbour in an entry. If there is no memory for that, the
-// entry keeps the old neighbour and no longer holds.
+// renext and reprev change the next or the prev neighbour in an entry. If there is no memory for that, the entry keeps
+// the old neighbour and becomes invalid.
 func (c *lookupCache) renext(h *entry, next *Node) {
 	if c.index.mention(h.engine, next, +1) {
 		c.index.mention(h.engine, h.next, -1)
@@ -166,8 +166,8 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	}
 }
 
-// put adds h. There must be no entry for its id. put also drops the entries that are older than the last reset,
-// so the index never has one.
+// put adds h. The cache must have no entry for h's id. If the index was reset since the last put, put first removes
+// all entries, because the index does not know them.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -186,8 +186,8 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// removeOf removes the entry of s, if there is one. An entry in another core's cache cannot be changed from
-// here; removeOf then resets the index.
+// removeOf removes the entry of s if there is one. If that entry is in the cache of another core, which cannot be
+// changed here, removeOf resets the index.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

@@ -51,7 +51,7 @@ func (l *Library) check() error {
 	return nil
 }
 
-// Ensure that the first look-up after create, fork and free is as cheap as the second.
+// Ensure that a look-up after create, fork or free finds a cache entry the first time, because the call has made it.
 func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	b := newBench(t)
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -82,7 +82,7 @@ func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	}
 }
 
-// Ensure that create makes no cache entry if the list is inconsistent (Prev of the head is not the last node).
+// Ensure that create makes no cache entry if the list is inconsistent: Prev of the head is not the last node.
 func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -102,7 +102,7 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that a wrong guess of the order does not change which nodes a walk visits.
+// Ensure that a wrong order (the guess that guides a walk) does not change which nodes the walk visits.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}

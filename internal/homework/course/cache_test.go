@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests break each condition of a cache entry by one write from outside; random tests seldom do. To see
-// which sequence an append has reached, they look at kv_count.
+// These tests break each condition for the validity of a cache entry with one write from outside, which random tests
+// seldom do. They look at kv_count to see which sequence an append has reached.
 
 type bench struct {
 	*testing.T
@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that every sequence far
-// enough from the head has a cache entry.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that every sequence that is
+// far enough from the head has a cache entry.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -55,7 +55,7 @@ func (b *bench) misses(e *Engine, id int32) {
 	require.ErrorIs(b, b.library.Append(e, id, 1), ErrNotFound)
 }
 
-// otherCore makes an engine that belongs to another core than e. The two engines share no lock and no cache.
+// otherCore makes an engine that belongs to another core than e. The two engines share neither a lock nor a cache.
 func (b *bench) otherCore(e *Engine) *Engine {
 	for {
 		f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -99,7 +99,7 @@ func TestAnIDAmongTheFirstSixteenWinsOverAnEntry(t *testing.T) {
 	}
 }
 
-// poison sets a link to an invalid address, as programs do that overwrite freed memory.
+// poison sets a link to an invalid address. A program that overwrites freed memory does the same.
 func poison(link **Node) { *(*uintptr)(unsafe.Pointer(link)) = 0x100 }
 
 func TestABackLinkIsNotFollowed(t *testing.T) {
@@ -159,7 +159,7 @@ func TestBothEndsOfAStretchCutOutAreNoticed(t *testing.T) {
 	b.misses(e, 33)
 }
 
-// Ensure that a move of two neighbours to the list of another engine is noticed.
+// Ensure that a look-up notices that a sequence and its predecessor were moved to the list of another engine.
 func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -176,7 +176,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	c := &b.library.cores[coreOf(e)]
-	// The test needs an address of an engine for which id 30 has the same slot of the hash table as for e.
+	// The test needs an engine at an address where id 30 has the same slot of the hash table as for e.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
 	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)
@@ -185,7 +185,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
-// byHand looks up the id, without success, before it frees the memory, as a tester may do.
+// byHand frees a sequence without the library, as a tester may do. Before, it looks up the id without success.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
@@ -194,7 +194,8 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 	b.misses(e, id)
 }
 
-// Ensure that a look-up does not read the old neighbours of a sequence that was moved, since they may be freed.
+// Ensure that a look-up does not read the old neighbours of a sequence that was moved, because they may have been
+// freed.
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -214,8 +215,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and
-// freed there. The arena would panic.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and freed
+// there. Reading it would be a panic in the arena.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -243,7 +244,7 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Ensure the same when no neighbour's entry names the sequence: only the index then knows that the first engine
+// Ensure the same if no entry of a neighbour refers to the sequence. Then only the index knows that the first engine
 // has an entry.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
@@ -268,7 +269,8 @@ func TestAFreedNeighbourIsNotRead(t *testing.T) {
 	require.True(t, b.reaches(e, 32, seqs[32]))
 }
 
-// Ensure that a new engine at the address of a destroyed one, with the same ids, does not use the old entries.
+// Ensure that a new engine at the address of a destroyed one does not use the old entries, although the ids are the
+// same.
 func TestEntriesEndWithTheirEngine(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)
@@ -283,7 +285,7 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 	b.misses(again, 30)
 }
 
-// Ensure that llm_init forgets the entries of an engine that was at the same address and was freed by hand.
+// Ensure that llm_init removes the entries of an engine that was freed by hand and had the same address.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// ErrInconsistent is wrapped by the errors of Check, with block.ErrNotConserved if counts are wrong.
+// ErrInconsistent is wrapped by the errors of Check. If counts are wrong, these also wrap block.ErrNotConserved.
 var ErrInconsistent = errors.New("engine is inconsistent")
 
 type finding struct {
@@ -20,8 +20,8 @@ func (f finding) Unwrap() []error { return []error{ErrInconsistent, f.cause} }
 
 func found(what string, cause error) error { return finding{what, cause} }
 
-// Check walks the whole engine and returns the first error in the list (in both directions), the ids, the positions,
-// the table entries, or the conservation of blocks.
+// Check reads the whole engine. It returns the first error in the list (in both directions), the ids, the number of
+// records, the table entries, or the conservation of blocks.
 func (e *Engine) Check() error {
 	head := &e.Active
 	seen := map[int32]bool{}
@@ -72,7 +72,7 @@ func (e *Engine) checkSequence(s *Sequence, seen map[int32]bool) error {
 	return nil
 }
 
-// Sequences yields the sequences in list order. The list must be consistent.
+// Sequences yields the sequences of the engine in list order. The list must be consistent.
 func (e *Engine) Sequences(yield func(*Sequence) bool) {
 	for n := e.Active.Next; n != &e.Active && yield(sequenceOf(n)); n = n.Next {
 	}

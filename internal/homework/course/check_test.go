@@ -55,7 +55,7 @@ func TestCheckEndsOnALoop(t *testing.T) {
 	require.ErrorIs(t, e.Check(), ErrInconsistent)
 }
 
-// Ensure that addresses are right beyond 2 GiB: the offset of block 2^25 does not fit in 32 bits.
+// Ensure that the address of a block is right beyond 2 GiB: the offset of block 2^25 does not fit in 32 bits.
 func TestBlockAddressesAre64Bits(t *testing.T) {
 	level.SkipQuick(t)
 	const blocks = 1<<25 + 2
@@ -115,7 +115,7 @@ func TestInitRefusesWhatIsNoPool(t *testing.T) {
 	}
 }
 
-// Ensure that a batch gives back the memory that exceeds keptBytes, also when the batch is refused.
+// Ensure that the journal unmaps its memory after a large batch, also if the batch is refused.
 func TestALargeBatchLeavesNoMemoryBehind(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)

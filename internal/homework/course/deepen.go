@@ -1,7 +1,6 @@
 package course
 
-// Deepen ensures that the current goroutine has 64 KiB of stack left: it has a frame
-// of that size and does nothing. A call from C begins on a stack of 4 KiB, which Go
-// code grows as needed. But a signal handler that the host installed without
-// SA_ONSTACK runs on this stack if it interrupts the call, and cannot grow it.
+// Deepen ensures that the current goroutine has at least 64 KiB of stack. It does nothing, but has a frame of this
+// size. A call from C begins on a stack of 4 KiB, which grows when Go code needs more. A signal handler that the host
+// installed without SA_ONSTACK runs on this stack, too, and cannot make it grow.
 func Deepen()

@@ -26,8 +26,8 @@ func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	return e, nil
 }
 
-// destroy follows handout, task 5. It does not decrement the counts, because it frees
-// their array. It does not free the pool.
+// destroy follows the handout, task 5. It does not decrement the counts, because it frees the array that they are in.
+// It does not free the pool.
 func (c *core) destroy(e *Engine) {
 	c.cache.removeEngine(e)
 	var gone chain

@@ -10,11 +10,11 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// The tests enumerate each distinct state that a bounded number of calls can reach, and in each state every call,
-// also with each of its allocations failing. States that differ only in ids count as the same, because a call does
-// the same in both.
+// These tests enumerate the distinct states that a bounded number of calls can reach. In each state they try every
+// call, also with each of its allocations failing. States that differ only in ids count as one, because calls treat
+// ids alike.
 
-// A model is one engine and its pool, changed by the yardstick.
+// A model is one engine with its pool. Calls of the yardstick (the handout's plain algorithm) change it.
 type model struct {
 	yardstick
 	engine *Engine // nil: none
@@ -98,7 +98,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// key returns a hash that is equal for states that differ only in ids.
+// key returns a hash of the state. It is equal for states that differ only in ids.
 func (m *model) key() [16]byte {
 	var to []byte
 	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }
@@ -128,22 +128,22 @@ type bounds struct {
 	calls   int        // the maximum number of calls after start
 }
 
-// small returns bounds with three ids and the lengths at which the number of blocks changes.
+// small returns bounds with three ids and with the lengths around a full block.
 func small(blocks int, ids [3]int32, calls int) bounds {
 	return bounds{[]trace.Op{{Kind: trace.Init, A: int32(blocks) * BlockSize}}, ids[:], []int32{0, 1, 15, 16, 17, 33}, calls}
 }
 
 type useCase struct {
-	// path leads to the state: start, followed by as few calls as possible.
+	// path is start and then as few calls as possible. It leads to the state.
 	path  []trace.Op
 	state *model
-	// refused are the calls that fail, and those of changes with an allocation failing. As they change nothing, all
-	// can follow each other.
+	// refused has the calls that fail: those that are refused, and those of changes with a failing allocation. They
+	// change nothing, so they can be made one after the other.
 	refused []trace.Op
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }
 
-// cases yields every distinct state that fewer than b.calls calls reach, shorter paths first.
+// cases yields every distinct state that fewer than b.calls calls can reach. States with shorter paths come first.
 func (b bounds) cases() iter.Seq[useCase] {
 	return func(yield func(useCase) bool) {
 		s := search{bounds: b, seen: map[[16]byte]bool{}}
@@ -173,7 +173,7 @@ func played(path []trace.Op) *model {
 	return m
 }
 
-// A search is breadth-first. It keeps the path to each state, not the state.
+// A search enumerates states breadth-first. To save memory, it keeps the path to each state instead of the state.
 type search struct {
 	bounds
 	nodes []searchNode
@@ -213,8 +213,8 @@ func (s *search) expand(at int) useCase {
 	return c
 }
 
-// all returns all calls that can be made in a state. New sequences get the first unused ids. The data of an append is
-// the position of the record.
+// all returns all calls that are possible in a state. New sequences get the first unused ids. The data of an append is
+// the position of its record.
 func (s *search) all(state *model) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.sequences() {
@@ -232,7 +232,7 @@ func (s *search) all(state *model) []trace.Op {
 	return append(ops, trace.Op{Kind: trace.Destroy})
 }
 
-// callsOf returns all calls but llm_destroy with the given ids and lengths.
+// callsOf returns all calls with these ids and lengths, except llm_destroy.
 func (m *model) callsOf(ids, lengths []int32) (ops []trace.Op) {
 	for _, id := range ids {
 		for _, length := range lengths {

@@ -2,7 +2,7 @@ package course
 
 import "errors"
 
-// The reasons why a call is refused. A refused call has changed nothing.
+// The reasons for which a call is refused. A refused call has changed nothing.
 var (
 	ErrNilEngine = errors.New("engine is NULL")                                 // handout, Pointer Safety
 	ErrPool      = errors.New("pool is NULL, below one block or above INT_MAX") // handout, task 1

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a fork which is refused at the second table takes no reference to blocks of the first.
+// Ensure that a fork that fails at the parent's second table does not keep references to the blocks of the first
+// table.
 func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(1)
@@ -46,8 +47,8 @@ func runs(n int) refusable {
 	}
 }
 
-// refusals are calls that are refused for several reasons. The error is the reason that the handout checks
-// first.
+// refusals lists calls that must be refused for several reasons. The expected error is the reason that the handout
+// checks first.
 var refusals = []struct {
 	name    string
 	prepare func(e *Engine, s *Sequence) // s has the id 0, and 1 record

@@ -43,9 +43,9 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call makes a call of the library and, with want, the same call of the yardstick. Now and then it makes an
-// allocation fail in both. It requires that the call uses Memory at most once, and not at all if it is refused
-// for another reason than memory.
+// call makes a call of the library (call) and the same call of the yardstick (want). Sometimes it makes an allocation
+// fail in both. It requires that the call uses Memory at most once, and not at all if it is refused for another reason
+// than memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")
@@ -152,7 +152,8 @@ func (g *game) run(engine int) {
 	})
 }
 
-// all checks a call that must do what single appends to the named sequences do, or change nothing.
+// all checks a call of llm_memory_ext.h: it must do the same as single appends to the named sequences, or change
+// nothing.
 func (g *game) all(engine int, names []int, data []int32, call func(*Engine) error) {
 	done := true
 	err := g.call(func() error { return call(g.ours.engines[engine]) }, func() {

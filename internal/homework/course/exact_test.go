@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// After each random call or outside write, every visible field must be equal (internal/README.md, decision 1).
+// After each random call or outside write, every visible field must be equal in the library's world and in the
+// yardstick's (internal/README.md, decision 1).
 
 type kind struct {
 	strict bool
@@ -78,8 +79,8 @@ func play(t *rapid.T, k kind) {
 	g.end()
 }
 
-// begin makes two engines in each world. The library makes the first one by llm_init; the second one is made by
-// hand, so that the library does not know it.
+// begin makes two engines in each world. llm_init makes the first; the second is made by hand, so that the library has
+// never seen it.
 func (g *game) begin() {
 	for _, w := range []*world{&g.ours, &g.theirs} {
 		for i := range 2 {

@@ -132,8 +132,8 @@ func (g *game) writeFields() {
 	}
 }
 
-// rename gives a sequence another id. Unless the writer is wild, the id is one that no sequence has, and a
-// loose sequence keeps its id.
+// rename gives a sequence another id. Unless the writer is wild, no other sequence has this id, and an unlinked
+// sequence is not renamed.
 func (g *game) rename(i int) {
 	id := g.newID()
 	if g.wild {
@@ -184,9 +184,9 @@ func (g *game) unlink(i, what int) {
 	g.loose[i] = true
 }
 
-// relink inserts a loose sequence into the list of either engine, at any position. Unless the writer is wild, it does
-// not put two sequences from the other engine side by side, because llm_memory.h does not allow several neighbours to
-// be moved together.
+// relink inserts an unlinked sequence into the list of one of the engines, at any position. Unless the writer is wild,
+// two sequences from the other engine do not become neighbours, because llm_memory.h does not allow neighbours to be
+// moved together.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {
@@ -214,8 +214,8 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees a loose sequence by hand. Before that it looks up the id, and the ids of the loose sequences
-// that still point to it.
+// dispose frees an unlinked sequence by hand. Before, it looks up the sequence's id, and the ids of the unlinked
+// sequences that still point to it.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

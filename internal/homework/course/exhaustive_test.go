@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest is the number of calls after llm_init up to which a pool is explored. 6 calls are enough to detect
-// each broken rule of one_rule_test.go; make exhaustive explores more.
+// deepest returns the number of calls after llm_init up to which the states of a pool are enumerated. 6 calls are
+// enough to detect each broken rule of one_rule_test.go; make exhaustive tries more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -34,8 +34,8 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	}
 }
 
-// Ensure the same for sequences whose lengths are at a boundary (of a block, of a table, or the maximum), alone
-// or with shared blocks, in pools with no, one, two or many free blocks.
+// Ensure the same for sequences whose length is at a boundary (of a block, of a table, or the maximum), with and
+// without shared blocks, in pools with no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	s := newSubject()
@@ -143,7 +143,8 @@ func (x *explorer) changes(c useCase, op trace.Op) {
 	x.s.restore()
 }
 
-// several compares a call that appends data[i] to ids[i] with single appends: it must do all of them, or nothing.
+// several compares a call that appends data[i] to ids[i] for each i with single appends. It must do all of these, or
+// nothing.
 func (x *explorer) several(c useCase, ids, data []int32, call func() error) {
 	want := c.state.clone()
 	all := true
@@ -200,7 +201,7 @@ func (x *explorer) runs(c useCase) {
 	}
 }
 
-// batches takes each pair of sequences, each sequence three times, and all sequences in both orders.
+// batches tries batches with each pair of sequences, each sequence three times, and all sequences in both orders.
 func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence
@@ -221,9 +222,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout says when the list is about as long as the shortest list for which
-// the cache is used. With the cache, an earlier call could change what a later call does, so the test plays every
-// sequence of calls, even if two sequences lead to the same state.
+// Ensure that every call does what the handout says if the list is about as long as the shortest list for which the
+// cache is used. With the cache, an earlier call could influence a later one, so the test plays every series of calls,
+// even if several series lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

@@ -1,15 +1,15 @@
 package course
 
-// plainNodes is the number of nodes at the beginning of the list that are always walked. The cache is not used
+// plainNodes is the number of nodes at the beginning of the list that a search always reads. The cache has no entries
 // for them.
 const plainNodes = 16
 
-// nearNodes is the number of nodes after plainNodes that have no cache entries, because walking them costs less
-// than an entry.
+// nearNodes is the number of nodes after plainNodes that have no cache entries either, because reading them costs less
+// than a cache entry.
 const nearNodes = 8
 
-// find returns the first sequence of the list with the id, or nil. A NULL link ends
-// the list, as the head does.
+// find returns the first sequence of the list with the id, or nil if there is none. A NULL link ends the list, as the
+// head does.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -22,8 +22,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If so, last is the last node of the list, or nil
-// if the list is so short that a new last sequence needs no cache entry.
+// absent reports whether no sequence of the list has the id. If there is none, last is the last node of the list. last
+// is nil if the list is so short that a new last sequence needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -36,8 +36,8 @@ func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	return last, s == nil
 }
 
-// walkFirst walks the first plainNodes nodes. If one has the id, it returns this node and true. Otherwise it
-// returns the next node, or nil at the end of the list.
+// walkFirst reads the first plainNodes nodes of the list. If one has the id, it returns this node and true. Otherwise
+// it returns the node after them, or nil if the list has ended.
 func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
 	n = head.Next
@@ -56,8 +56,8 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest continues the walk at n. It returns the sequence with the id and adds it to the
-// cache. If there is none, last is what absent returns.
+// walkRest searches the list from n on. If it finds the id, it returns the sequence and adds a cache entry. If not, it
+// returns last with the meaning that absent gives it.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

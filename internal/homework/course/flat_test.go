@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A flatArena is a Memory in one piece, so that a test can restore an earlier state. It overwrites freed
-// memory, and puts a few guard bytes after each chunk.
+// A flatArena is a Memory in one piece, so that a test can restore an earlier state. It overwrites freed memory and
+// has guard bytes after each chunk.
 type flatArena struct {
 	space  []byte
 	used   int

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a successful walk makes a cache entry again after the index was reset.
+// Ensure that a successful search makes a cache entry again after the index was reset.
 func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -27,8 +27,7 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// Ensure that an entry which was made before the index was reset can be removed, although the index does not
-// have it.
+// Ensure that an entry from before a reset of the index can be removed, although the index does not know it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -42,7 +41,7 @@ func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that removing an engine keeps the entries of another engine on the same core.
+// Ensure that removing the entries of an engine keeps those of another engine on the same core.
 func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -59,7 +58,7 @@ func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that an entry gets no new neighbour if the index is full and cannot grow: the index would not know the
+// Ensure that an entry gets no new neighbour if the index is full and cannot grow. The index would not know this
 // neighbour.
 func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	defer func() { pagesFail = false }()
@@ -89,8 +88,8 @@ func addressSpace(t *testing.T) int64 {
 	return pages * pageSize
 }
 
-// Ensure that memory pages are given back: after many rounds the address space has not grown. The test takes
-// the least of five measurements, because other parts of the process also map memory.
+// Ensure that pages are unmapped: the address space is no larger after many rounds. The test takes the least of five
+// measurements, because other parts of the process also map memory.
 func TestPagesAreGivenBack(t *testing.T) {
 	level.SkipQuick(t)
 	seqs := make([]Sequence, 9000)

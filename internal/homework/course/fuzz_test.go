@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// FuzzCalls plays the random tests (calls, and writes from outside between them, on two engines) with bytes
-// that Go's fuzzer chooses. The corpus is in testdata/fuzz; `go test -fuzz FuzzCalls` adds to it.
+// FuzzCalls plays the random tests (calls on two engines, and writes from outside between them) with bytes from Go's
+// fuzzer. The corpus is in testdata/fuzz; `go test -fuzz FuzzCalls` adds to it.
 func FuzzCalls(f *testing.F) {
 	for seed := range byte(8) { // long enough for some hundred calls
 		bytes := make([]byte, 16<<10)

@@ -6,11 +6,10 @@ import (
 	"llmmemory/internal/block"
 )
 
-// A journal makes a batch of appends all or nothing. Each step changes tables and
-// counts as append does, in the order of the single appends, but does not write the
-// pool, takes its blocks from one scan of the counts, and puts a missing L2 table
-// into scratch memory. Afterwards either an allocation replaces every scratch table
-// and the pool is written, or the steps are revoked, last first.
+// A journal makes a batch of appends that either does all of them or nothing. Each step changes tables and counts as
+// append does, in the order of the appends. But it does not write to the pool, takes its block from one scan of the
+// counts, and puts a missing L2 table into scratch memory. In the end, either allocations replace the scratch tables
+// and the pool is written, or the steps are undone in reverse order.
 type journal struct {
 	engine *Engine
 	fit    block.FirstFit
@@ -33,12 +32,12 @@ type step struct {
 	table  int32     // index of the scratch table that this step added, or -1
 }
 
-// keptBytes is the size up to which a journal keeps its mapping between calls, enough for 37,000 appends.
+// keptBytes is the size up to which a journal keeps its memory after a call. It is enough for 37,000 appends.
 const keptBytes = 4 << 20
 
 const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})
 
-// open prepares the journal for n steps of a batch on e.
+// open prepares the journal for a batch of n steps on e. It returns false if there is no memory.
 func (j *journal) open(e *Engine, n int) bool {
 	if size := uintptr(n) * bytesPerStep; size > j.size {
 		j.release()
@@ -72,7 +71,7 @@ func (j *journal) release() {
 	}
 }
 
-// place does what append does, but delays the copy of the block and the allocation of a table.
+// place does what append does for a logical block, but postpones copying the block and allocating a table.
 func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	e := j.engine
 	home, entry := s.at(logical)
@@ -101,7 +100,8 @@ func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	return nil
 }
 
-// settle replaces the scratch tables with allocations, in one call of memory.
+// settle allocates the tables, in one call of memory, and copies the scratch tables into them. It returns false if the
+// allocation fails.
 func (j *journal) settle(memory Memory) bool {
 	if len(j.tables) == 0 {
 		return true
@@ -125,7 +125,7 @@ func (j *journal) settle(memory Memory) bool {
 	return true
 }
 
-// copyOld copies the old block of a step, if it had one, to the new block: all 64 bytes.
+// copyOld copies the 64 bytes of a step's old block to its new block, if the step has an old block.
 func (j *journal) copyOld(st *step) {
 	if st.old >= 0 {
 		*j.engine.records(st.block) = *j.engine.records(st.old)
@@ -145,7 +145,7 @@ func (j *journal) revoke(st *step, logical uint32) {
 	}
 }
 
-// revokeRun undoes the first done steps of a run that began at the logical block first.
+// revokeRun undoes the first done steps of appendRun. first is the logical block of the first step.
 func (j *journal) revokeRun(first, done int) {
 	for i := done - 1; i >= 0; i-- {
 		j.revoke(&j.steps[i], uint32(first+i))

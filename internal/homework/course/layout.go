@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points at. Each entry points at an L2Table.
+// L1Table is the table that Sequence.block_table points to. Its entries point to L2Tables.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32
@@ -62,7 +62,7 @@ func idOf(n *Node) int32 {
 	return *(*int32)(unsafe.Add(unsafe.Pointer(n), int(unsafe.Offsetof(Sequence{}.ID))-int(unsafe.Offsetof(Sequence{}.Node))))
 }
 
-// counts returns ref_count as a slice, or nil if the engine has none.
+// counts returns ref_count as a slice, or nil if ref_count is NULL or the engine has no blocks.
 func (e *Engine) counts() []int32 {
 	if e.RefCount == nil || e.Total <= 0 {
 		return nil
@@ -70,14 +70,14 @@ func (e *Engine) counts() []int32 {
 	return unsafe.Slice(e.RefCount, int(e.Total))
 }
 
-// records returns the records of a block, which must be inside the pool. The offset
-// needs 64 bits: block 2^25 begins 2 GiB after the base.
+// records returns the records of a block, which must be in the pool. The offset needs 64 bits: block 2^25 begins 2 GiB
+// behind the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at returns the L1 entry of a logical block, which must be below MaxLogicalBlocks,
-// and the block that it is mapped to.
+// at returns a pointer to the L1 entry for a logical block, which must be below MaxLogicalBlocks, and the block that
+// it is mapped to, or None.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -23,7 +23,7 @@ var prototypes = map[string]string{
 	"llm_destroy":     "int llm_destroy(LLMEngine *);",
 }
 
-// Ensure that the C compiler gives the structs of llm_memory.h the layout of the handout and of Go's structs.
+// Ensure that the C compiler gives the structs of llm_memory.h the layout of the handout and of the Go structs.
 func TestTheHeaderIsTheHandoutsAndGos(t *testing.T) {
 	var s Sequence
 	var e Engine

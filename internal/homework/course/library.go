@@ -4,11 +4,11 @@ import (
 	"unsafe"
 )
 
-// A Library has the six calls of llm_memory.h and the two of llm_memory_ext.h, for
-// any number of engines and threads. It is ready for use once Memory is set.
+// A Library has the six calls of llm_memory.h and the two of llm_memory_ext.h, for any number of engines and threads.
+// It can be used as soon as Memory is set.
 //
-// Calls on one engine are serialised by one of 64 locks, chosen by the engine's
-// address, so that calls on different engines rarely wait for each other.
+// Calls on one engine are serialised by one of 64 locks, which the engine's address selects. Calls on different
+// engines rarely wait for each other.
 type Library struct {
 	Memory Memory
 	Strict bool // always walk the list, without a cache (LLM_MEMORY_STRICT=1)
@@ -18,20 +18,22 @@ type Library struct {
 	index index
 }
 
-// With 64 locks, two of 8 engines share one with a probability of 0.37. The table has 104 KiB, used only in part.
+// With 64 locks, the probability that two of 8 engines share one is 0.37. The table of cores has 104 KiB, of which
+// only the cores in use are touched.
 const (
 	coreBits = 6
 	cores    = 1 << coreBits
 )
 
-// A core runs one call at a time, on the engines that are assigned to it (coreOf).
+// A core runs one call at a time, on one of the engines that coreOf assigns to it.
 type core struct {
 	mu    lock
 	lib   *Library
 	cache lookupCache
 	order order
 
-	// These are what one call collects. On the stack, they would be allocated when they are passed to Memory.
+	// The data of the current call. As local variables they would be allocated on the heap, because they are passed
+	// to Memory.
 	chunks [2 + L1Size]Chunk
 	fresh  [MaxLogicalBlocks]int32
 	batch  journal
@@ -55,7 +57,7 @@ func (c *core) unlock() {
 	c.mu.Unlock()
 }
 
-// tidy makes a conservative leak checker report chunks that the host has lost.
+// tidy erases copies of pointers, so that a conservative leak checker reports chunks whose pointers the host has lost.
 func (c *core) tidy() {
 	clear(c.chunks[:])
 	c.batch.release()
@@ -76,13 +78,13 @@ func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }
 
-// Init makes an engine over size/BlockSize blocks at pool (handout, task 1).
+// Init makes an engine with the size/BlockSize blocks at pool (handout, task 1).
 func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	c := l.lock(nil)
 	e, err := c.init(pool, size)
 	c.unlock()
 	if err == nil && l.index.any() {
-		// The new engine may have the address of an old engine that the host freed by hand.
+		// The new engine may have the address of an engine that the host freed by hand, and that still has entries.
 		c = l.lock(e)
 		c.cache.removeEngine(e)
 		c.unlock()
@@ -90,7 +92,7 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	return e, err
 }
 
-// Create adds a sequence with blocks for length records (handout, task 2).
+// Create adds a sequence with enough blocks for length records (handout, task 2).
 func (l *Library) Create(e *Engine, id, length int32) (*Sequence, error) {
 	if e == nil {
 		return nil, ErrNilEngine
@@ -101,7 +103,7 @@ func (l *Library) Create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, err
 }
 
-// Fork adds a sequence that shares its parent's blocks (handout, task 3).
+// Fork adds a sequence that shares the blocks of parent (handout, task 3).
 func (l *Library) Fork(e *Engine, parent, id int32) (*Sequence, error) {
 	if e == nil {
 		return nil, ErrNilEngine
@@ -123,8 +125,7 @@ func (l *Library) Append(e *Engine, id, data int32) error {
 	return err
 }
 
-// AppendBatch writes data[i] to seqs[i] for each i below n, or nothing
-// (llm_memory_ext.h).
+// AppendBatch writes data[i] to seqs[i] for all i below n, or does nothing (llm_memory_ext.h).
 func (l *Library) AppendBatch(e *Engine, seqs **Sequence, data *int32, n int32) error {
 	if e == nil {
 		return ErrNilEngine

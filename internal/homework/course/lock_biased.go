@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// A lock is a mutex that is biased to the first thread that takes it: this thread, the
-// owner, locks and unlocks with plain stores, which cost less than two atomic
-// instructions. When a second thread comes, the lock becomes an ordinary mutex for good.
+// A lock is a mutex that is biased to the first thread that takes it. This thread, the owner, locks and unlocks with
+// plain stores, which cost less than two atomic instructions. When a second thread takes the lock, it becomes an
+// ordinary mutex for good.
 //
-// The owner sets busy and then checks that it is still the owner. A second thread
-// revokes the ownership and then checks whether the owner is busy. A store may become
-// visible after later loads, so between its two steps the second thread asks the kernel
-// to execute a memory barrier on every thread (membarrier(2)).
+// The owner sets busy and then checks that it is still the owner. A second thread revokes the ownership and then
+// checks whether the owner is busy. A processor may make a store visible to other threads after it has executed later
+// loads. So the second thread asks the kernel between its two steps to execute a memory barrier on every thread
+// (membarrier(2)).
 type lock struct {
 	owner  atomic.Uintptr // the g that owns the lock, none, or revoked
 	busy   uint32         // 1 while the owner holds the lock; written by the owner only
@@ -41,8 +41,8 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock checks shared, not owner: if the ownership is revoked while the owner holds the lock, the
-// owner must unlock as it locked, and shared is set only after that.
+// Unlock checks shared instead of owner. If the ownership is revoked while the owner has the lock, the owner must
+// unlock in the way in which it locked, and shared is set only after that.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0
@@ -71,7 +71,7 @@ func (l *lock) lockSlow(me uintptr) {
 	l.shared = true
 }
 
-// self returns the current g. A C thread keeps the same g as long as it lives.
+// self returns the address of the current goroutine's g. A C thread has the same g as long as it lives.
 func self() uintptr
 
 // From linux/membarrier.h.
@@ -81,10 +81,10 @@ const (
 	registerPrivateExpedited = 1 << 4
 )
 
-// barriers is 1 if membarrier can be called, 2 if not, and 0 if that is not known yet.
+// barriers says whether membarrier can be called: 1 yes, 2 no, 0 not known yet.
 var barriers atomic.Uint32
 
-// canBar registers the process for membarrier, as the kernel requires, and reports whether that succeeded.
+// canBar reports whether membarrier can be called. The first call registers the process, as the kernel requires.
 func canBar() bool {
 	if barriers.Load() == 0 {
 		answer := uint32(2)
@@ -96,8 +96,8 @@ func canBar() bool {
 	return barriers.Load() == 1
 }
 
-// bar returns after every thread has executed a memory barrier. If a sandbox has forbidden membarrier since
-// canBar was called, bar waits 20 ms instead. A store becomes visible within nanoseconds.
+// bar returns after every thread has executed a memory barrier. If a sandbox has forbidden membarrier since canBar was
+// called, bar sleeps 20 ms instead, because a store becomes visible within nanoseconds.
 func bar() {
 	if !membarrier(privateExpedited) {
 		wait := syscall.Timespec{Nsec: 20e6}

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a lock excludes a second goroutine that comes for the first time while the first one, which owns
-// the lock, locks and unlocks it all the time.
+// Ensure that a lock excludes a second goroutine that takes it for the first time while its owner locks and unlocks it
+// all the time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
 	const times = 20

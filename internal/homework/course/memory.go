@@ -2,23 +2,21 @@ package course
 
 import "unsafe"
 
-// Memory allocates engines, sequences and tables: on C's heap in the library, in an
-// arena in tests and in the grader. Each chunk is a separate allocation, so that a
-// tester can free one by hand.
+// Memory allocates engines, sequences and tables: on C's heap in the library, and in an arena in tests and in the
+// grader. Each chunk is an allocation of its own, so that a tester can free it by hand.
 //
-// A call of the engine uses Memory at most once, because a call from Go into C costs
-// more than the allocation.
+// A call of the engine uses Memory at most once, because a call from Go into C takes longer than an allocation.
 type Memory interface {
-	// Get allocates all chunks, in order. If one fails, it allocates none, sets every
-	// At to nil, and returns false.
+	// Get allocates all chunks, in order. If it cannot allocate one, it allocates none, sets each At to nil, and
+	// returns false.
 	Get(chunks []Chunk) bool
-	// Put frees a chain of chunks and then the chunk single. In the chain, the first word of each chunk is the
-	// address of the next. single may be too small to hold an address. Both arguments may be nil.
+	// Put frees the chunks of a chain and the chunk single. The first word of each chunk in the chain is the address
+	// of the next chunk. single is separate, because it may be too small for an address. Both arguments may be nil.
 	Put(first, single unsafe.Pointer)
 }
 
-// A Chunk is one malloc(Size), or calloc(Size, 1) if Zero is not 0. C reads and
-// writes it as struct { size_t size; size_t zero; void *at; }.
+// A Chunk is a request for malloc(Size), or for calloc(Size, 1) if Zero is not 0; At is the result. C reads and writes
+// it as struct { size_t size; size_t zero; void *at; }.
 type Chunk struct {
 	Size uintptr
 	Zero uintptr

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A oneRule is a change of the engine that breaks one rule: in the file, old, which occurs once, is replaced by
-// new. The named test must then fail. It is the only test that is run.
+// A oneRule is a change of the engine's source that breaks one rule: old, which occurs once in the file, becomes new.
+// The named test, which runs alone, must then fail.
 type oneRule struct {
 	name     string
 	file     string
@@ -29,7 +29,7 @@ const (
 )
 
 var oneRules = []oneRule{
-	// All tests of the package once missed each of these; make test even missed the first.
+	// Once, no test of the package noticed the following changes; make test did not even notice the first.
 	{"a run that just fits is refused", "batch.go", "len(data) > maxRecords-position", "len(data) >= maxRecords-position", boundary},
 	{"the last entry of an L2 table is not copied", "append.go", "old != block.None {", "old != block.None && logical%L2Size != L2Size-1 {", everyCopy},
 	{"256 blocks are refused at creation", "sequence.go", "need > MaxLogicalBlocks", "need >= MaxLogicalBlocks", boundary},

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// An order is a guess at the order of the nodes in one engine's list, after the first ones, from the last walk.
-// The guess may be wrong and may name freed memory. A node is therefore read only after a link of the list
-// itself has led to it.
+// An order is a guess at the order of the nodes in one engine's list, after the first plainNodes. It comes from the
+// last search. It may be wrong and may refer to freed memory, so a node is read only after a link of the list itself
+// has led to it.
 //
 // Like a table, it is in pages from the kernel.
 type order struct {
@@ -20,7 +20,7 @@ const (
 	maxAhead   = 8   // how far ahead a node is searched for in the guess
 )
 
-// forEngine makes o an order of e. If it was another engine's, it becomes empty.
+// forEngine returns o. If o is the order of another engine, forEngine first makes it the empty order of e.
 func (o *order) forEngine(e *Engine) *order {
 	if o.engine != e {
 		o.engine, o.nodes = e, o.nodes[:0]
@@ -28,8 +28,8 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead returns the distance from the parameter from to the index of n in the guess. It returns 0 if that is more
-// than maxAhead or n is not found.
+// ahead searches the guess for n, from an index (the parameter from) on. It returns the distance to n, or 0 if n is
+// not among the next maxAhead nodes.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
 		return 0
@@ -37,8 +37,8 @@ func (o *order) ahead(from int, n *Node) int {
 	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
-// met records that the index of n in the list is the parameter to. It returns the index at which the guess
-// continues, or -1 if there is no memory.
+// met records that n has an index (the parameter to) in the list. The guess for the following nodes begins at the
+// index from. met returns the index at which it begins now, or -1 if there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// mapPages returns size bytes of zeroed private memory from the kernel, or nil.
-// It calls mmap itself: syscall.Mmap keeps its mappings in a map on the Go heap.
+// mapPages returns size bytes of zeroed private memory from the kernel, or nil. It makes the system call itself,
+// because syscall.Mmap keeps its mappings in a map on the Go heap.
 func mapPages(size uintptr) unsafe.Pointer {
 	if pagesFail {
 		return nil

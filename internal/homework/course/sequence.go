@@ -57,9 +57,8 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork follows the handout, task 3. It increments the counts before it allocates the tables, so that one pass
-// over the parent's tables both checks and shares the blocks. If the allocation fails, it decrements them
-// again.
+// fork follows the handout, task 3. It increments the counts before it allocates the tables, so that it checks and
+// shares the blocks in one pass over the parent's tables. If the allocation fails, it decrements the counts again.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -113,7 +112,8 @@ func unshare(counts []int32, tables []*L2Table) {
 	}
 }
 
-// free visits all 16 slots of the L1 table and of each L2 table, even after empty ones (handout, task 2).
+// free follows the handout, task 2. It visits all 16 slots of the L1 table and of each L2 table, even after empty
+// ones.
 func (c *core) free(e *Engine, id int32) error {
 	s := c.find(e, id)
 	if s == nil {
@@ -145,8 +145,8 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate allocates a sequence, its L1 table and a number of L2 tables. It fills the L1 table with NULL. The
-// L2 tables are in chunks[2:] afterwards.
+// allocate allocates a sequence, its L1 table and this number of L2 tables. It fills the L1 table with NULL. The
+// addresses of the L2 tables are in chunks[2:] afterwards.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]
 	chunks[0] = Chunk{Size: sequenceSize}
@@ -163,8 +163,8 @@ func (c *core) allocate(tables int) (*Sequence, bool) {
 	return s, true
 }
 
-// link appends s to the list (handout, task 2: "append the sequence to the tail
-// of active_seqs"). last is what absent returned.
+// link appends s to the list (handout, task 2: "append the sequence to the tail of active_seqs") and adds a cache
+// entry. last is the node that absent returned.
 func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	linkTail(&e.Active, &s.Node)
 	if last == s.Node.Prev { // last can be nil, or differ if the backward links are broken
@@ -172,7 +172,7 @@ func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	}
 }
 
-// linkTail adds n at the end of the list, which is before head.
+// linkTail adds n at the end of the list, before its head.
 func linkTail(head, n *Node) {
 	tail := head.Prev
 	n.Prev, n.Next = tail, head

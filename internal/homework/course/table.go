@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// A table is a hash table with open addressing and linear probing, at most half full. It is in pages from the
-// kernel: the library does not collect the Go heap, and a tester counts the allocations on C's heap.
+// A table is a hash table with open addressing and linear probing. It is at most half full. Its memory is pages from
+// the kernel, because the library does not collect garbage on the Go heap, and a tester counts the allocations on C's
+// heap.
 type table[R record[R]] struct {
 	slots []R // a power of two, or none
 	used  int
@@ -26,7 +27,7 @@ const (
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// find returns the index of key, or of the empty slot where it would go.
+// find returns the index of the slot that has key, or of the empty slot in which key would be put.
 func (t *table[R]) find(key R) int {
 	mask := len(t.slots) - 1
 	i := int(key.hash() >> t.shift)
@@ -46,8 +47,8 @@ func (t *table[R]) get(key R) *R {
 	return nil
 }
 
-// add returns the record that equals r. If there is none, it adds r. It returns nil if
-// there is no memory for a larger table.
+// add returns the record with the same key as r. If there is none, it adds r. It returns nil if there is no memory for
+// a larger table.
 func (t *table[R]) add(r R) *R {
 	if 2*(t.used+1) > len(t.slots) && !t.grow() {
 		return nil
@@ -60,7 +61,8 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove closes the gap: each record after it moves into the gap unless it would then be before its home slot.
+// remove removes the record with this key and closes the gap: it moves each following record into the gap, unless the
+// gap is before the record's home slot.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return

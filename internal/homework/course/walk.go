@@ -1,6 +1,6 @@
 package course
 
-// A walk follows a list until it finds an id or the end, which is the head or NULL.
+// A walk searches a list until it finds an id, or until the end, which is the head or NULL.
 type walk struct {
 	engine *Engine
 	id     int32
@@ -21,9 +21,8 @@ func (w *walk) plain() {
 	}
 }
 
-// guided follows the links like next, but predicts the address of each node from the order and compares it with
-// the link. The processor can then load a node before it has read the link to it. guided corrects the order
-// where it is wrong.
+// guided searches like plain, but predicts the address of each node from the order and compares it with the link. So
+// the processor can load a node before it has read the link to it. guided corrects the order where it is wrong.
 func (w *walk) guided(o *order) {
 	head, id := &w.engine.Active, w.id
 	prev, next := w.prev, w.next

@@ -11,8 +11,8 @@ func (e *Engine) count(id int32) *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
 }
 
-// A world has engines, pools, and all sequences ever made, in that order of creation. Two worlds must stay
-// equal. The index in seqs is the name of a sequence in both worlds.
+// A world has engines, pools, and all sequences that were ever made, in the order in which they were made. The test
+// compares two worlds; a sequence has the same index of seqs in both.
 type world struct {
 	engines []*Engine
 	pools   [][]int32
@@ -54,7 +54,7 @@ func (l line) String() string {
 	return fmt.Sprintf(l.format, l.values[:strings.Count(l.format, "%")]...)
 }
 
-// describe lists every visible field as text, so that a test can compare two worlds and print a difference.
+// describe returns every visible field as text, so that a test can compare two worlds and print a difference.
 func (w *world) describe(loose map[int]bool) []line {
 	var lines []line
 	add := func(format string, values ...any) {

@@ -1,15 +1,15 @@
 package course
 
-// The yardstick is the handout's algorithm, written sentence by sentence and without optimisation. It works on
-// the same structs, on the Go heap. If the memory is contradictory and a literal program would crash, it
-// refuses the call, as the library does.
+// The yardstick is the handout's algorithm, written sentence by sentence and without optimisation. It works on the
+// same structs, on the Go heap. Where the memory is inconsistent and a literal program would crash, it refuses the
+// call, as the library does.
 
 type yardstick struct {
 	live int // allocations that were not freed
 	fail int // fail the fail-th allocation of the next call; 0: never
 }
 
-// allocate counts n allocations. It returns false, and counts none, if one of them is to fail.
+// allocate counts n allocations. If one of them is meant to fail, it counts none and returns false.
 func (y *yardstick) allocate(n int) bool {
 	fails := y.fail > 0 && y.fail <= n
 	y.fail = max(0, y.fail-n)
@@ -32,8 +32,8 @@ func (y *yardstick) inside(e *Engine, id int32) bool {
 	return id >= 0 && id < e.Total && e.RefCount != nil
 }
 
-// "use a for loop from 0 to total_local_blocks - 1 and pick the very first block
-// where ref_count == 0"
+// firstFit follows the handout: "use a for loop from 0 to total_local_blocks - 1 and pick the very first block where
+// ref_count == 0".
 func (y *yardstick) firstFit(e *Engine) int32 {
 	for id := int32(0); y.inside(e, id); id++ {
 		if *e.count(id) == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clauses uses the type checker, so that a test of all clauses cannot miss a constant.
+// clauses returns the constants of clauses.go by name. It uses the type checker, so that a test of all clauses cannot
+// miss one.
 func clauses(t *testing.T) map[string]string {
 	t.Helper()
 	files := token.NewFileSet()

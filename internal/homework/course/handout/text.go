@@ -9,8 +9,8 @@ import (
 //go:embed handout.txt
 var text string
 
-// Quotes reports whether sentence is in the handout word for word, apart from white
-// space. The parts that Elided joins need not be adjacent.
+// Quotes reports whether the handout contains a sentence word for word, apart from white space. If Elided joins
+// several parts, the handout must contain them in this order.
 func Quotes(sentence string) bool {
 	rest := withoutSpace(text)
 	for part := range strings.SplitSeq(sentence, strings.TrimSpace(Elided)) {

@@ -23,7 +23,8 @@ const arenaSize = 1 << 30
 // spaces has zeroed mappings for reuse.
 var spaces = make(chan []byte, 4)
 
-// maxKept is the size up to which a used mapping is kept for reuse. Larger ones would occupy too much memory.
+// maxKept is the number of used bytes up to which an arena's memory is kept for another arena. More would occupy too
+// much memory.
 const maxKept = 16 << 20
 
 func newArena() (*arena, error) {

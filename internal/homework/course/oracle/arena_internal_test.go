@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a world starts with zeroed memory, also if an earlier world has written to the same memory.
+// Ensure that the memory of a new world is zero, although an earlier world has written to the same memory.
 func TestAWorldBeginsWithZeros(t *testing.T) {
 	const size = 1000
 	for range 3 * cap(spaces) {

@@ -10,8 +10,8 @@ import (
 // A ChangeKind is what a Change does.
 type ChangeKind int
 
-// The changes. Each keeps the state consistent: mapping a block increments its count,
-// and decrements the free count if the block was free; unmapping does the reverse.
+// The kinds of changes. A change keeps the state consistent: mapping a block increments its count, and decrements the
+// number of free blocks if the block was free; unmapping does the reverse.
 const (
 	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
 	DropEngine                     // and all its sequences
@@ -35,8 +35,8 @@ type Change struct {
 	A, B, C, N int32
 }
 
-// Write plays a step in which the tester changes memory (a given call or a write from outside), and returns the
-// changes. There are none if a correct submission would refuse the step or the step has no effect.
+// Write plays a step in which the grader writes to the submission's memory (a given call or a write from outside), and
+// returns the changes. There are none if a correct submission would refuse the call or if nothing changes.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change
@@ -111,7 +111,7 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 	return nil
 }
 
-// remap maps a logical block to a block. If it was mapped before, remap unmaps it first.
+// remap maps a logical block to a block. If the logical block is mapped to another block, remap unmaps it first.
 func (w *World) remap(engine int, e *course.Engine, s *course.Sequence, logical, block int32) []Change {
 	if Entry(s, logical) == block {
 		return nil

@@ -1,4 +1,3 @@
-// Package oracle computes the state of a correct submission: it plays a trace on
-// package course, over memory of the grader. Package compare finds the differences
-// from that state.
+// Package oracle computes the state that a correct submission has after each step of a trace. It plays the trace on
+// package course, in memory of the grader. Package compare compares the submission's state with it.
 package oracle

@@ -33,7 +33,8 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence returns the changes that create s: the sequence, its tables without blocks, and its blocks.
+// sequence returns the changes that create s: the sequence, the blocks that it maps, and its tables without a mapped
+// block.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {
@@ -60,7 +61,8 @@ func sequence(engine int, s *course.Sequence) []Change {
 	return all
 }
 
-// givenAppend plays an append and returns its changes: the block that it maps, if any, and the records that it writes.
+// givenAppend plays an append and returns its changes: the block that it maps, if any, the records that it writes, and
+// the new kv_count.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 	s := Find(e, op.A)
 	if s == nil || s.KVCount < 0 || s.KVCount >= course.MaxLogicalBlocks*course.KVPerBlock {

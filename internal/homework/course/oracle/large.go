@@ -10,11 +10,11 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// ErrReserve is wrapped if the machine has no address space for a large pool.
+// ErrReserve means that the machine has no address space for a large pool.
 var ErrReserve = errors.New("no address space for a large pool")
 
-// initLarge calls init with a large pool. Only its ends are ever touched, so it takes
-// address space but hardly any memory.
+// initLarge calls init with a large pool. The pool occupies address space but little memory, because only its two ends
+// are touched.
 func (w *World) initLarge(op trace.Op) Outcome {
 	size := int(op.Pool())
 	space, err := unix.Mmap(-1, 0, size+2*Slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)

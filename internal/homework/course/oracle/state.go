@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// Find returns the sequence with the id, or nil if there is none.
+// Find returns the sequence of an engine with this id, or nil if there is none.
 func Find(e *course.Engine, id int32) *course.Sequence {
 	for s := range e.Sequences {
 		if s.ID == id {
@@ -17,7 +17,7 @@ func Find(e *course.Engine, id int32) *course.Sequence {
 	return nil
 }
 
-// Entry returns the block that a sequence maps a logical block to, -1 if there is none.
+// Entry returns the block to which a sequence maps a logical block, or -1 if it is not mapped.
 func Entry(s *course.Sequence, logical int32) int32 {
 	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil {
 		return l2[logical%course.L2Size]
@@ -25,7 +25,7 @@ func Entry(s *course.Sequence, logical int32) int32 {
 	return -1
 }
 
-// Counts returns the reference counts of an engine, as a slice of its memory.
+// Counts returns the reference counts of an engine. The slice is the engine's memory.
 func Counts(e *course.Engine) []int32 { return unsafe.Slice(e.RefCount, e.Total) }
 
 // A SequenceState is one sequence as values.
@@ -45,8 +45,8 @@ type EngineState struct {
 // ErrState is wrapped if calls cannot continue from an EngineState.
 var ErrState = errors.New("not a state to go on from")
 
-// Adopt sets the state of engine i. If the state is not consistent (course.Engine.Check) or
-// does not fit the engine's pool, Adopt returns an error and changes nothing.
+// Adopt makes state the state of engine i. If the state is inconsistent (course.Engine.Check) or does not fit the
+// engine's pool, Adopt returns an error and changes nothing.
 func (w *World) Adopt(i int, state EngineState) error {
 	pool := w.Pools[i]
 	if state.Total != int32((len(pool)-2*Slack)/course.BlockSize) || len(state.RefCount) != int(state.Total) || len(state.Pool) != len(pool) {

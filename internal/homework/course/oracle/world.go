@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A World is everything that exists at one point of a trace.
+// A World has the engines and pools of a correct submission at one point of a trace.
 type World struct {
 	arena   *arena
 	library course.Library
@@ -20,18 +20,18 @@ type World struct {
 	large   [][]byte                 // mappings of large pools
 }
 
-// Slack is the number of bytes on either side of a pool that are watched.
+// Slack is the number of bytes before and after a pool that no call may change.
 const Slack = 256
 
-// Fill writes the contents that a pool and its slack have before a trace. Any 256 consecutive
-// blocks differ, so that a missing copy is detected.
+// Fill writes the bytes that a pool and its slack have before a trace. Each of 256 consecutive blocks is different, so
+// that a missing copy of a block is detected.
 func Fill(bytes []byte) {
 	for len(bytes) > 0 {
 		bytes = bytes[copy(bytes, filling[:]):]
 	}
 }
 
-// filling has 256 blocks, each with values 29 above those of the block before.
+// filling has 256 blocks. Each byte is 29 more than the byte at the same place in the block before.
 var filling = func() (bytes [256 * course.BlockSize]byte) {
 	for i := range bytes {
 		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)
@@ -39,8 +39,8 @@ var filling = func() (bytes [256 * course.BlockSize]byte) {
 	return bytes
 }()
 
-// An Outcome is what a step returned. Err is nil or an error of package course. Made is the
-// number of successful calls of a multiple step (Creates, Forks, Appends, Frees).
+// An Outcome is the result of a step. Err is nil or an error of package course. For a step of several calls (Creates,
+// Forks, Appends, Frees), Made is the number of successful calls.
 type Outcome struct {
 	Err  error
 	Made int64

@@ -13,8 +13,8 @@ import (
 // A Kind is what an Op does.
 type Kind uint8
 
-// The six calls of llm_memory.h, calls made several times, and the writes of a
-// white-box tester.
+// The kinds of steps: the six calls of llm_memory.h, the same calls made several times, and writes of a white-box
+// tester.
 const (
 	Init     Kind = iota // a pool of A bytes and, if it is large (Large), B MiB; if A is below 0, NULL
 	Create               // id A, length B
@@ -72,13 +72,14 @@ var facts = [kinds]fact{
 	Place:    {"place", "", 4, 3, Place},
 }
 
-// Outside reports whether k is a write by the tester, not a call.
+// Outside reports whether k is a write of a white-box tester, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
 
-// Function returns the name of the function in llm_memory.h, or String for a write from outside.
+// Function returns the name of the function in llm_memory.h. For a write from outside it returns the word of the text
+// form.
 func (k Kind) Function() string { return cmp.Or(facts[k].function, facts[k].word) }
 
-// TaskOf returns the task of the handout that asks for a function, or 0 if none does.
+// TaskOf returns the task of the handout in which students write a function, or 0 if there is none.
 func TaskOf(function string) int {
 	for _, f := range facts {
 		if f.function == function && function != "" {
@@ -106,8 +107,8 @@ const Engines = 4
 // None is the Engine of calls that get NULL.
 const None = -1
 
-// String returns the op as a line of a trace: "given" if it is, the word of the kind,
-// the engine, the numbers, and oom=N.
+// String returns the step as a line of a trace: "given" if Given is set, the word of the kind, the engine, the
+// numbers, and oom=N if an allocation fails.
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Given {
@@ -139,32 +140,32 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Pool returns the size of the pool of an Init in bytes.
+// Pool returns the size in bytes of the pool that an Init makes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether a player gives the pool of an Init an address that is a multiple of 4 and not of 8, as an
-// array of int in a struct may have. It does so for a small pool whose size is not a multiple of 16.
+// ForInts reports whether the pool of an Init gets an address that is a multiple of 4 but not of 8, as an array of int
+// in a struct may have. Small pools whose size is no multiple of 16 get one.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
-// Large reports whether an Init has a large pool. For a large pool only address space is reserved, and only the
-// first and the last End bytes can be touched.
+// Large reports whether an Init makes a large pool. Only address space is reserved for it, and only its first and its
+// last End bytes can be touched.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
 
-// End is the number of bytes at each end of a large pool that can be touched. MaxLarge
-// is the maximum size of a large pool in MiB: its ref_count must fit into the heap of
-// a submission.
+// End is the number of bytes at each end of a large pool that can be touched. MaxLarge is the maximum size of a large
+// pool in MiB, because ref_count must fit into the submission's heap.
 const (
 	End      = 64 << 10
 	MaxLarge = 3 << 10
 )
 
-// Task returns the task of the handout that an Op belongs to, 1 to 5. A write from outside belongs to task 4.
+// Task returns the task of the handout that a step belongs to, 1 to 5. Writes from outside belong to task 4.
 func (o Op) Task() int { return facts[o.Kind].task }
 
-// ErrSyntax is wrapped by the errors of Parse, which name the line.
+// ErrSyntax is wrapped by the errors of Parse, which contain the number of the line.
 var ErrSyntax = errors.New("not a trace")
 
-// The pools, each with slackPerPool bytes around it, have at most maxPools bytes, the memory of a submission.
+// Limits of a trace. All its pools, with slackPerPool bytes for each, must fit into maxPools bytes, because a
+// submission has no more memory for pools.
 const (
 	maxSteps     = 100_000
 	maxForks     = 100_000 // calls of one step
@@ -172,7 +173,7 @@ const (
 	slackPerPool = 8192
 )
 
-// Parse parses a trace, which has one Op on each line. Comments begin with #.
+// Parse parses the text of a trace, in which each line is an Op. Comments begin with #.
 func Parse(text string) ([]Op, error) {
 	var ops []Op
 	pools := int64(0)
@@ -244,7 +245,7 @@ func parse(fields []string) (Op, error) {
 	return op, op.check()
 }
 
-// check returns an error if the numbers of a step are not valid.
+// check returns an error if the fields of a step are not valid together.
 func (o Op) check() error {
 	if o.Engine == None && (o.Kind == Init || o.Kind.Outside() || o.Given) {
 		return fmt.Errorf("%s must name an engine: e0 to e%d", o.Kind, Engines-1)
@@ -262,8 +263,8 @@ func (o Op) check() error {
 	return nil
 }
 
-// several returns the first number and the number of calls of a multiple step. It
-// returns 0 and 0 for a single call, and -1 calls if the number is not positive.
+// several returns the first number and the number of calls of a step of several calls. It returns 0 and 0 for other
+// steps, and -1 calls if the number is not positive.
 func (o Op) several() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:
@@ -281,7 +282,7 @@ func (o Op) several() (first, n int32) {
 	return first, n
 }
 
-// Each yields the single calls of a multiple step, or the step itself if it is single.
+// Each yields the calls of a step of several calls one by one, and any other step itself.
 func (o Op) Each(yield func(Op) bool) {
 	_, n := o.several()
 	if n <= 0 {
@@ -310,12 +311,12 @@ func (o Op) Each(yield func(Op) bool) {
 // Many reports whether steps of this kind are multiple.
 func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 
-// Single returns the kind of the calls that a multiple step makes, or k itself.
+// Single returns the kind of the calls that a step of several calls makes. For other kinds it returns k.
 func (k Kind) Single() Kind { return facts[k].single }
 
-// Isolate returns a copy of a trace in which the tester makes the calls in place of the submission. The
-// submission still makes the calls of the kinds in real, calls in which an allocation must fail, and calls with
-// a NULL argument.
+// Isolate returns a copy of a trace in which the grader does the work of the calls by writing to memory (Given). The
+// submission still makes the calls of the kinds in real, calls in which an allocation fails, and calls with a NULL
+// engine or pool.
 func Isolate(ops []Op, real ...Kind) []Op {
 	isolated := slices.Clone(ops)
 	for i, op := range isolated {
