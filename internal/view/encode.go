@@ -174,7 +174,7 @@ func change(name int, old, s *Sequence) entry {
 	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
-// A record whose absolute value is below small is shown; the page does not show others.
+// small is the absolute value from which on a page shows no records.
 const small = 1_000_000
 
 // written lists the records that have changed, each with its position. If the size of the pool has changed, it lists

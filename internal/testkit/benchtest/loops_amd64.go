@@ -17,7 +17,7 @@ var (
 	avx2   = cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3)
 )
 
-// Read sums memory as float32. Its length must be a multiple of 512 bytes.
+// Read sums memory as float32 values. The length of p must be a multiple of 512.
 func Read(p []byte) {
 	switch {
 	case avx512:
@@ -29,7 +29,7 @@ func Read(p []byte) {
 	}
 }
 
-// Multiply does rounds of multiplications and additions, and returns the number of floating-point operations.
+// Multiply does rounds of multiplications and additions. It returns the number of floating-point operations.
 func Multiply(rounds int) (operations int) {
 	switch {
 	case avx512:

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Work does the work once. i is the number of the call, so that each call can use different memory.
+// A Work does the work that is measured, once. i counts the calls, so that each call can use different memory.
 type Work func(i int)
 
-// least is the shortest time of a measurement. If the work takes less time, it is repeated.
+// least is the least time that is measured at once. Work that takes less time is repeated.
 const least = 4 * time.Millisecond
 
-// ByTurns runs works alternately, in as many rounds as b has iterations. For each work and round, it returns the time
-// of one call. This is the processor time of the process if threads is 1, and elapsed time otherwise.
+// ByTurns runs the works alternately, in as many rounds as b has iterations. It returns the time of one call for each
+// work and round. If threads is 1, this is the processor time of the process, otherwise the elapsed time.
 func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 	clock := int32(unix.CLOCK_MONOTONIC)
 	if threads == 1 {

@@ -1,3 +1,3 @@
-// Package browsertest opens pages in headless Chromium: it starts the browser, opens tabs, and records a page's
-// requests and error messages. Only tests import it. How a page must look is up to the tests of the page.
+// Package browsertest opens pages in headless Chromium. It starts the browser, opens tabs, and records the requests
+// and error messages of a page. Only tests import it. The tests of a page decide what the page must look like.
 package browsertest

@@ -27,8 +27,8 @@ type Look struct {
 	Fragment string
 }
 
-// Open opens a file in a new tab. At the end of the test, it checks that the tab has reported no errors, and has
-// requested only this file and the files in next, which the test visits later.
+// Open opens a file in a new tab. At the end of the test, it checks that the page has reported no errors, and has
+// requested only this file and then the files in next, which the test visits later.
 func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
 	address := url.URL{Scheme: "file", Path: file}
@@ -41,7 +41,7 @@ func Open(t testing.TB, in context.Context, file string, l Look, next ...string)
 	})
 }
 
-// OpenLive opens the page of a server in a new tab. At the end of the test, it checks that the tab has requested
+// OpenLive opens the page of a server in a new tab. At the end of the test, it checks that the page has requested
 // nothing from other servers and has reported no errors.
 func OpenLive(t testing.TB, in context.Context, address string, l Look) context.Context {
 	t.Helper()
@@ -56,7 +56,8 @@ func OpenLive(t testing.TB, in context.Context, address string, l Look) context.
 	})
 }
 
-// visit opens an address. When the test ends, it passes the requests to check.
+// visit opens an address in a new tab. At the end of the test, it calls check with the URLs that the tab has
+// requested.
 func visit(t testing.TB, in context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
 	t.Helper()
 	tab, cancel := chromedp.NewContext(in)
@@ -81,7 +82,7 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	return tab
 }
 
-// Change changes the width, scheme or motion of a tab without loading the page again.
+// Change changes the width, the colour scheme and the reduced motion of a tab without loading the page again.
 func Change(t testing.TB, tab context.Context, l Look) {
 	t.Helper()
 	command(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.Width, Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600})

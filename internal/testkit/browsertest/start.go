@@ -14,15 +14,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// browser is shared by all tests of a package, because starting it takes longer than a test.
+// browser is the browser that all tests of a package use, because starting it takes longer than a test.
 var browser struct {
 	sync.Mutex
 	tabs context.Context // the context of new tabs, or nil if the browser does not run
 	stop func()
 }
 
-// Main runs the tests of a package and then ends the browser. If a package has tests that call Start, its TestMain
-// must call Main.
+// Main runs the tests of a package and then ends the browser. A package whose tests call Start must call Main in
+// TestMain.
 func Main(m *testing.M) (status int) {
 	browser.stop = func() {}
 	status = m.Run()
@@ -30,9 +30,9 @@ func Main(m *testing.M) (status int) {
 	return status
 }
 
-// Start returns the context for new tabs of headless Chromium, which it starts if necessary. The browser itself
-// requests nothing from the network. It runs until the tests of the package have ended. In a quick run, Start skips the
-// test.
+// Start returns the context in which tests open new tabs of headless Chromium. It starts the browser if necessary; the
+// browser runs until the tests of the package have ended, and itself requests nothing from the network. With -short,
+// Start skips the test.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	level.SkipQuick(t)
@@ -55,8 +55,8 @@ func start(t testing.TB) {
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		// Without these flags, each window renders two hidden pages for search suggestions, and more processes
-		// start.
+		// Without these flags, each window renders two hidden pages for search suggestions, and there are more
+		// processes.
 		chromedp.Flag("disable-features", "WebUIOmniboxPopup,WebUIOmniboxAimPopup"), chromedp.Flag("disable-extensions", true),
 		chromedp.Flag("enable-features", "NetworkServiceInProcess2"), chromedp.Flag("in-process-gpu", true),
 		chromedp.Flag("renderer-process-limit", "1"),

@@ -1,6 +1,6 @@
-// Package corpus has submissions for tests of graders: wrong submissions, and some that are equivalent to the correct
-// submission. Each is the correct submission in testdata/submissions with one named change (mutants.txt there explains
-// the format).
+// Package corpus has submissions for tests of graders: wrong ones, and some that do the same as the correct
+// submission. Each is the correct submission in testdata/submissions with one named change. mutants.txt in that folder
+// explains the format.
 package corpus
 
 import (
@@ -52,8 +52,8 @@ func parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical returns the mutants of an ordinary test run: for each test, the first wrong mutant that it must detect; every
-// fourth equivalent mutant; and all other mutants.
+// Typical returns the mutants that an ordinary test run uses: for each test of the C suite, the first wrong mutant
+// that it must detect; every fourth equivalent mutant; and all other mutants.
 func Typical(all []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range all {
@@ -98,7 +98,7 @@ func (m *Mutant) add(line string) bool {
 	return true
 }
 
-// Apply returns source with the mutant's change. The lines of each hunk must occur exactly once in source.
+// Apply returns source with the mutant's change. The old lines of each hunk must occur exactly once in source.
 func (m *Mutant) Apply(source string) (string, error) {
 	for _, h := range m.hunks {
 		if n := strings.Count("\n"+source, "\n"+h.before); h.before == "" || h.before == h.after || n != 1 {

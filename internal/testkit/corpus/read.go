@@ -31,7 +31,7 @@ func Correct(t testing.TB) string {
 	return Read(t, "correct/llm_memory.c")
 }
 
-// Mutants returns the mutants of a table in testdata/submissions, such as mutants.txt.
+// Mutants returns the mutants of a table in testdata/submissions, for example mutants.txt.
 func Mutants(t testing.TB, table string) []Mutant {
 	t.Helper()
 	all, err := parse(Read(t, table))
@@ -39,7 +39,7 @@ func Mutants(t testing.TB, table string) []Mutant {
 	return all
 }
 
-// Source returns the text of the mutant that has the given ID in mutants.txt.
+// Source returns the source of the mutant that has this ID in mutants.txt.
 func Source(t testing.TB, id string) string {
 	t.Helper()
 	all := Mutants(t, "mutants.txt")
@@ -50,7 +50,7 @@ func Source(t testing.TB, id string) string {
 	return text
 }
 
-// Changed returns the correct submission with changes. Each pair has a text that occurs at least once, and the text
+// Changed returns the correct submission with changes. Each pair is a text that occurs in the submission and the text
 // that replaces its first occurrence.
 func Changed(t testing.TB, pairs ...string) string {
 	t.Helper()

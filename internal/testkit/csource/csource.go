@@ -1,4 +1,4 @@
-// Package csource checks, with the C compiler, that C sources and Go code agree.
+// Package csource lets the C compiler check that a C source and Go code agree.
 package csource
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Require checks that constant expressions have the given values in a C source, and that declarations agree with the
-// declarations in this source. Headers are also searched in the folder include.
+// Require checks that expressions have the given values in a C source, where they are constant, and that declarations
+// agree with those in the source. The compiler also looks for headers in the folder include.
 func Require(t testing.TB, source, include string, values map[string]int64, declarations ...string) {
 	t.Helper()
 	path, err := filepath.Abs(source)

@@ -1,5 +1,5 @@
-// Package hangs runs programs for tests, and kills programs that hang. It measures processor time, because a test must
-// not fail on a busy machine.
+// Package hangs runs programs in tests and kills those that hang. It measures processor time, so that a test does not
+// fail because the machine is busy.
 package hangs
 
 import (
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A program hangs if its processes use no processor time for the time idle, or if together they use more processor
-// time than busy.
+// A program hangs if its processes together use no processor time for the duration idle, or more processor time than
+// busy.
 const (
 	idle = time.Minute
 	busy = 15 * time.Minute
@@ -24,8 +24,8 @@ const (
 // Err is wrapped if a program was killed because it hangs.
 var Err = errors.New("it hangs")
 
-// Run does what cmd.Run does, for a program that may hang. The program runs in a new process group. If it hangs, Run
-// kills the group.
+// Run does the same as cmd.Run for a program that may hang. It runs the program in a new process group, and kills the
+// group if the program hangs.
 func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
 
 func run(cmd *exec.Cmd, idle, busy time.Duration) error {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// compiler is a shell script that CheapCompiler installs under the name gcc. CheapCompiler writes the values of its
-// variables before it.
+// compiler is the shell script that CheapCompiler installs under the name gcc. CheapCompiler writes the values of the
+// script's variables before it.
 const compiler = `
 case "$*" in
 *' -c runner.c -o runner.o' | *' -c watched.c -o watched.o' | *'/launch.c -o '*) # the grader's own programs
@@ -31,10 +31,10 @@ esac
 exec "$gcc" "$@"
 `
 
-// CheapCompiler makes the graders of this process and of its children compile submissions with another optimization
-// level than the course's, such as -O0. The graders' own programs are compiled only once. CheapCompiler does not
-// affect a grader that has its own flags (grade.NewGrader), and does nothing in make test-long. Call it in
-// TestMain; the function that it returns removes its files.
+// CheapCompiler makes the graders of this process and of its child processes compile submissions with another
+// optimization level than the course's, such as -O0. It also makes them compile the graders' own programs only once.
+// It does not change what a grader compiles that has flags of its own (grade.NewGrader), and does nothing in make
+// test-long. TestMain calls it; the function that it returns removes its files.
 func CheapCompiler(optimization string) (remove func()) {
 	gcc, err := exec.LookPath("gcc")
 	if Long() || err != nil { // tests that need gcc report that it is missing

@@ -29,8 +29,8 @@ type Socket struct {
 	out *bufio.Reader
 }
 
-// New starts a process that has a socket of the given type, for example SUB. It
-// skips the test if there is no Python with libzmq.
+// New starts a process that has a ZeroMQ socket of this type, for example SUB. It skips the test if there is no Python
+// with libzmq.
 func New(t *testing.T, socketType string) *Socket {
 	if exec.Command(python, "-c", "import zmq").Run() != nil {
 		t.Skip("no Python with libzmq here (Debian: python3-zmq)")
@@ -67,13 +67,14 @@ func (s *Socket) call(result any, call ...any) {
 	require.NoError(s.t, json.Unmarshal(answer, result))
 }
 
-// Set sets an option, for example SUBSCRIBE, to an int or a string.
+// Set sets an option of the socket, for example SUBSCRIBE, to an int or a string.
 func (s *Socket) Set(option string, value any) { s.call(new(any), "set", option, value) }
 
 // Connect connects the socket.
 func (s *Socket) Connect(endpoint string) { s.call(new(any), "connect", endpoint) }
 
-// Bind binds the socket and returns the endpoint. If the port is *, the endpoint has the port that was chosen.
+// Bind binds the socket and returns its endpoint. If the port of the given endpoint is *, the result has the port that
+// was chosen.
 func (s *Socket) Bind(endpoint string) (bound string) {
 	s.call(&bound, "bind", endpoint)
 	return bound
@@ -88,7 +89,7 @@ func (s *Socket) Send(frames ...[]byte) {
 	s.call(new(any), "send", texts)
 }
 
-// Receive returns the next message, or nil if none arrives within the time wait.
+// Receive returns the next message. It waits at most for the duration wait, and then returns nil.
 func (s *Socket) Receive(wait time.Duration) (frames [][]byte) {
 	var texts []string
 	s.call(&texts, "receive", wait.Milliseconds())

@@ -1,5 +1,5 @@
-// Package overlay replaces a source file for one build (go build -overlay). A test can thus break a rule and check
-// that other tests fail.
+// Package overlay replaces a source file for one build (go build -overlay). A test can break a rule in this way and
+// check that other tests then fail.
 package overlay
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Replace returns the path of an overlay. In the overlay, file has the text to instead of the text from, which must
-// occur once in the file.
+// Replace returns the path of an overlay for go build -overlay. It replaces the text from, which must occur once in
+// file, by the text to.
 func Replace(t testing.TB, file, from, to string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)

@@ -1,5 +1,5 @@
-// Package rapidtest makes random tests cheaper, and runs more of them in packages where they are cheap. Only tests
-// import it.
+// Package rapidtest makes random tests (rapid) cheaper, and runs more of them in packages where they are cheap. Only
+// tests import it.
 package rapidtest
 
 import (
@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Main is a TestMain. Unless the command line sets a number, it makes rapid run 1,500 random checks instead of 100.
+// Main is a TestMain. It makes rapid run 1,500 random checks of a test instead of 100, unless the command line sets a
+// number.
 func Main(m *testing.M) {
 	flag.Parse()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
@@ -19,9 +20,9 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Check does what rapid.Check does, for tests with many assertions. Each assertion calls testing.T.Helper twice, which
+// Check does the same as rapid.Check, but makes assertions cheaper. Each assertion calls testing.T.Helper twice, which
 // looks up its caller and takes longer than most assertions; Check disables these calls. A failed assertion still
-// prints where it was called.
+// prints the line that called it.
 func Check(t *testing.T, prop func(*rapid.T)) {
 	t.Helper()
 	rapid.Check(withoutHelper{t}, prop)

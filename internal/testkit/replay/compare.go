@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Difference is the first field in which a replay differs from the recording.
+// A Difference is the first field whose value in the replay differs from the recording.
 type Difference struct {
 	Trace     string
 	Line      int
@@ -27,8 +27,8 @@ type result map[string]any
 
 const absent = "(absent)"
 
-// differs returns the first field whose value in got differs from want. Fields are compared in the order of rank, then
-// of their names.
+// differs returns the first field whose values in want and got differ. It compares the fields in the order of rank,
+// and those of the same rank by name.
 func differs(want map[string]json.RawMessage, got result) (field, wantText, gotText string, found bool) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(want)), maps.Keys(got))
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
@@ -47,8 +47,8 @@ func differs(want map[string]json.RawMessage, got result) (field, wantText, gotT
 	return "", "", "", false
 }
 
-// rank returns the position of a field in the order of comparison: results of the operation come first, then the state
-// after it, and hashes of the whole state last.
+// rank returns the position of a field in the order of comparison: first the results of the operation, then the state
+// after it, and last the hashes of the whole state.
 func rank(name string) int {
 	return strings.Index(" free hm ev dump fqh st ", " "+name+" ")
 }
@@ -61,7 +61,7 @@ func text(value any) string {
 	return string(b)
 }
 
-// sameValue reports whether two JSON texts have the same value, for example 0 and 0.0.
+// sameValue reports whether two JSON texts have the same value, as 0 and 0.0 have.
 func sameValue(a, b string) bool {
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant changes one rule: it replaces text that occurs once in a file below internal/scheduling.
+// A mutant changes one rule of a scheduler: it replaces a text that occurs once in a file below internal/scheduling.
 type mutant struct {
 	rule       string
 	file       string
@@ -102,7 +102,7 @@ var mutants = []mutant{
 		"for _, stop := range m.stops(r, start, end) {", "for _, stop := range [4]int{} {", "s07 s09"},
 }
 
-// Ensure that the recordings cover each rule: if the rule is changed, the replay of a recording differs.
+// Ensure that the recordings cover each rule: if the rule is changed, the replay of some recording differs.
 func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A player performs the operations of a recording. play writes the results of an operation to r; state writes the
-// fields that the results of all operations have. Both panic with a refusal if the operation is impossible.
+// A player performs the operations of a recording. play writes the results of an operation to r. state writes the
+// fields that every result has. Both panic with a refusal if the operation is impossible.
 type player interface {
 	play(op *Op, r result)
 	state(op *Op, r result)
@@ -53,9 +53,9 @@ func newPlayer(t *Trace) player {
 	})()
 }
 
-// Verify plays t and compares every field. It returns the number of compared lines. It stops after an operation of V0
-// that failed, because vLLM's state differs from this project's from then on (v0.md). The error is a *Difference, or
-// wraps ErrTrace if an operation of the recording is not possible.
+// Verify plays t and compares every field. It returns the number of lines that it has compared. It stops after an
+// operation of V0 that failed, because from then on vLLM's state differs from this project's (v0.md). The error is a
+// *Difference, or wraps ErrTrace if an operation of the recording is impossible.
 func Verify(t *Trace) (compared int, err error) {
 	var p player
 	if err := safely(&Op{Line: 1, Name: "configuration"}, func() { p = newPlayer(t) }); err != nil {
@@ -79,8 +79,8 @@ func Verify(t *Trace) (compared int, err error) {
 	return len(t.Ops) + 1, nil
 }
 
-// safely turns a panic into an error, because a recording can contain an impossible operation, for example on a
-// request that does not exist.
+// safely calls f and returns a panic as an error, because a recording may contain an impossible operation, for example
+// on a request that does not exist.
 func safely(op *Op, f func()) (err error) {
 	defer func() {
 		switch why := recover().(type) {

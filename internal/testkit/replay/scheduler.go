@@ -74,7 +74,7 @@ func (p *schedulerPlayer) arrive(op *Op, r result) {
 	}
 }
 
-// update reports the recorded tokens to the scheduler. Every request with tokens must be in the step.
+// update passes the recorded tokens to the scheduler. Each request that has tokens must be part of the step.
 func (p *schedulerPlayer) update(op *Op) {
 	p.counts, p.tokens = p.counts[:0], p.tokens[:0]
 	used := 0

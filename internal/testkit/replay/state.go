@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A watcher reads from a pool the fields that the results of all operations have.
+// A watcher reads from a pool the fields that every result has.
 type watcher struct {
 	pool   pool.View
 	config *Config
@@ -121,8 +121,8 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn returns the column of extra keys in a row of an event: nil if the event has no hashes, "none" if no hash
-// has extra keys, else a list.
+// extraColumn returns the extra keys of n hashes for a row of an event: nil if n is 0, "none" if no hash has extra
+// keys, otherwise a list.
 func extraColumn(n int, extra [][]blockhash.Key) any {
 	if n == 0 {
 		return nil

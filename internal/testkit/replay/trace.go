@@ -171,7 +171,7 @@ func (i *item) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&i.Identifier, &i.Offset, &i.Length})
 }
 
-// Load reads the recording in file, which may be compressed by gzip.
+// Load reads the recording in file, which may be compressed with gzip.
 func Load(file string) (*Trace, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestTheRecordingsAreWhole(t *testing.T) {
 	}
 }
 
-// Ensure that a replay gives the recorded value of every field, up to the first operation that fails.
+// Ensure that a replay gives every recorded value, up to the first operation that fails.
 func TestEveryRecordingPlaysEqual(t *testing.T) {
 	for folder, n := range map[string]int{"v1": 31, "v1-more": 43, "v0": 27} {
 		files, err := filepath.Glob("../../../testdata/traces/" + folder + "/*.jsonl.gz")

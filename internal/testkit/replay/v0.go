@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/scheduling/paper"
 )
 
-// Init is the first line of a recording of vLLM V0, of the paper's system or of Orca.
+// Init is the first line of a recording of vLLM V0, of the paper's system or of Orca: the configuration.
 type Init struct {
 	Op        string  `json:"op"`
 	Flavour   string  `json:"flavour"` // "": V0; sosp23, orca-constant, orca-power2, orca-oracle
@@ -32,8 +32,8 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// given has the fields of a recording that are usually arguments. Such a field is compared only if the replay's result
-// contains it, too.
+// given has the names of fields that are usually arguments of an operation, not results. Such a field is compared only
+// if the replay's result has it, too.
 var given = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
@@ -48,8 +48,8 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields to compare with r: in a recording of V1 all fields of the result, otherwise the
-// fields that are no arguments or that r has.
+// answerTo returns the recorded fields that must be compared with r. For V1 these are all fields of the recorded
+// result. For the others, which record arguments and results together, fields in given are left out unless r has them.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
@@ -66,8 +66,8 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	return want
 }
 
-// An oldPlayer performs the operations of a recording of V0, the paper's system or Orca. play writes the result of the
-// operation to r; free returns the numbers of free blocks, which all results contain.
+// An oldPlayer performs the operations of a recording of V0, of the paper's system or of Orca. play writes the result
+// of an operation to r. free returns the numbers of free blocks, which are part of every result.
 type oldPlayer interface {
 	play(op *Op, r result)
 	free() any

@@ -57,8 +57,8 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised reports whether err says that too few blocks are free, and then writes vLLM's exception to r. It panics with
-// a refusal if err is another error.
+// raised reports whether err says that too few blocks are free. It then writes the exception that vLLM raises to r. If
+// err is another error, raised panics with a refusal.
 func raised(err error, r result) bool {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
 		r["error"] = "NoFreeBlocks"
@@ -120,7 +120,7 @@ func tables(list []*v0Seq) map[int][]int32 {
 	return all
 }
 
-// tableOf returns a copy of a table that is never nil, so that its JSON is a list.
+// tableOf returns a copy of a table. The copy is never nil, so that its JSON is a list.
 func tableOf(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 func (p *v0Manager) playGroup(op *Op, r result) {

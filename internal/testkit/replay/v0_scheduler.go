@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v0"
 )
 
-// v0Scheduler plays the steps of V0's scheduler without a model. It finishes a request after the recorded number of
-// tokens.
+// v0Scheduler plays the steps of V0's scheduler without a model. A request finishes after the number of tokens that
+// was recorded.
 type v0Scheduler struct {
 	s         *v0.Scheduler
 	it        serve.Iteration

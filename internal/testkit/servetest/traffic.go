@@ -31,7 +31,7 @@ type System struct {
 	Worker Worker                                                 // nil means a Memory
 }
 
-// traffic is a System together with the state of its requests in the model.
+// traffic is a System under test and the model's view of its requests.
 type traffic struct {
 	*System
 	memory Worker
@@ -53,7 +53,7 @@ type sample struct {
 
 const answerTokens = 12 // tokens of the longest answer
 
-// Run sends random requests to the system. It checks the system after each operation.
+// Run sends random requests to the system and checks it after each operation.
 func Run(t *rapid.T, s *System) {
 	x := &traffic{System: s, memory: s.Worker, live: map[int]*answer{}}
 	if s.Worker == nil {
@@ -100,8 +100,8 @@ func (x *traffic) add(t *rapid.T) {
 	x.next++
 }
 
-// content returns the tokens of a request and its answer. Each token is unique, except that the tokens begin with
-// one of two beginnings, so that there are prefix hits.
+// content returns the tokens of a request and its answer. Each request has tokens of its own; if Shared is set, they
+// may follow one of two common beginnings, so that there are prefix hits.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
 	same := 0

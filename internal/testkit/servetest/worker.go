@@ -1,7 +1,7 @@
-// Package servetest drives schedulers in tests. It acts as the model and as the worker. A worker's memory has a digest
-// in each slot of each block: the digest of all tokens up to the token whose keys and values belong there. After each
-// iteration, servetest can therefore check that every sequence attends to its own tokens, whatever was shared, copied,
-// swapped or computed again.
+// Package servetest drives schedulers in tests. It acts as the model and as its worker. Instead of keys and values,
+// the worker's blocks have digests: the slot of a token has the digest of all tokens up to this one. So servetest can
+// check after each iteration that every sequence attends to its own tokens, whatever was shared, copied, swapped or
+// computed again.
 package servetest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// A Worker runs the model and has the memory of its blocks.
+// A Worker runs the model. It has the memory of the blocks.
 type Worker interface {
 	// Apply makes the copies of an iteration.
 	Apply(*serve.Iteration)
@@ -19,7 +19,7 @@ type Worker interface {
 	// Write computes the tokens [start, end) of a sequence.
 	Write(table []int32, q *Sequence, start, end int) error
 
-	// Read returns an error if the blocks do not contain the tokens [start, end) of the sequence.
+	// Read returns an error unless the blocks have the tokens [start, end) of the sequence.
 	Read(table []int32, q *Sequence, start, end int) error
 }
 
@@ -31,7 +31,7 @@ type Sequence struct {
 
 func newSequence(tokens []int32) *Sequence { return &Sequence{tokens, Digests(tokens)} }
 
-// Memory is a Worker without a model: the blocks of both devices contain digests.
+// Memory is a Worker without a model. The blocks of both devices have digests in their slots.
 type Memory struct {
 	size     int
 	gpu, cpu map[int32][]uint64
@@ -83,7 +83,7 @@ func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
 	return nil
 }
 
-// Digests returns, for each i, an FNV-1a hash of tokens[:i+1]. Memory stores this hash in the slot of token i.
+// Digests returns an FNV-1a hash of tokens[:i+1] for each i. Memory stores it in the slot of token i.
 func Digests(tokens []int32) []uint64 {
 	list := make([]uint64, len(tokens))
 	h := uint64(14695981039346656037) // FNV-1a

@@ -11,7 +11,8 @@ import (
 	"slices"
 )
 
-// A Llama is the shape of a model with random weights. Its tokens are the bytes, and pairs of bytes.
+// A Llama describes a model with the architecture of Llama and random weights. Its tokens are the 256 bytes and pairs
+// of bytes.
 type Llama struct {
 	Hidden, Layers, Heads, KVHeads, Inter, Vocab, Context int
 	Type                                                  string // F16, Q8_0 or Q4_0
@@ -20,7 +21,7 @@ type Llama struct {
 
 var llamaTypes = map[string]uint32{"F16": 1, "Q4_0": 2, "Q8_0": 8}
 
-// LlamaFile writes a Llama to a GGUF file, which may be larger than memory.
+// LlamaFile writes a Llama to a GGUF file. The file may be larger than memory.
 func LlamaFile(path string, l Llama) error {
 	kind, ok := llamaTypes[l.Type]
 	if !ok {
@@ -60,8 +61,8 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a file whose weights are a hole, which takes no space on disk. The default type is F16. The file
-// lacks the tensor whose name is without.
+// LlamaHole writes a GGUF file whose weights are a hole in the file, which takes no space on disk. The default of Type
+// is F16. The file omits the tensor with the name without.
 func LlamaHole(path string, l Llama, without string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
 	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })
@@ -158,8 +159,8 @@ func (l *Llama) meta() map[string]any {
 	}
 }
 
-// byteTokens returns n tokens, and merges. The tokens are the 256 bytes, as byte-level BPE writes them, and pairs
-// of bytes.
+// byteTokens returns a vocabulary of n tokens, and its merges. The tokens are the 256 bytes, as byte-level BPE writes
+// them, and pairs of bytes.
 func byteTokens(n int) (tokens, merges []string) {
 	other := rune(256)
 	for b := range 256 {

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// A Tiny is a GGUF model of one of the supported families. It has a few thousand random weights in F32.
+// A Tiny is a GGUF model with the architecture of a supported family. It has a few thousand random weights in F32.
 type Tiny struct {
 	Name    string
 	Meta    map[string]any
 	Tensors []Tensor
 }
 
-// The sizes of all Tinies. They were chosen so that windows and experts affect the results within some 50 tokens.
+// The sizes of all Tinies. They are such that attention windows and experts change the results within some 50 tokens.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256
 	TinyExperts, TinyUsed, TinyShared, TinyWindow = 5, 2, 32, 9
 )
 
-// Tinies returns a model of each family that GGUF files can have, and models with several kinds of rope scaling.
+// Tinies returns a model of each family that can be in a GGUF file, and models with several kinds of rope scaling.
 func Tinies() []Tiny {
 	mixture := map[string]any{"expert_count": uint32(TinyExperts), "expert_used_count": uint32(TinyUsed)}
 	experts := maps.Clone(mixture)
@@ -129,7 +129,7 @@ func (b *builder) norm(name string, shape ...int)  { b.random(name+".weight", 0.
 func (b *builder) sinks(name string, shape ...int) { b.random(name+".weight", 1, 1, shape...) }
 func (b *builder) bias(name string, shape ...int)  { b.random(name+".bias", 0.3, 0, shape...) }
 
-// A layerTensor is a tensor that the layers of some families have.
+// A layerTensor is a tensor that is part of each layer in some families.
 type layerTensor struct {
 	there bool // in the layers of this family
 	name  string
@@ -193,7 +193,8 @@ func (b *builder) feedForward() []layerTensor {
 	}
 }
 
-// mxfp4 returns a tensor of random MXFP4: blocks of 32 numbers of 4 bits, each with an exponent whose bias is 127.
+// mxfp4 returns a tensor of random numbers in MXFP4: blocks of 32 numbers of 4 bits, each block with an exponent whose
+// bias is 127.
 func mxfp4(rnd *rand.Rand, name string, shape ...int) Tensor {
 	t := Tensor{Name: name, Type: 39, Shape: shape}
 	for range shape[0] * shape[1] * shape[2] / 32 {

@@ -1,5 +1,4 @@
-// Package weightfile writes small files of weights for tests: safetensors and
-// GGUF.
+// Package weightfile writes small files of model weights for tests, in the formats safetensors and GGUF.
 package weightfile
 
 import (
@@ -11,7 +10,8 @@ import (
 	"slices"
 )
 
-// A Tensor is written unchanged. Data has its bytes in the file; Type or DType is the type of its elements.
+// A Tensor is a tensor as it is in the file. Data has its bytes. Type (GGUF) or DType (safetensors) is the type of its
+// elements.
 type Tensor struct {
 	Name  string
 	Type  uint32 // GGUF
@@ -46,8 +46,8 @@ func Safetensors(tensors ...Tensor) []byte {
 	return append(append(file, text...), data...)
 }
 
-// GGUF returns a GGUF file. Values of meta may have the types uint32, float32, string, bool, []string, []float32
-// and []int32.
+// GGUF returns the content of a GGUF file. The values of meta may have the types uint32, float32, string, bool,
+// []string, []float32 and []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
 	w.begin(meta, len(tensors))
