@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points to. Its entries point to L2Tables.
+// L1Table is the table that Sequence.block_table points to. Each entry points to an L2Table.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32
