@@ -1,6 +1,6 @@
-// Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator can run it
-// like the other schedulers. V1 needs the tokens of prompts and answers. The adapter takes them from serve.Request,
-// and uses zeros if a request has no tokens.
+// Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator can run it like
+// the other schedulers. V1 needs the tokens of prompts and answers: the adapter takes them from serve.Request, or uses
+// zeros if a request has no tokens.
 package adapter
 
 import (
@@ -18,7 +18,7 @@ type Scheduler struct {
 	config   sched.Config
 	s        *sched.Scheduler
 	requests reqtable.Table[request]
-	ids      map[sched.ID]int32 // places in requests, which are also the UserData in V1
+	ids      map[sched.ID]int32 // indexes of requests, which are also the UserData in V1
 
 	step    sched.Step
 	open    bool // the step has not been updated
@@ -45,7 +45,7 @@ type request struct {
 
 var _ serve.Speculator = (*Scheduler)(nil)
 
-// New makes a scheduler. V1's cache must have one group of layers.
+// New returns a scheduler without requests. V1's cache must have one group of layers.
 func New(config sched.Config) (*Scheduler, error) {
 	if n := len(config.Cache.Groups); n != 1 {
 		return nil, fmt.Errorf("%w: %d groups of layers, want 1", sched.ErrConfig, n)
@@ -57,9 +57,9 @@ func New(config sched.Config) (*Scheduler, error) {
 	return &Scheduler{config: config, s: s, ids: map[sched.ID]int32{}}, nil
 }
 
-// Add implements serve.Scheduler. Requests have one sequence. If Output is above 0, V1 ends the request after this
-// number of tokens, and the caller must call Finish then. Add refuses a request that can become longer than the
-// pool or MaxModelLen allows.
+// Add implements serve.Scheduler. A request has one sequence. If Output is above 0, V1 ends the request after this
+// number of tokens, and the caller must then call Finish. Add refuses a request that can become longer than the pool
+// or MaxModelLen allows.
 func (s *Scheduler) Add(r serve.Request) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w %d: %w", serve.ErrRequest, r.ID, fmt.Errorf(format, args...))
@@ -87,14 +87,14 @@ func (s *Scheduler) Add(r serve.Request) error {
 	if maxTokens < 1 {
 		maxTokens = s.config.Cache.MaxModelLen
 	}
-	place := s.requests.Add(r.ID)
-	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: maxTokens, UserData: uint64(place)})
+	index := s.requests.Add(r.ID)
+	key, err := s.s.Add(sched.Spec{Tokens: prompt[:r.Prompt], MaxTokens: maxTokens, UserData: uint64(index)})
 	if err != nil {
 		s.requests.Remove(r.ID)
 		return bad("%w", err)
 	}
-	*s.requests.At(place) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
-	s.ids[key] = place
+	*s.requests.At(index) = request{id: r.ID, key: key, tokens: r.Tokens, length: r.Prompt}
+	s.ids[key] = index
 	return nil
 }
 
@@ -151,21 +151,21 @@ func (s *Scheduler) row(it *serve.Iteration, i int) {
 
 // Generated implements serve.Speculator.
 func (s *Scheduler) Generated(id, n int) error {
-	place := s.requests.Find(id)
-	if place == reqtable.None || s.requests.At(place).yields == 0 {
+	index := s.requests.Find(id)
+	if index == reqtable.None || s.requests.At(index).yields == 0 {
 		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
 	}
 	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
 		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.NumSpeculativeTokens)
 	}
-	s.requests.At(place).yields = n
+	s.requests.At(index).yields = n
 	return nil
 }
 
-// TakeEvents moves the events of the prefix cache to dst, if the cache records them.
+// TakeEvents moves the events of the prefix cache to dst. There are none unless the configuration enables events.
 func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
-// update passes the tokens that the last step has sampled to V1, if it has not passed them yet.
+// update passes the sampled tokens of the last step to V1, unless it has already passed them.
 func (s *Scheduler) update() error {
 	if !s.open {
 		return nil
@@ -202,8 +202,7 @@ func (s *Scheduler) update() error {
 	return nil
 }
 
-// requestOf returns the request of a row of the last step. If V1 has ended the request since the step, it returns
-// nil.
+// requestOf returns the request of a row of the last step, or nil if V1 has ended the request since then.
 func (s *Scheduler) requestOf(row *sched.Row) *request {
 	if q := s.requests.At(int32(row.UserData)); q.key == row.ID && !q.ended {
 		return q
@@ -221,8 +220,8 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// draft gives every decode its drafts. They are zeros, because the caller decides how many drafts are accepted
-// (Generated).
+// draft gives every decoding request drafts. The drafts are zeros, because the caller of Generated decides how many
+// are accepted.
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {
@@ -268,24 +267,25 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Usage implements serve.Scheduler. Blocks that only the prefix cache still uses count as free.
+// Usage implements serve.Scheduler. Blocks that no request has, and that are only in the prefix cache, count as free.
 func (s *Scheduler) Usage() serve.Usage {
 	l := s.s.Monitor.Load()
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
 }
 
-// Table returns the block table of a request, whose only sequence is 0. It returns nil if there is no such request.
+// Table returns the block table of a request's only sequence, which is number 0. It returns nil if there is no such
+// request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
-	place := s.requests.Find(id)
-	if sequence != 0 || place == reqtable.None || s.requests.At(place).ended {
+	index := s.requests.Find(id)
+	if sequence != 0 || index == reqtable.None || s.requests.At(index).ended {
 		return nil
 	}
-	table, _ := s.s.Monitor.Table(nil, s.requests.At(place).key, 0)
+	table, _ := s.s.Monitor.Table(nil, s.requests.At(index).key, 0)
 	return table
 }
 
-// Counts returns the reference counts of all GPU blocks; V1 has no CPU blocks. The null block, 0, has at least the
-// count 1.
+// Counts returns the reference counts of all GPU blocks; V1 has no CPU blocks. Block 0, the null block, is never free,
+// so its count is at least 1.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool.NumBlocks()) {
@@ -296,7 +296,7 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	return gpu, nil
 }
 
-// Cached returns the free blocks that a prefix hit can still find.
+// Cached returns the free blocks that have a key, so that a lookup can still find them.
 func (s *Scheduler) Cached() (ids []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool.NumBlocks()) {

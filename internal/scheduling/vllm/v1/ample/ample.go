@@ -1,7 +1,7 @@
-// Package ample schedules as vLLM V1 does while memory suffices and no two requests share a block. It is faster
-// than package sched, because the time of a step does not grow with the batch: ample only counts decoding requests,
-// and knows the last step of a request when its prompt is complete. If a call fails with ErrAmple, memory does not
-// suffice, and the run must be repeated from the beginning with package sched.
+// Package ample schedules as vLLM V1 does if memory suffices and no two requests share a block. It is faster than
+// package sched, because the time of a step does not grow with the batch: ample only counts decoding requests, and
+// computes the last step of a request when its prompt is complete. If a call fails with ErrAmple, memory does not
+// suffice, and the caller must repeat the run from the beginning with package sched.
 package ample
 
 import (
@@ -9,10 +9,11 @@ import (
 	"fmt"
 )
 
-// ErrAmple is wrapped if memory does not suffice, or if this package does not support a config or request.
+// ErrAmple is wrapped by the errors for a lack of memory, and for a Config or a request that this package does not
+// support.
 var ErrAmple = errors.New("memory is not ample")
 
-// A Config has vLLM's names. NumGPUBlocks does not include the null block.
+// A Config is a part of vLLM's configuration, with vLLM's names. NumGPUBlocks does not include the null block.
 type Config struct {
 	NumGPUBlocks, BlockSize         int
 	MaxNumBatchedTokens, MaxNumSeqs int
@@ -34,7 +35,7 @@ type Step struct {
 	Context  int       // sum of the tokens that these attend to
 }
 
-// A Scheduler runs requests in the order in which they were added. It is not safe for concurrent use.
+// A Scheduler runs requests in the order of Add. It is not safe for concurrent use.
 type Scheduler struct {
 	config    Config
 	watermark int // blocks
@@ -69,7 +70,7 @@ func New(c Config) (*Scheduler, error) {
 	}, nil
 }
 
-// Add puts a request at the end of the waiting requests. The id of a request that has ended may be used again.
+// Add puts a request at the end of the waiting requests. An id may be used again when its request has ended.
 func (s *Scheduler) Add(id int32, prompt, output int) error {
 	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output ||
 		s.blocks(prompt+output) > s.config.NumGPUBlocks {
@@ -90,9 +91,9 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step returns the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of admission:
-// decodes, then the only prompt that is partly computed. Then waiting requests are admitted while the step has
-// tokens and sequences left.
+// Step sets step to the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of admission:
+// decodes, then the only prompt that is partly computed. Then waiting requests are admitted while the limits of tokens
+// and of sequences allow it.
 func (s *Scheduler) Step(step *Step) error {
 	s.now++
 	s.done = s.done[:0]
@@ -149,15 +150,16 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns the number, modulo the block size, of the steps in which a request needs another block. end is the
-// number of the step in which the request ends.
+// grows returns the remainder, modulo the block size, of the numbers of the steps in which a decoding request needs
+// another block. end is the number of the step in which the request ends.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize
 	return ((first-r.prompt)%size + size) % size
 }
 
-// Finish ends the requests whose last token the step generates. done gets those of prefills, then those of decodes.
+// Finish ends the requests whose last token the step generates. It appends their ids to done: prefills first, then
+// decodes.
 func (s *Scheduler) Finish(done []int32) []int32 {
 	ends := &s.ends[s.now%len(s.ends)]
 	done = append(done, s.done...)
@@ -183,10 +185,10 @@ func (s *Scheduler) free(length int) {
 	s.used -= s.blocks(length)
 }
 
-// Used returns how many blocks are in use, and how many tokens these blocks have.
+// Used returns the number of blocks in use and the number of tokens in them.
 func (s *Scheduler) Used() (blocks, tokens int) { return s.used, s.tokens }
 
-// Check recomputes the counters from the requests and returns an error if one is wrong.
+// Check computes the counters again from the requests and returns an error if one is wrong.
 func (s *Scheduler) Check() error {
 	decodes, used, tokens, context := 0, 0, 0, 0
 	count := func(length int) { used, tokens = used+s.blocks(length), tokens+length }

@@ -1,12 +1,11 @@
-// Package encodercache decides which outputs of the encoder (embeddings of images,
-// audio and the like) a worker keeps: vLLM's EncoderCacheManager
-// (vllm/v1/RULES.md §20).
+// Package encodercache decides which outputs of the encoder (embeddings of images, audio and other multimodal items) a
+// worker keeps: vLLM's EncoderCacheManager (vllm/v1/RULES.md §20).
 //
-// An output is identified by the hash of its input, and its size is a number of embeddings. A request has
-// references to the outputs that it still reads. When space is needed, the cache evicts the output whose last
-// reference ended first, and the next step lists this output.
+// An output is identified by the hash of its input, and its size is a number of embeddings. A request has references
+// to the outputs that it still reads. When space is needed, the cache evicts the output that lost its last reference
+// first, and the next step lists this output.
 //
-// The scheduler decides when an input is encoded. The worker stores the embeddings.
+// Package sched decides when an input is encoded. The worker stores the embeddings.
 package encodercache
 
 import (
@@ -16,7 +15,7 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// A Cache records the outputs that a worker has, or will have after the steps in flight. Sizes are numbers of
+// A Cache records the outputs that a worker has, or will have when the steps in flight have run. Sizes are numbers of
 // embeddings.
 type Cache struct {
 	size         int
@@ -40,7 +39,8 @@ func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }
 
-// Use adds a reference of r to the output of its input i, or returns false (vLLM: check_and_update_cache).
+// Use adds a reference of r to the output of its input i and returns true. If the output is not in the cache, Use
+// returns false (vLLM: check_and_update_cache).
 func (c *Cache) Use(r *Request, i int) bool {
 	e := c.entries[r.inputs[i].Hash]
 	if e == nil {
@@ -54,8 +54,8 @@ func (c *Cache) Use(r *Request, i int) bool {
 	return true
 }
 
-// Reserve reports whether there is space for two things: the output of input i of r, and planned more embeddings,
-// which are not allocated yet. It evicts outputs if necessary (vLLM: can_allocate).
+// Reserve reports whether there is space for the output of input i of r, in addition to planned embeddings that the
+// caller will allocate, too. It evicts outputs if necessary (vLLM: can_allocate).
 func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	need := r.inputs[i].NumEmbeds + planned
 	if need > c.free+c.unreferenced {
@@ -69,7 +69,7 @@ func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	return true
 }
 
-// Allocate adds the output of input i of r, which the given step will compute. Reserve must have returned true.
+// Allocate adds the output of input i of r, which step number step will compute. Reserve must have returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
 	in := &r.inputs[i]
 	e := c.entries[in.Hash]
@@ -103,7 +103,7 @@ func (c *Cache) freeInput(r *Request, i int) {
 	}
 }
 
-// Free drops all references of r, in the order of its inputs.
+// Free removes all references of r, in the order of its inputs.
 func (c *Cache) Free(r *Request) {
 	slices.Sort(r.held)
 	for len(r.held) > 0 {
@@ -111,7 +111,7 @@ func (c *Cache) Free(r *Request) {
 	}
 }
 
-// FreePassed drops the references of r to the outputs of inputs that end at token end or before.
+// FreePassed removes the references of r to the outputs of inputs that end at or before token end.
 func (c *Cache) FreePassed(r *Request, end int) {
 	slices.Sort(r.held)
 	for k := 0; k < len(r.held); {
@@ -123,11 +123,11 @@ func (c *Cache) FreePassed(r *Request, end int) {
 	}
 }
 
-// Forget removes the output of input i of r, which will not be computed.
+// Forget removes the output of input i of r, because it will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes the outputs of the given step and of later steps, which have failed. The outputs count as
-// evicted, because the worker may have computed them.
+// EvictSince removes the outputs that step number step or a later step should have computed, because these steps have
+// failed. TakeEvicted returns these outputs, because the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {
@@ -142,7 +142,7 @@ func (c *Cache) EvictSince(step uint64) {
 	c.evicted = append(c.evicted, gone...)
 }
 
-// Evicted makes TakeEvicted return these hashes again, because the steps that listed them have failed.
+// Evicted makes TakeEvicted return these hashes again, because the steps that had listed them have failed.
 func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
 
 func (c *Cache) forget(e *entry) {
@@ -174,7 +174,7 @@ func (c *Cache) unlist(e *entry) {
 	c.oldest = slices.Delete(c.oldest, i, i+1)
 }
 
-// TakeEvicted appends the hashes evicted since the last call that are not in the cache again (vLLM:
+// TakeEvicted appends to dst the hashes that were evicted since the last call and are not in the cache again (vLLM:
 // get_freed_mm_hashes).
 func (c *Cache) TakeEvicted(dst []string) []string {
 	for _, hash := range c.evicted {
@@ -194,12 +194,13 @@ func (c *Cache) Reset() {
 	c.evicted = c.evicted[:0]
 }
 
-// Usage returns the embeddings in the cache, and how many belong to outputs with references.
+// Usage returns how many embeddings are in the cache, and how many of them are in outputs with references.
 func (c *Cache) Usage() (taken, referenced int) {
 	return c.size - c.free, c.size - c.free - c.unreferenced
 }
 
-// An Input is an item that the encoder turns into embeddings for tokens Offset to Offset+Length-1 of a prompt.
+// An Input is a multimodal item. The encoder turns it into embeddings for tokens Offset to Offset+Length-1 of a
+// prompt.
 type Input struct {
 	Hash           string
 	Offset, Length int
@@ -207,8 +208,8 @@ type Input struct {
 	before         []int // number of embeddings before each token; nil without a Mask
 }
 
-// Mask says which tokens of the input take an embedding: those whose byte in isEmbed is not 0. isEmbed has a byte
-// for each token of the prompt. The other tokens are text (vLLM: PlaceholderRange.is_embed).
+// Mask sets which tokens of the input take an embedding: those whose byte in isEmbed is not 0. The other tokens are
+// text (vLLM: PlaceholderRange.is_embed). isEmbed has a byte for each token of the prompt.
 func (in *Input) Mask(isEmbed []byte) {
 	in.before = make([]int, in.Length+1)
 	for k := range in.Length {
@@ -220,7 +221,7 @@ func (in *Input) Mask(isEmbed []byte) {
 	in.NumEmbeds = in.before[in.Length]
 }
 
-// Embeds returns how many embeddings the tokens [start, end) of the prompt take.
+// Embeds returns how many embeddings of the input the tokens start to end-1 of the prompt take.
 func (in *Input) Embeds(start, end int) int {
 	start, end = max(start-in.Offset, 0), min(end-in.Offset, in.Length)
 	switch {
@@ -238,21 +239,21 @@ type Request struct {
 	held   []int // indexes of the inputs to whose outputs it refers
 }
 
-// NewRequest makes a request. The inputs must be in ascending order and must not overlap.
+// NewRequest returns a request without references. The inputs must be in ascending order and must not overlap.
 func NewRequest(inputs []Input) *Request { return &Request{inputs: inputs} }
 
 // Inputs returns the inputs of r, which must not be changed.
 func (r *Request) Inputs() []Input { return r.inputs }
 
-// Window returns the range [lo, hi) of inputs that have tokens in [start, end).
+// Window returns the range [lo, hi) of the inputs that have tokens from start to end-1.
 func (r *Request) Window(start, end int) (lo, hi int) {
 	lo = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset+r.inputs[i].Length > start })
 	hi = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset >= end })
 	return lo, max(lo, hi)
 }
 
-// Shares reports whether r has a reference to the output of input i of o. If it has, Shares returns the index of
-// the input of r that has this output.
+// Shares reports whether r has a reference to the output of input i of o, and returns the index of the input of r with
+// this output.
 func (r *Request) Shares(o *Request, i int) (int, bool) {
 	for _, h := range r.held {
 		if r.inputs[h].Hash == o.inputs[i].Hash {
@@ -262,7 +263,7 @@ func (r *Request) Shares(o *Request, i int) (int, bool) {
 	return 0, false
 }
 
-// Check recomputes the counters and the lists. It returns an error if one of them is wrong.
+// Check computes the counters and the lists again and returns an error if one of them is wrong.
 func (c *Cache) Check() error {
 	taken, unreferenced := 0, 0
 	for hash, e := range c.entries {

@@ -30,9 +30,9 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 	require.NoError(t, c.Check())
 }
 
-// The scenarios and numbers come from vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free slots
-// correspond to the size minus the used slots, and its freeable slots to the size minus the referenced slots. The
-// encoder cache of encoder-decoder models is not implemented.
+// The scenarios and numbers are those of vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free slots are the
+// size minus the taken embeddings here, and its freeable slots the size minus the referenced ones. The encoder cache
+// of encoder-decoder models is not implemented.
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)
@@ -92,7 +92,7 @@ func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	}
 }
 
-// Ensure that a failed step discards the outputs that it was to compute, but no older outputs.
+// Ensure that the outputs that a failed step should have computed are removed, and no older outputs.
 func TestAFailedStepLosesItsOutputs(t *testing.T) {
 	c, r := New(10), request("a", 2, 3)
 	c.Allocate(r, 0, 4)
@@ -120,7 +120,8 @@ func TestResetForgetsAll(t *testing.T) {
 	allocate(t, c, request("large", 20), 0)
 }
 
-// Ensure that an output stays in the cache as long as a request refers to it.
+// Ensure that an output stays in the cache as long as a request has a reference to it, and that the counters are
+// right.
 func TestCountsAreRightAfterAnyOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(12)

@@ -1,7 +1,7 @@
 // Package kvevents encodes the events of a prefix cache as vLLM sends them to routers and indexers: in MessagePack,
 // with exactly the bytes of vLLM's msgspec encoder (vllm/distributed/kv_events.py; RULES.md §12).
 //
-// Package publish sends the bytes; package pool records the events.
+// Package pool records the events, and package publish sends the bytes.
 package kvevents
 
 import (
@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// An Encoder writes batches of events. It is safe for concurrent use.
+// An Encoder encodes batches of events. It is safe for concurrent use.
 type Encoder struct {
 	Groups           []kvcache.Group // the cache's groups, for the kind of attention in events
 	DataParallelRank int
@@ -24,7 +24,7 @@ type Encoder struct {
 
 const medium = "GPU"
 
-// AppendBatch appends a KVEventBatch: an array of the time in seconds, the events and the rank.
+// AppendBatch appends a KVEventBatch: an array of the time in seconds, the events and the data-parallel rank.
 func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) []byte {
 	dst = appendArray(dst, 3)
 	dst = appendFloat(dst, seconds)

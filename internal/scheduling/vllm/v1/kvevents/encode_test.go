@@ -17,7 +17,7 @@ var layers = []kvcache.Group{
 	{Kind: kvcache.Mamba, BlockSize: 2}, {Kind: kvcache.ChunkedLocal, BlockSize: 2, Chunk: 4},
 }
 
-// events returns the events of a request of 5 tokens in blocks of 2, then of an eviction, and then of a reset.
+// events returns the events of a request of 5 tokens in blocks of 2, followed by those of an eviction and of a reset.
 func events(t *testing.T, extras blockhash.Extras, group uint32) *pool.Events {
 	p, err := pool.New(pool.Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 2, EnableEvents: true})
 	require.NoError(t, err)
@@ -43,7 +43,8 @@ const (
 
 func text(s string) string { return hex.EncodeToString(appendText(nil, s)) }
 
-// Ensure the exact bytes of MessagePack's specification and vLLM's structs, with their order and defaults.
+// Ensure that the bytes are those of MessagePack's specification, and the fields, their order and their defaults those
+// of vLLM's structs.
 func TestBatchesAreVLLMs(t *testing.T) {
 	stored := func(n string, hash, parent, tokens, lora, name, extra, group, kind, window string) string {
 		return n + text("type") + text("BlockStored") + text("block_hashes") + "91" + hash + text("parent_block_hash") + parent +

@@ -80,8 +80,8 @@ func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
 	}
 }
 
-// Ensure that if blocks cannot be hit, their event has an empty field in the place of the extra keys, so that the
-// later fields keep their positions.
+// Ensure that an event of blocks that cannot be hit has an empty field instead of the extra keys, so that the later
+// fields keep their positions.
 func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}
 	var b indexerBatch

@@ -45,8 +45,8 @@ func appendInt(b []byte, v int64) []byte {
 	return be.AppendUint64(append(b, 0xd3), uint64(v))
 }
 
-// appendLength appends a type together with a length. The type is fixed for lengths below limit, wide for lengths
-// of 16 bits, and wide+1 for lengths of 32 bits.
+// appendLength appends the first bytes of a value of length n: a byte with the length and the bits fixed for lengths
+// below limit, otherwise the byte wide and a length of 16 bits, or the byte wide+1 and a length of 32 bits.
 func appendLength(b []byte, n, limit int, fixed, wide byte) []byte {
 	switch {
 	case n < limit:

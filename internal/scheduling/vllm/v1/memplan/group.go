@@ -9,15 +9,14 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping has the groups of a model. It also has the model's layers, with the block sizes and pages that the
-// plan has given them.
+// A grouping is the groups of a model, and its layers with the block sizes and pages that the plan has given them.
 type grouping struct {
 	groups []Group
 	layers []Layer
 	packed bool // groups have pages of different sizes (see Tensor)
 }
 
-// errPages is the error if the pages of layers cannot be made equally large.
+// errPages is wrapped if the pages of layers cannot be made equally large.
 var errPages = errors.New("pages cannot be made alike")
 
 func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
@@ -45,8 +44,8 @@ func group(layers []Layer, fullAllocation bool) (g grouping, err error) {
 	return g, err
 }
 
-// alike groups layers whose pages can be made equally large. Each layer of hidden states has its own group; these
-// groups come after the others.
+// alike groups the layers if their pages can be made equally large. Each layer of hidden states has its own group;
+// these groups come after the others.
 func alike(layers []Layer) (grouping, error) {
 	var rest, hidden []int
 	for i := range layers {
@@ -88,8 +87,8 @@ func together(layers []Layer) []Group {
 	return []Group{all}
 }
 
-// oneType reports whether all layers need the same slots, so that they can share one
-// block table (vLLM's UniformTypeKVCacheSpecs).
+// oneType reports whether all layers need blocks for the same tokens, so that they can share one block table (vLLM's
+// UniformTypeKVCacheSpecs).
 func oneType(layers []Layer) bool {
 	for i := range layers {
 		if !sameSlots(layers[i].Group, layers[0].Group) {
@@ -104,8 +103,8 @@ func sameSlots(a, b kvcache.Group) bool {
 	return a == b
 }
 
-// unifyPages makes the pages of the layers in list as large as the largest page. It gives a block more tokens, or
-// pads the page. It returns the size of the pages.
+// unifyPages makes the pages of the layers in list as large as the largest page, and returns its size. It increases
+// the number of tokens in a block, or pads the page.
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
@@ -134,9 +133,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split makes groups of equal layers from list. All groups have about the same number of layers: at most as many as
-// the kind with the fewest layers has. If the kind with the most layers has less than 1.5 times as many, a group
-// has at most as many as that kind.
+// split divides the layers in list into groups of equal layers, all with about the same number of layers. A group has
+// at most as many layers as the kind with the fewest; but if the kind with the most has less than 1.5 times as many,
+// at most as many as that kind.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -162,8 +161,8 @@ func split(layers []Layer, list []int) []Group {
 	return groups
 }
 
-// deal makes n groups. Each group gets every n-th layer of list, so that each stage of a pipeline has layers of
-// each group. A group with a layer of the draft model is an EAGLE group.
+// deal makes n groups. Each group gets every n-th layer of list, so that each stage of a pipeline has layers of every
+// group. A group with a layer of the draft model is an EAGLE group.
 func deal(layers []Layer, list []int, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -178,7 +177,7 @@ func deal(layers []Layer, list []int, n int) []Group {
 	return groups
 }
 
-// equal reports whether two layers are equal, apart from belonging to the draft model.
+// equal reports whether two layers are equal, except that one may be of the draft model.
 func equal(a, b Layer) bool {
 	a.Eagle, b.Eagle = false, false
 	return a == b
@@ -195,9 +194,8 @@ func largestDivisor(n, limit int) int {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// promote gives layers with windows and chunks blocks for all tokens, as layers with full attention have, so that
-// all layers can share one block table. It does not change what the layers compute (vLLM's
-// _promote_local_kv_cache_specs).
+// promote makes the cache keep all tokens of layers with windows and chunks, as of layers with full attention, so that
+// all layers can share one block table. The layers still compute the same (vLLM's _promote_local_kv_cache_specs).
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
 		return layers, nil
@@ -226,8 +224,7 @@ func promote(layers []Layer) ([]Layer, error) {
 	return layers, nil
 }
 
-// resize gives a layer blocks of n tokens. If the layer's page is padded, the page grows only if the content does
-// not fit.
+// resize sets the block size of a layer to n tokens. A padded page grows only if the content does not fit.
 func (l *Layer) resize(n int) {
 	padded := l.Page > 0 && l.content() > 0 && l.content() <= l.Page
 	page := l.Page * n / l.BlockSize
@@ -240,9 +237,9 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether layers whose pages cannot be made equally large are promoted even without
-// FullAllocation. They are if full attention stores only keys and the windows store keys and values, as in a draft
-// model (vLLM's _try_get_full_allocation_fallback_groups).
+// canPromote reports whether layers whose pages cannot be made equally large are promoted even without FullAllocation:
+// if full attention stores only keys, and the windows store keys and values, as in a draft model (vLLM's
+// _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

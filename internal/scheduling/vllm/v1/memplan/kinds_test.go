@@ -19,7 +19,7 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	}, p.Groups)
 	require.Equal(t, tensors(state.StateBytes*10, []int{0, 2, 1}), p.Tensors)
 
-	// The other groups have blocks of 48 and 32 tokens. The block of the hidden states has 16 tokens, which divides
+	// The other groups have blocks of 48 and 32 tokens. The block of the hidden states has 16 tokens, a divisor of
 	// both.
 	attention.BlockSize, state.BlockSize, state.StateBytes, hidden.HeadSize = 48, 32, 48*2048, 1
 	p, err = makeOne([]Layer{attention, state, hidden}, state.StateBytes*20, Options{})
@@ -39,8 +39,8 @@ func mla(block, size, elementBytes int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: block}, KVHeads: 1, HeadSize: size, ElementBytes: elementBytes, KeysOnly: true}
 }
 
-// Ensure that the window layers of a draft model become full attention only if their pages cannot be made as large
-// as those of the other layers (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
+// Ensure that the window layers of a draft model become full attention only if their pages cannot be made as large as
+// those of the other layers (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
 // test_mla_with_incompatible_swa_uses_one_full_allocation_group).
 func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
@@ -90,7 +90,7 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 	}
 }
 
-// Ensure that a draft model's layer is in a group with layers of the same kind, wherever it stands among them.
+// Ensure that a layer of a draft model is in a group with layers of the same kind, wherever it is in the list.
 func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	draft, own := window(2), full(2)
 	draft.Eagle, own.Eagle = true, true

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// ErrMemory is wrapped if a request of the maximum length does not fit into the memory.
+// ErrMemory is wrapped if a request of MaxModelLen tokens does not fit into the memory.
 var ErrMemory = errors.New("not enough memory")
 
 func (p *Plan) bytesPerBlock() int {
@@ -24,8 +24,8 @@ func (p *Plan) bytesPerBlock() int {
 	return n
 }
 
-// BytesFor returns how many bytes a request with the given number of tokens takes. inFlight of the tokens are
-// scheduled and not settled. BytesFor returns at most math.MaxInt.
+// BytesFor returns how many bytes a request with the given number of tokens takes if inFlight of the tokens are in
+// steps in flight. The result is at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
@@ -37,9 +37,9 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 	return math.MaxInt
 }
 
-// LongestModelLen returns the length of the longest request that fits into the plan's blocks and that a scheduler
-// with the given steps in flight accepts. The result is at most limit; it is 0 if there is no such request. Unlike
-// vLLM, LongestModelLen does not count the null block.
+// LongestModelLen returns the length of the longest request that fits into the plan's blocks, and that a scheduler
+// with the given number of steps in flight accepts. The result is at most limit; it is 0 if there is no such request.
+// Unlike vLLM, LongestModelLen does not count the null block.
 func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 	c, err := p.cache(limit, inFlight)
 	if err != nil {
@@ -74,8 +74,7 @@ func (p *Plan) cache(limit, inFlight int) (*kvcache.Cache, error) {
 
 func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
 
-// CheckModelLen returns an error that wraps ErrMemory if longest is below maxModelLen. longest is a result of
-// LongestModelLen.
+// CheckModelLen returns an error that wraps ErrMemory if longest, a result of LongestModelLen, is below maxModelLen.
 func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
 	if longest >= maxModelLen {
 		return nil

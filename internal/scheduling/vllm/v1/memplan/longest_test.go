@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// The values come from vLLM's tests/v1/core/test_kv_cache_utils.py and from the rules of RULES.md §18. Each number of
-// blocks is one more than there, because it includes the null block.
+// The values are those of vLLM's tests/v1/core/test_kv_cache_utils.py and of RULES.md §18. Each number of blocks is
+// one more than in the source, because it includes the null block.
 func TestTheLongestRequestThatFits(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 8, HeadSize: 128, ElementBytes: 2}
 	window, align, states, chunk, one := full, full, full, full, full
@@ -60,8 +60,8 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		"and 0.00 GiB are available without the null block; the longest that fits is 160")
 }
 
-// Ensure that the number of blocks divided by the blocks of the longest request equals vLLM's maximum
-// concurrency. The values come from test_get_max_concurrency_for_kv_cache_config.
+// Ensure that the number of blocks divided by the blocks of the longest request equals vLLM's maximum concurrency. The
+// values are those of vLLM's test_get_max_concurrency_for_kv_cache_config.
 func TestTheNumberOfRequestsThatFit(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 32, HeadSize: 128, ElementBytes: 2}
 	window := full

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// packs reports whether groups may have pages of different sizes. They may if the sizes of the layers' pages differ
-// and a sliding-window layer stores only keys, as in DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
+// packs reports whether groups may have pages of different sizes: if the pages of the layers have different sizes, and
+// a layer with a sliding window stores only keys, as in DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
 func packs(layers []Layer) bool {
 	window, differ := false, false
 	for i := range layers {
@@ -18,8 +18,8 @@ func packs(layers []Layer) bool {
 	return window && differ
 }
 
-// splitPacked makes one group of all layers with full attention. Layers with equal windows and block sizes become
-// several groups, so that for each page size all groups have about the same number of layers (vLLM's
+// splitPacked makes one group of all layers with full attention. It divides layers with the same window and block size
+// into groups that have, for each page size, about the same number of layers (vLLM's
 // _get_kv_cache_groups_uniform_groups).
 func splitPacked(layers []Layer) ([]Group, error) {
 	var kinds []Group // the first is full attention
@@ -61,8 +61,7 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples splits list into tuples of each layers, and makes n groups. Each group gets every n-th tuple. The
-// parameter each is a number of layers.
+// dealTuples divides list into tuples of each layers, and makes n groups. Each group gets every n-th tuple.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -100,16 +99,16 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 }
 
 func maxOfOneSize(layers []Layer, list []int) int {
-	count, most := map[int]int{}, 0
+	count, largest := map[int]int{}, 0
 	for _, i := range list {
 		count[layers[i].pageBytes()]++
-		most = max(most, count[layers[i].pageBytes()])
+		largest = max(largest, count[layers[i].pageBytes()])
 	}
-	return most
+	return largest
 }
 
-// leastPadding returns the number d >= least that adds the least if all counts are rounded up to multiples of d. If
-// there are several such numbers, it returns the largest (vLLM's _approximate_gcd).
+// leastPadding returns the number d >= least with the least padding if each of counts is rounded up to a multiple of
+// d. Of several such numbers it returns the largest (vLLM's _approximate_gcd).
 func leastPadding(counts []int, least int) int {
 	best, fewest := least, -1
 	for d := least; d <= slices.Max(counts); d++ {
@@ -124,9 +123,8 @@ func leastPadding(counts []int, least int) int {
 	return best
 }
 
-// pack places the layers of each group one after the other in a block. All groups begin at offset 0, because a
-// block belongs to one group at a time. sizes has the number of bytes that a block of each layer takes (vLLM's
-// _get_packed_kv_cache_layout).
+// pack puts the layers of each group one after the other in a block, from offset 0 in every group, because a block
+// belongs to one group at a time. sizes has the bytes of a block of each layer (vLLM's _get_packed_kv_cache_layout).
 func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
 	for _, g := range groups {
 		offset := 0

@@ -47,7 +47,7 @@ func TestGroupsWithDifferentPagesLieOverEachOther(t *testing.T) {
 	require.Equal(t, stride, p.bytesPerBlock())
 }
 
-// The expected number of layers, their pages and the stride come from vLLM's test_deepseek_v4_pro_stride.
+// The expected number of layers, their pages and the stride are those of vLLM's test_deepseek_v4_pro_stride.
 func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	var layers []Layer
 	for range 30 {
@@ -76,8 +76,8 @@ func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	require.Len(t, offsets(p), len(layers))
 }
 
-// The values come from vLLM's test_hma_attention_groups_use_packed_backing_with_enable_cross_layers
-// and the tests next to it.
+// The values are those of vLLM's test_hma_attention_groups_use_packed_backing_with_enable_cross_layers and the tests
+// next to it.
 func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	layers := list(times(2, full(2)), times(4, window(2)))
 	p, err := makeOne(layers, page*2*32, Options{CrossLayers: true})

@@ -1,8 +1,8 @@
-// Package memplan divides the memory for keys and values among the layers of a model, as vLLM's
-// get_kv_cache_configs does (vllm/v1/core/kv_cache_utils.py). It turns bytes into a number of blocks, groups of
-// layers, and tensors (RULES.md §18).
+// Package memplan divides the memory for keys and values among the layers of a model, as vLLM's get_kv_cache_configs
+// does (vllm/v1/core/kv_cache_utils.py): it computes a number of blocks, groups of layers, and tensors from a number
+// of bytes (RULES.md §18).
 //
-// Package kvcache assigns the blocks.
+// Package kvcache then assigns the blocks to requests.
 package memplan
 
 import (
@@ -28,9 +28,9 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page, if above 0, is the number of bytes of a block. It is used instead of the product of the fields above.
-	// It can be larger than the product because of padding (vLLM's page_size_padded, alignment), and smaller or
-	// larger if tokens are compressed or quantized (compress_ratio, state_content_bytes).
+	// Page is the number of bytes of a block; 0 means the product of the fields above. Page is larger than the product
+	// if the block is padded (vLLM's page_size_padded, alignment), and smaller or larger if tokens are compressed or
+	// quantized (compress_ratio, state_content_bytes).
 	Page int
 
 	// Strided means that the layer's kernel finds a block by a stride, so that its
@@ -52,7 +52,7 @@ func (l *Layer) pageBytes() int {
 	return l.content()
 }
 
-// content returns the bytes of the keys and values of a block, without padding.
+// content returns the bytes of a block without padding.
 func (l *Layer) content() int {
 	n := l.BlockSize * l.KVHeads * l.HeadSize * l.ElementBytes
 	if l.KeysOnly || l.Hidden {
@@ -61,7 +61,7 @@ func (l *Layer) content() int {
 	return 2 * n
 }
 
-// A Plan describes how the memory is divided. It names a layer by the layer's index in Make's list.
+// A Plan says how the memory is divided. Layers are named by their index in the layers passed to Make.
 type Plan struct {
 	NumGPUBlocks int // including the null block
 	Groups       []Group
@@ -74,10 +74,10 @@ type Group struct {
 	Layers []int
 }
 
-// A Tensor is memory that at most one layer of each group uses. Layers of different groups use different blocks of
-// the tensor.
+// A Tensor is memory for at most one layer of each group. Layers of different groups use different blocks of the
+// tensor.
 //
-// In a packed plan all tensors are views of the same Bytes: block b of a tensor begins at b x Stride + Offset.
+// In a packed plan all tensors are parts of the same Bytes: block b of a tensor begins at b x Stride + Offset.
 type Tensor struct {
 	Bytes  int
 	Layers []int
@@ -89,13 +89,12 @@ type Tensor struct {
 type Options struct {
 	Blocks int // if above 0, the number of blocks, whatever the bytes allow (vLLM's num_gpu_blocks_override)
 
-	// CrossLayers puts the blocks of all layers of a group next to each other, so that a
-	// connector moves one piece of memory for each block (vLLM's
-	// enable_cross_layers_blocks). It has no effect if there is one group.
+	// CrossLayers puts the blocks of all layers of a group next to each other, so that a connector moves one range of
+	// memory for each block (vLLM's enable_cross_layers_blocks). It has no effect if there is only one group.
 	CrossLayers bool
 
-	// FullAllocation keeps all tokens of windows and chunks, so that all layers can
-	// share a block table (vLLM's disable_hybrid_kv_cache_manager).
+	// FullAllocation keeps all tokens of layers with windows and chunks, so that all layers can share a block table
+	// (vLLM's disable_hybrid_kv_cache_manager).
 	FullAllocation bool
 }
 

@@ -59,8 +59,8 @@ func list(parts ...[]Layer) []Layer { return slices.Concat(parts...) }
 // page is what a block of full(2) takes.
 const page = 16 * 2 * 64 * 4 * 2
 
-// The cases and their values come from vLLM's test_get_kv_cache_configs in
-// tests/v1/core/test_kv_cache_utils.py, and from the examples in the comments of kv_cache_utils.py.
+// The cases and their values are those of vLLM's test_get_kv_cache_configs in tests/v1/core/test_kv_cache_utils.py,
+// and of the examples in the comments of kv_cache_utils.py.
 func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 	big := full(2)
 	big.HeadSize = 128

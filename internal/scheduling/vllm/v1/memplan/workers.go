@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// A Worker is a process that has some layers of a model. It is a stage of a pipeline, or one of several workers
-// that share the heads of the same layers.
+// A Worker is a process with some layers of a model: a stage of a pipeline, or one of several workers that share the
+// heads of the same layers.
 type Worker struct {
 	Bytes  int   // memory for keys and values
 	Layers []int // indexes of the model's layers, ascending
 }
 
-// Make returns a plan for each worker. The workers use the same block tables: layers are grouped over the whole
-// model, and each worker has its layers of each group. All workers have as many blocks as the worker with the
-// fewest blocks (vLLM's get_kv_cache_configs). Plans name layers by their index in the model. A group of a plan can
-// be empty.
+// Make returns a plan for each worker. The workers use the same block tables: the layers of the whole model are
+// divided into groups, and each worker has its own layers of each group, which can be none. All workers have as many
+// blocks as the worker with the fewest blocks (vLLM's get_kv_cache_configs). Plans name layers by their index in
+// layers.
 func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {
@@ -83,8 +83,8 @@ func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	return order, nil
 }
 
-// project returns the plan of one worker, with its layers of each group (vLLM's
-// _project_kv_cache_groups_to_worker and get_kv_cache_config_from_groups).
+// project returns the plan of one worker, with its own layers of each group (vLLM's _project_kv_cache_groups_to_worker
+// and get_kv_cache_config_from_groups).
 func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*Plan, error) {
 	if len(groups) == 0 {
 		return &Plan{NumGPUBlocks: 1}, nil // there is always a null block
@@ -122,8 +122,8 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	return p, nil
 }
 
-// share makes a tensor for the first layers of all groups, one for their second layers, and so on. Bytes of a
-// tensor is the size of one block.
+// share makes a tensor for the first layers of all groups, one for their second layers, and so on. It sets Bytes of
+// each tensor to the size of one block, and returns their sum.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The cases and their values come from vLLM's test_get_kv_cache_configs_multiple_workers. Layers are
-// numbered from 0.
+// The cases and their values are those of vLLM's test_get_kv_cache_configs_multiple_workers. Layers are numbered from
+// 0.
 func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 	ten := page * 2 * 10
 	f, w := full(2), window(2)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bound reports whether the socket is bound to the endpoint, as in vLLM. If not, the socket is connected.
+// bound reports whether the publisher listens at the endpoint instead of connecting to it. The rule is vLLM's.
 func bound(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
 }
@@ -28,7 +28,7 @@ func split(endpoint string) (network, address string, err error) {
 	return "", "", errors.New("want tcp://HOST:PORT or ipc://PATH")
 }
 
-// A service serves a connection until the peer or the publisher closes it.
+// A service serves a connection until the peer ends it or the publisher is closed.
 type service func(net.Conn)
 
 func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {
@@ -76,7 +76,7 @@ const (
 	dialTimeout  = 30 * time.Second
 )
 
-// connect connects to the endpoint and serves the connection. When the connection ends, connect makes a new one.
+// connect connects to the endpoint and serves the connection. When the connection ends, connect connects again.
 func (p *Publisher) connect(endpoint string, serve service) error {
 	network, address, err := split(endpoint)
 	if err != nil {
@@ -125,13 +125,13 @@ func (p *Publisher) run(c net.Conn, serve service) {
 		defer p.mu.Unlock()
 		delete(p.conns, c)
 	}()
-	if p.wait(c, false) {
+	if p.setBusy(c, false) {
 		serve(c)
 	}
 }
 
-// wait says whether Close must wait until c has ended. It returns false if the publisher is closed.
-func (p *Publisher) wait(c net.Conn, busy bool) bool {
+// setBusy sets whether Close must wait until connection c has ended. It returns false if the publisher is closed.
+func (p *Publisher) setBusy(c net.Conn, busy bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[c] = busy

@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// receives publishes batches until the socket s gets one. Then it checks that s also gets all later batches. The
-// parameter seq is the number of the first published batch. The results are the number of the first received batch,
-// and the number after that of the last.
+// receives publishes batches from number seq on until the socket s gets one, and checks that s also gets all later
+// batches. It returns the number of the first batch that s received, and the number after that of the last batch.
 func receives(t *testing.T, p *Publisher, s *libzmq.Socket, seq int) (first, next int) {
 	for next = seq; ; {
 		require.NoError(t, p.Publish(time.Unix(int64(next), 0), cleared(t)))

@@ -98,8 +98,7 @@ func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
 	for i := range count {
 		send(n + i)
 	}
-	// The subscriber first gets the batches in the connection's buffers, then those that the publisher
-	// kept.
+	// The subscriber first gets the batches that are in the connection's buffers, then those in the publisher's buffer.
 	last, missed, got := uint64(n-1), uint64(0), 0
 	for last != uint64(n+count-1) {
 		seq := s.batch()

@@ -19,7 +19,7 @@ const (
 	command = 4
 )
 
-// A peer is the other end of a connection. It sends and reads only when the test asks for it.
+// A peer is the other end of a connection. It sends and reads only when the test calls its methods.
 type peer struct {
 	t    *testing.T
 	conn net.Conn
@@ -103,8 +103,8 @@ func (p *peer) next() [][]byte {
 
 func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.next()[1]) }
 
-// subscribed returns a peer that will receive every further batch. It publishes batches until the peer receives
-// one. The parameter seq is the number of the first batch, and next is the number after that of the last batch.
+// subscribed publishes batches from number seq on until a new peer receives one, so that the peer will receive every
+// later batch. It returns the peer and the number of the next batch.
 func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *peer, next int) {
 	pub, _ := p.Addr()
 	s = join(t, pub, "SUB")

@@ -1,10 +1,9 @@
-// Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's
-// ZmqEventPublisher does: a PUB socket with messages of topic, sequence number
-// and batch, and a ROUTER socket that sends past batches again.
+// Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's ZmqEventPublisher does: a PUB socket sends
+// messages of topic, sequence number and batch, and a ROUTER socket sends past batches again.
 //
-// All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer
-// as fast as its peer reads. So a slow peer takes no memory and does not delay other peers. It misses the oldest
-// batches, as with a high-water mark, and recognizes this by the sequence numbers.
+// All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer as
+// fast as its peer reads, so a slow peer takes no memory and does not delay other peers. It misses the oldest batches,
+// as with a high-water mark, and recognizes this by the sequence numbers.
 package publish
 
 import (
@@ -34,8 +33,7 @@ type Config struct {
 	Encoder        kvevents.Encoder
 }
 
-// A Publisher sends batches in the order of Publish. It is safe for concurrent
-// use.
+// A Publisher sends batches in the order of the calls of Publish. It is safe for concurrent use.
 type Publisher struct {
 	config      Config
 	pub, replay net.Listener // nil if there is no such socket or it was connected
@@ -84,8 +82,8 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr returns the addresses of the PUB socket and of the ROUTER socket. If the configured port is 0, the address
-// has the port that the system chose.
+// Addr returns the addresses of the PUB socket and of the ROUTER socket, with the port that the system chose if the
+// configured port is 0. The address of a socket that does not listen is "".
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -99,7 +97,7 @@ func (p *Publisher) Addr() (pub, replay string) {
 // SetGroups sets Config.Encoder.Groups. It must be called before Publish.
 func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
-// Publish adds a batch of events to the buffer. It does not wait. It does nothing if there are no events.
+// Publish adds a batch of events to the buffer, for the connections to send. If there are no events, it does nothing.
 func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	if len(events.List) == 0 {
 		return nil
@@ -116,8 +114,8 @@ func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	return nil
 }
 
-// Close sends what subscribers have not received yet, finishes the replays that have begun, and
-// closes the sockets. It takes at most Config.Linger.
+// Close sends the batches that subscribers have not received yet, finishes replays, and closes the sockets. It takes
+// at most Config.Linger.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -150,9 +148,9 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// kept returns the batch with number seq, or the first batch after it that is in the buffer, and this batch's
-// number. If there is no such batch, it returns nil. The caller must hold p.mu.
-func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
+// batchFrom returns the first batch in the buffer with at least the number seq, and its number, or nil if there is
+// none. The caller must hold p.mu.
+func (p *Publisher) batchFrom(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)
 	}

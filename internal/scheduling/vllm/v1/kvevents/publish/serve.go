@@ -9,10 +9,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvevents/zmtp"
 )
 
-// stalled is the longest time that a handshake, or sending one batch, may take.
-const stalled = 30 * time.Second
+// ioTimeout is the longest time that a handshake or the sending of one batch may take.
+const ioTimeout = 30 * time.Second
 
-// A subscriber is the peer of a connection of the PUB socket. Publisher.mu guards it.
+// A subscriber is the peer of a connection of the PUB socket. Publisher.mu guards its fields.
 type subscriber struct {
 	topics map[string]bool // subscriptions that match the topic
 	next   uint64          // number of the next batch to send
@@ -20,8 +20,8 @@ type subscriber struct {
 }
 
 func (p *Publisher) serveSubscriber(conn net.Conn) {
-	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, stalled)
-	if err != nil || !p.wait(conn, true) {
+	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, ioTimeout)
+	if err != nil || !p.setBusy(conn, true) {
 		return
 	}
 	s := &subscriber{topics: map[string]bool{}}
@@ -36,7 +36,8 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 			return
 		}
 	}
-	// A peer that sends to a closed socket loses the data that it has not read, so the peer must close first.
+	// If this side closed the connection while the peer sends, the peer would lose the data that it has not read. So
+	// the peer must close it first.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -46,13 +47,13 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 	}
 }
 
-// toSend waits for the next batch for s. It returns nil if there will be no further batch.
+// toSend waits for the next batch to send to s and returns it. It returns nil if there will be no further batch.
 func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !s.gone {
 		if len(s.topics) > 0 {
-			if batch, seq = p.kept(s.next); batch != nil {
+			if batch, seq = p.batchFrom(s.next); batch != nil {
 				s.next = seq + 1
 				return batch, seq
 			}
@@ -103,13 +104,13 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 	}
 }
 
-// endOfReplay is the sequence number of the message after the last batch of a replay, -1.
+// endOfReplay is the sequence number, -1, of the message after the last batch of a replay.
 const endOfReplay = ^uint64(0)
 
-// serveReplays serves a connection of the ROUTER socket. A request is a sequence number. The answer has the batches
+// serveReplays serves a connection of the ROUTER socket. A request has a sequence number. The replies are the batches
 // in the buffer from this number on, and a final message.
 func (p *Publisher) serveReplays(conn net.Conn) {
-	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
+	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, ioTimeout)
 	if err != nil {
 		return
 	}
@@ -121,7 +122,7 @@ func (p *Publisher) serveReplays(conn net.Conn) {
 		if name != "" || len(frames) != 2 || len(frames[1]) != 8 {
 			continue
 		}
-		if !p.wait(conn, true) || p.sendAgain(c, binary.BigEndian.Uint64(frames[1])) != nil || !p.wait(conn, false) {
+		if !p.setBusy(conn, true) || p.sendAgain(c, binary.BigEndian.Uint64(frames[1])) != nil || !p.setBusy(conn, false) {
 			return
 		}
 	}
@@ -133,7 +134,7 @@ func (p *Publisher) sendAgain(c *zmtp.Conn, seq uint64) error {
 	p.mu.Unlock()
 	for ; seq < end; seq++ {
 		p.mu.Lock()
-		batch, first := p.kept(seq)
+		batch, first := p.batchFrom(seq)
 		p.mu.Unlock()
 		if seq = first; seq >= end {
 			break

@@ -1,10 +1,10 @@
 // Package zmtp implements ZMTP 3.1, the protocol of ZeroMQ, over one connection with the security mechanism NULL
 // (https://rfc.zeromq.org/spec/37). It accepts peers of ZMTP 3.0 and refuses older peers.
 //
-// The caller implements the behaviour of the socket, for example which messages the socket drops. A peer cannot
-// make this package allocate more than maxMessage, or make a write last longer than the caller's timeout.
-// (github.com/go-zeromq/zmq4 allocates what the header of a frame asks for, and its sockets send to one peer after
-// the other.)
+// The caller implements what is specific to a type of socket, for example which messages are dropped. A peer cannot
+// make this package allocate more than maxMessage bytes for a message, or make a write last longer than the caller's
+// timeout. (github.com/go-zeromq/zmq4 allocates the size in the header of a frame, and its sockets send to one peer
+// after the other.)
 package zmtp
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The connection cannot be
-// used any more then.
+// ErrProtocol is wrapped if the peer violates the protocol or a limit of this package. The connection must not be used
+// afterwards.
 var ErrProtocol = errors.New("not as ZMTP 3.1 says")
 
 // The bits of a frame's flags.
@@ -46,8 +46,8 @@ type Conn struct {
 	timeout time.Duration
 }
 
-// Open performs the handshake for a socket of the given type, for example PUB. The other socket must have one of
-// the types in peers. The handshake and each later write fail after timeout.
+// Open performs the handshake for a socket of the given type, for example PUB, with a socket of one of the types in
+// peers. The handshake, and later each write, fails after timeout.
 func Open(conn net.Conn, socketType string, peers []string, timeout time.Duration) (*Conn, error) {
 	c := &Conn{net: conn, r: bufio.NewReader(conn), timeout: timeout}
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
@@ -59,7 +59,7 @@ func Open(conn net.Conn, socketType string, peers []string, timeout time.Duratio
 	return c, conn.SetDeadline(time.Time{})
 }
 
-// Send writes one message. After an error the connection cannot be used.
+// Send writes one message. After an error the connection must not be used.
 func (c *Conn) Send(frames ...[]byte) error {
 	buffers := make(net.Buffers, 0, 2*len(frames))
 	for i, f := range frames {
@@ -95,8 +95,8 @@ func header(flags byte, size int) []byte {
 	return binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(size))
 }
 
-// Receive returns the frames of the next message, with an empty name, or the next SUBSCRIBE or CANCEL command. For
-// a command, name is the command and frames has its data. Receive answers PING and drops other commands.
+// Receive returns the next message: its frames, and an empty name. If a SUBSCRIBE or CANCEL command comes first, name
+// is the command and frames has its data. Receive answers PING and ignores other commands.
 func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	size := 0
 	for {
@@ -132,8 +132,8 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// pong answers a PING. The data of a PING is the peer's time to live in tenths of a second, and a context that the
-// PONG must return.
+// pong answers a PING. The data of a PING are a time to live, in tenths of a second, after which the peer counts as
+// gone if it sends nothing, and a context that the PONG must return.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))

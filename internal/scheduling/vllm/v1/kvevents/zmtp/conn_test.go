@@ -34,7 +34,7 @@ var (
 
 func with(at int, b string) string { return hello[:at] + b + hello[at+len(b):] }
 
-// script is a connection whose peer sends fixed bytes and then closes its side.
+// script is a connection whose peer sends fixed bytes and then closes its end.
 type script struct {
 	net.Conn
 	io.Reader
@@ -197,7 +197,7 @@ func TestAHandshakeHasADeadline(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// FuzzPeer checks that whatever a peer sends, the lengths of what is received stay within the limits.
+// FuzzPeer checks that no received message exceeds the limits, whatever a peer sends.
 func FuzzPeer(f *testing.F) {
 	for _, seed := range []string{
 		"", hello, hello + sub, hello + sub + frame(flagCommand, "\x09SUBSCRIBEkv") + frame(0, "\x01kv"),
