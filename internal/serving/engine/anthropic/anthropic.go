@@ -18,7 +18,7 @@ func Interface() openai.Interface {
 func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	setID(w.Header())
 	var b body
-	if err := s.Decode(w, r, &b); err != nil {
+	if err := s.Decode(w, r, &b, otherFields); err != nil {
 		return err
 	}
 	c, err := b.chat()
@@ -36,7 +36,7 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 func count(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	setID(w.Header())
 	var b body
-	if err := s.Decode(w, r, &b); err != nil {
+	if err := s.Decode(w, r, &b, otherFields); err != nil {
 		return err
 	}
 	c, err := b.chat()

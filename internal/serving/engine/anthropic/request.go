@@ -23,48 +23,29 @@ type body struct {
 	TopP          *float64          `json:"top_p"`
 	TopK          *int              `json:"top_k"`
 	Stream        bool              `json:"stream"`
-	harmless
-	unsupported
-}
 
-// harmless are fields that change no answer.
-type harmless struct {
-	Metadata     json.RawMessage `json:"metadata"`
-	ServiceTier  json.RawMessage `json:"service_tier"`
-	CacheControl json.RawMessage `json:"cache_control"`
-	InferenceGeo json.RawMessage `json:"inference_geo"`
-	Speed        json.RawMessage `json:"speed"`
-	Diagnostics  json.RawMessage `json:"diagnostics"`
-}
-
-// unsupported are fields that would change the answer.
-type unsupported struct {
-	Container         json.RawMessage `json:"container"`
-	MCPServers        json.RawMessage `json:"mcp_servers"`
 	ContextManagement json.RawMessage `json:"context_management"`
-	OutputFormat      json.RawMessage `json:"output_format"`
-	ResponseFormat    json.RawMessage `json:"response_format"` // of chats
 }
 
-func (u *unsupported) check() error {
-	if u.keepsThinking() {
-		u.ContextManagement = nil
+// otherFields are the fields that a body does not have.
+var otherFields = openai.Fields{
+	Harmless: []string{"metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics"},
+	Refused: map[string]string{"container": "", "mcp_servers": "", "output_format": "use output_config.format",
+		"response_format": "use output_config.format"},
+}
+
+// keepsThinking reports whether context_management is missing or asks to keep all thinking, as chats do.
+func (b *body) keepsThinking() bool {
+	if openai.IsNull(b.ContextManagement) {
+		return true
 	}
-	return openai.Refuse(openai.Field{Name: "container", Value: u.Container}, openai.Field{Name: "mcp_servers", Value: u.MCPServers},
-		openai.Field{Name: "context_management", Value: u.ContextManagement},
-		openai.Field{Name: "output_format", Value: u.OutputFormat, Instead: "use output_config.format"},
-		openai.Field{Name: "response_format", Value: u.ResponseFormat, Instead: "use output_config.format"})
-}
-
-// keepsThinking reports whether context_management only asks to keep all thinking, which is what chats do.
-func (u *unsupported) keepsThinking() bool {
 	var management struct {
 		Edits []struct {
 			Type string
 			Keep any
 		}
 	}
-	if json.Unmarshal(u.ContextManagement, &management) != nil {
+	if json.Unmarshal(b.ContextManagement, &management) != nil {
 		return false
 	}
 	for _, e := range management.Edits {
@@ -77,10 +58,10 @@ func (u *unsupported) keepsThinking() bool {
 
 // chat translates a body. It leaves out max_tokens.
 func (b *body) chat() (*openai.Chat, error) {
-	if err := b.check(); err != nil {
-		return nil, err
+	if !b.keepsThinking() {
+		return nil, openai.Invalid("context_management", "context_management is not supported by this server.")
 	}
-	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "messages", Request: openai.NewRequest(b.Temperature, b.TopP)}
+	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "messages", Request: openai.NewRequest(b.Temperature, b.TopP)}
 	c.Request.Stop = b.StopSequences
 	if b.TopK != nil {
 		c.Request.TopK = *b.TopK
@@ -171,7 +152,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 	if choice.Name != "" && choice.Type != "tool" {
 		return openai.Invalid("tool_choice", "tool_choice has a name, which only the type tool may have.")
 	}
-	c.Serial = choice.Serial
+	c.OneCall = choice.Serial
 	switch choice.Type {
 	case "":
 		return openai.Invalid("tool_choice", "tool_choice has no type; auto, any, tool and none are known.")
@@ -186,7 +167,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 		if choice.Name == "" {
 			return openai.Invalid("tool_choice", "tool_choice has the type tool, but no name.")
 		}
-		c.ToolChoice, c.Allowed, c.Serial = "required", []string{choice.Name}, true
+		c.ToolChoice, c.Allowed, c.OneCall = "required", []string{choice.Name}, true
 	default:
 		return openai.Invalid("tool_choice", "The type of tool_choice is %q; auto, any, tool and none are known.", choice.Type)
 	}
@@ -206,7 +187,7 @@ func (b *body) readThinking(c *openai.Chat) error {
 	if err := openai.ReadObject("thinking", "thinking", b.Thinking, &t); err != nil {
 		return err
 	}
-	c.Omit = t.Display == "omitted"
+	c.OmitReasoning = t.Display == "omitted"
 	switch {
 	case t.Type == "":
 		return openai.Invalid("thinking", "thinking has no type; enabled, disabled and adaptive are known.")

@@ -16,6 +16,14 @@ func call(t *testing.T, id, name, arguments string) any {
 	return c
 }
 
+func translated(fields string) (*openai.Chat, error) {
+	var b body
+	if err := openai.Unmarshal([]byte("{"+fields+"}"), &b, otherFields); err != nil {
+		return nil, err
+	}
+	return b.chat()
+}
+
 func TestMessagesBecomeThoseOfAChat(t *testing.T) {
 	for _, test := range []struct {
 		name, fields string
@@ -47,9 +55,7 @@ func TestMessagesBecomeThoseOfAChat(t *testing.T) {
 			[]chat.Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "{"}}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var b body
-			require.NoError(t, json.Unmarshal([]byte("{"+test.fields+"}"), &b))
-			c, err := b.chat()
+			c, err := translated(test.fields)
 			require.NoError(t, err)
 			require.Equal(t, test.want, c.Messages)
 			require.Equal(t, test.resumes, c.Continue)
@@ -69,7 +75,7 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{0.5, 0.9, 7, []string{"x"}}, []any{c.Request.Temperature, c.Request.TopP, c.Request.TopK, c.Request.Stop})
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`)}}, c.Tools)
-	require.Equal(t, []any{"required", []string{"look"}, true, true, true, true, "high"}, []any{c.ToolChoice, c.Allowed, c.Serial, c.Stream, *c.Think, c.Omit, c.Effort})
+	require.Equal(t, []any{"required", []string{"look"}, true, true, true, true, "high"}, []any{c.ToolChoice, c.Allowed, c.OneCall, c.Stream, *c.Think, c.OmitReasoning, c.Effort})
 	require.JSONEq(t, `{"type": "object"}`, string(c.Form.JSONSchema))
 
 	for choice, want := range map[string]string{"auto": "auto", "any": "required", "none": "none"} {
@@ -133,9 +139,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		user + `, "container": "x"`:                                                                                  "container is not supported",
 		user + `, "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}`: "context_management is not supported",
 	} {
-		var b body
-		require.NoError(t, json.Unmarshal([]byte("{"+fields+"}"), &b))
-		_, err := b.chat()
+		_, err := translated(fields)
 		require.ErrorContains(t, err, want, fields)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// An answer makes the JSON of answers to a request, for completions or for chats.
+// An answer writes answers to a request as OpenAI's JSON, for completions or for chats.
 type answer struct {
 	server   *Server
 	chat     bool
@@ -37,7 +37,8 @@ type (
 		PromptTokenIDs *tokenIDs      `json:"prompt_token_ids,omitempty"`
 		PromptLogprobs promptLogprobs `json:"prompt_logprobs,omitempty"`
 	}
-	// A choice has a Text in completions. In chats it has a Message, or a Delta if the answer is streamed.
+	// A choice is one answer. In completions it has a Text. In chats it has a Message, or a Delta if the answer is
+	// streamed.
 	choice struct {
 		Index    int            `json:"index"`
 		Text     *string        `json:"text,omitempty"`
@@ -112,8 +113,8 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	return a
 }
 
-// withPrompt returns a with the tokens and log probabilities of the prompt of a chat. A stream sends them once for each
-// answer.
+// withPrompt returns a copy of a whose body has the tokens and log probabilities of the prompt, which chats have in the
+// body. In a stream, the first chunk of each answer has them. For completions, withPrompt returns a.
 func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a
@@ -126,7 +127,7 @@ func (a *answer) withPrompt(p *part) *answer {
 	return &to
 }
 
-// with returns the body with choices, and with the usage unless that is nil.
+// with returns the body of an answer with the given choices. If u is not nil, the body has this usage.
 func (a *answer) with(u *usage, choices ...choice) answerBody {
 	b := a.body
 	b.Choices, b.Usage = append([]choice{}, choices...), u
@@ -142,7 +143,7 @@ func (a *answer) whole(p *part) choice {
 	return c
 }
 
-// message returns the message of a complete answer. Without content, a message with calls has null.
+// message returns the message of a complete answer. If the message has calls and no content, its content is null.
 func (p *part) message() *message {
 	said := p.spoken()
 	m := &message{Role: "assistant", Content: &said.content, thought: thought{said.reasoning, said.reasoning}}
@@ -155,9 +156,10 @@ func (p *part) message() *message {
 	return m
 }
 
-// chunks returns the choices of a new part of an answer, for a stream: one for each event, of which the last has what is
-// known of the tokens. A chat has no choice for tokens without events, unless the choice has another field. calls is the
-// number of calls so far, which chunks updates.
+// chunks returns the choices for a new part of a streamed answer: one for each event of a chat, and one in completions.
+// The last choice also has the log probabilities, token ids and finish reason of the part. There is none if the part of
+// a chat has no events and none of these fields. calls is the number of calls in the answer so far, which chunks
+// updates.
 func (a *answer) chunks(p *part, calls *int) []choice {
 	last := a.choice(p)
 	if !a.chat {
@@ -181,8 +183,8 @@ func (a *answer) chunks(p *part, calls *int) []choice {
 	return append(all, last)
 }
 
-// eventDelta returns what an event adds to a message, or nil. The first part of a call has its name, as in OpenAI's
-// interface, and the others have parts of the arguments.
+// eventDelta returns what an event adds to a message, or nil if it adds nothing. As in OpenAI's interface, the first
+// delta of a call has the call's name and id, and later ones have parts of its arguments.
 func eventDelta(e toolparser.Event, calls *int) *delta {
 	switch e.Kind {
 	case toolparser.Reasoning:
@@ -200,7 +202,7 @@ func eventDelta(e toolparser.Event, calls *int) *delta {
 	return nil
 }
 
-// opening returns the choice of the first chunk of an answer in a chat, which has the role.
+// opening returns the choice of the first chunk of an answer in a chat. It has the role and no text.
 func (a *answer) opening(index int) choice {
 	return choice{Index: index, Delta: &delta{Role: "assistant", Content: new(string)}}
 }
@@ -237,8 +239,8 @@ func (a *answer) choice(p *part) choice {
 	return c
 }
 
-// promptText returns a prompt as the client gave it. Its tokens may decode to another text: with a space before it,
-// normalized, or without the names of special tokens.
+// promptText returns the text of a prompt for echo: the client's text if the client sent one. The text of the tokens
+// can differ from it: it may begin with a space, be normalized, or lack the names of special tokens.
 func (a *answer) promptText(p prompt) string {
 	if p.text != "" {
 		return p.text

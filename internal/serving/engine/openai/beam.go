@@ -13,26 +13,26 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// Beam search works as in vLLM's server. In each step, every beam is a request for one token and the
-// log probabilities of the most likely tokens. The prefix cache holds the tokens that beams have in
-// common. If the answers must have a form, these are the most likely of the tokens that may come next.
-// As in vLLM, their log probabilities are those of the model, without the form.
+// Beam search works as in vLLM's server. In each step, every beam is a request for one token and the log probabilities
+// of the most likely tokens. The beams find their common tokens in the prefix cache. If the answers must have a form,
+// only tokens that the form allows next are considered. As in vLLM, the log probabilities are those of the model
+// without the form.
 
-// maxBeams is the largest width. A step needs the 2·width most likely tokens.
+// maxBeams is the largest number of beams. A step asks for twice as many of the most likely tokens.
 const maxBeams = sampling.MaxLogprobs / 2
 
-// maxLengthPenalty keeps the power of a length finite.
+// maxLengthPenalty is so small that the power of a length is finite.
 const maxLengthPenalty = 10
 
-// A beamField is a field of engine.Request of which beam search supports only some values.
+// A beamField is a field of engine.Request that must have one of certain values in beam search.
 type beamField struct {
 	field, param string // its names in Go and in JSON
 	supported    func(r *engine.Request) bool
 	instead      string // what to do instead, or ""
 }
 
-// beamFields lists the fields of which beam search supports only some values. Beam search ranks beams
-// by the log probabilities of the model. It draws no random tokens and adjusts no logits.
+// beamFields lists the fields that must have certain values in beam search. Beam search ranks beams by the log
+// probabilities of the model. It draws no random tokens and adjusts no logits.
 var beamFields = []beamField{
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
@@ -49,7 +49,7 @@ var beamFields = []beamField{
 	{"LogitBias", "logit_bias", func(r *engine.Request) bool { return len(r.LogitBias) == 0 }, ""},
 }
 
-// unsupportedByBeams returns an error for the first field of a request that beam search does not support.
+// unsupportedByBeams returns an error for the first field of a request whose value beam search does not support.
 func unsupportedByBeams(r *engine.Request) error {
 	for _, f := range beamFields {
 		switch {
@@ -63,7 +63,7 @@ func unsupportedByBeams(r *engine.Request) error {
 	return nil
 }
 
-// A beam is a candidate for an answer: the beam before and another token.
+// A beam is a candidate for an answer: an earlier beam and one more token.
 type beam struct {
 	before  *beam // nil for the empty answer
 	token   int32
@@ -84,8 +84,8 @@ func (b *beam) answer(prompt []int32) []int32 {
 	return tokens
 }
 
-// score computes vLLM's get_beam_search_score. The length of an answer does not include the token that
-// ends it.
+// score returns the score of a beam as vLLM's get_beam_search_score computes it. The length of an answer does not
+// include the token that ends it.
 func (b *beam) score(penalty float64) float64 {
 	n := b.length
 	if b.ended {
@@ -96,18 +96,18 @@ func (b *beam) score(penalty float64) float64 {
 
 // A search is a beam search.
 type search struct {
-	server  *Server
-	series  *engine.Series
-	next    func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // most likely tokens
-	form    *structured.Constraint                                                                 // or nil
-	width   int
-	longest int     // limit of a sequence's tokens
-	most    int     // limit of an answer's tokens
-	ends    []int32 // tokens that end an answer
-	own     []int32 // the ones of ends that are the model's
-	penalty float64
-	salt    string
-	ignore  bool // the model's own end tokens do not end an answer
+	server      *Server
+	series      *engine.Series
+	next        func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // most likely tokens
+	form        *structured.Constraint                                                                 // or nil
+	width       int
+	maxModelLen int     // limit of a sequence's tokens
+	maxTokens   int     // limit of an answer's tokens
+	ends        []int32 // tokens that end an answer
+	eos         []int32 // the ones of ends that are the model's
+	penalty     float64
+	salt        string
+	ignoreEOS   bool // the model's own end tokens do not end an answer
 }
 
 // search returns the beam search that a request asks for.
@@ -131,22 +131,22 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := unsupportedByBeams(r); err != nil {
 		return nil, err
 	}
-	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt,
-		ignore: r.IgnoreEOS}
-	f.next, f.longest = f.step, s.config.Engine.Config().MaxModelLen
+	f := &search{server: s, width: r.N, maxTokens: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt,
+		ignoreEOS: r.IgnoreEOS}
+	f.next, f.maxModelLen = f.step, s.config.Engine.Config().MaxModelLen
 	if c.LengthPenalty != nil {
 		f.penalty = *c.LengthPenalty
 	}
 	if !r.IgnoreEOS {
-		f.own = s.config.Engine.Config().End
-		f.ends = append(slices.Clone(f.ends), f.own...)
+		f.eos = s.config.Engine.Config().End
+		f.ends = append(slices.Clone(f.ends), f.eos...)
 	}
 	return f, nil
 }
 
 // stopReason returns the stop_reason of an answer that has ended.
 func (f *search) stopReason(answer []int32) any {
-	if last := answer[len(answer)-1]; !slices.Contains(f.own, last) {
+	if last := answer[len(answer)-1]; !slices.Contains(f.eos, last) {
 		return last
 	}
 	return nil
@@ -160,7 +160,7 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	}
 	live := []*beam{first}
 	var done []*beam // the best beams that have ended
-	for step := 0; step < f.most && len(live) > 0 && live[0].length < f.longest; step++ {
+	for step := 0; step < f.maxTokens && len(live) > 0 && live[0].length < f.maxModelLen; step++ {
 		tops, err := f.next(ctx, prompt, live)
 		if err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	return f.best(append(done, live...)), nil
 }
 
-// follow sets b.complete.
+// follow sets b.complete: whether the form allows no token after b's.
 func (b *beam) follow() error {
 	m := b.before.matcher
 	if m == nil || b.ended {
@@ -210,7 +210,7 @@ func (b *beam) follow() error {
 	return m.Rollback(1)
 }
 
-// goOn sets b.matcher.
+// goOn sets b.matcher, which the next step needs.
 func (b *beam) goOn() error {
 	if b.before.matcher == nil {
 		return nil
@@ -219,7 +219,7 @@ func (b *beam) goOn() error {
 	return b.matcher.Accept(int(b.token))
 }
 
-// best returns the best beams, width of them at most, the best first. Equal beams keep their order.
+// best returns the beams with the highest scores, at most f.width, in descending order. Equal beams keep their order.
 func (f *search) best(beams []*beam) []*beam {
 	slices.SortStableFunc(beams, func(a, b *beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
 	n := min(f.width, len(beams))
@@ -227,12 +227,12 @@ func (f *search) best(beams []*beam) []*beam {
 	return beams[:n]
 }
 
-// step gets the most likely next tokens of all beams from the engine.
+// step returns the most likely next tokens of each beam. The engine computes them.
 func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops [][]sampling.Logprob, err error) {
 	j := &job{}
 	defer j.cancel()
 	for _, b := range beams {
-		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: b.matcher == nil || f.ignore,
+		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: b.matcher == nil || f.ignoreEOS,
 			CacheSalt: f.salt, Params: sampling.Default(), Matcher: b.matcher}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.series.Submit(r)
@@ -261,7 +261,7 @@ func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops 
 	return tops, nil
 }
 
-// beams answers a request with use_beam_search with the best beams of each prompt.
+// beams answers a request with use_beam_search. The answer has the best beams of each prompt.
 func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	f, err := s.search(c, &request)
 	if err != nil {
@@ -309,7 +309,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	return nil
 }
 
-// event returns the event of a beam that is answer k to a prompt.
+// event returns beam b as the event of an engine: the whole answer k to a prompt.
 func (f *search) event(j *job, k int, prompt []int32, b *beam, includeStop bool) engine.Event {
 	e := engine.Event{Index: k, Finish: engine.FinishLength}
 	answer := b.answer(prompt)

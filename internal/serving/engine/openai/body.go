@@ -10,36 +10,36 @@ import (
 	"os"
 )
 
-// The bodies of requests are limited in several ways. Large bodies share a bodyMemory while they
-// arrive. Only a few complete bodies, which hold a turn, are decoded and tokenized at a time. The
-// values of a body are counted before it is decoded, because a decoded value can take many times the
-// memory of its JSON.
+// The bodies of requests are limited in several ways. Large bodies share a bodyMemory while they arrive. The number of
+// bodies that are decoded and tokenized at the same time is limited (slots). The values of a body are counted before it
+// is decoded, because a decoded value can take many times the memory of its JSON.
 
-// maxValues limits the values of a body, except those of prompt and tokens.
+// maxValues limits the number of values in a body, without those in prompt and tokens.
 const maxValues = 1 << 16
 
-// A hold is the memory and the turn that a request occupies until its prompts are made.
-type hold struct {
+// A reservation is what a request occupies until its prompts are tokenized: memory for its body, and a slot.
+type reservation struct {
 	memory *bodyMemory
 	share  share
-	end    func() // ends the turn, if there is one
+	end    func() // releases the slot, if the request has one
 }
 
-type holdKey struct{}
+type reservationKey struct{}
 
-// holding returns the request with a hold in its context.
-func (s *Server) holding(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), holdKey{}, &hold{memory: s.bodies}))
+// withReservation returns the request with a new reservation in its context.
+func (s *Server) withReservation(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), reservationKey{}, &reservation{memory: s.bodies}))
 }
 
-func holdOf(r *http.Request) *hold {
-	h, _ := r.Context().Value(holdKey{}).(*hold)
+func reservationOf(r *http.Request) *reservation {
+	h, _ := r.Context().Value(reservationKey{}).(*reservation)
 	return h
 }
 
-// free ends the hold of a request. It must be called before the answer is written, because a client may read slowly.
+// free releases the reservation of a request. It must be called before the answer is written, because a client may read
+// slowly.
 func free(r *http.Request) {
-	h := holdOf(r)
+	h := reservationOf(r)
 	h.memory.giveBack(&h.share)
 	if h.end != nil {
 		h.end()
@@ -56,7 +56,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > limit { // also if the client waits for "100 Continue" before it sends the body
 		return nil, bodyTooLarge(limit)
 	}
-	h := holdOf(r)
+	h := reservationOf(r)
 	h.share = newShare(w, r, limit)
 	pieces, n, err := s.receive(w, r, &h.share)
 	slow := s.bodies.complete(&h.share)
@@ -74,15 +74,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, invalid("", "The body is not valid JSON: %v.", err)
 	}
-	if h.end, err = s.turns.take(r.Context(), n); err != nil {
+	if h.end, err = s.slots.take(r.Context(), n); err != nil {
 		return nil, err
 	}
 	data := bytes.Join(pieces, nil)
 	return data, s.countValues(data)
 }
 
-// receive reads a body in pieces and returns them with the number of their bytes. After the first shortBody bytes it
-// takes the memory for each piece from s.bodies.
+// receive reads a body and returns it in pieces, with the number of bytes. For each piece after the first shortBody
+// bytes, it first takes memory from s.bodies.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (pieces [][]byte, n int, err error) {
 	body := http.MaxBytesReader(w, r.Body, s.config.MaxBody)
 	for n = 0; err == nil; {
@@ -119,13 +119,14 @@ func (s *Server) countValues(data []byte) error {
 	if tokens <= maxCounted {
 		return nil
 	}
-	if most := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > most {
-		return invalid("", "The body has more than %d tokens; leave some out.", most)
+	if limit := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > limit {
+		return invalid("", "The body has more than %d tokens; leave some out.", limit)
 	}
 	return nil
 }
 
-// values counts the values of a JSON object: those of the fields prompt and tokens, which take little memory, and others.
+// values counts the values of a JSON object. tokens are the values in the fields prompt and tokens, which take little
+// memory when they are decoded; others are all other values.
 func values(data []byte) (tokens, others int) {
 	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte
@@ -157,14 +158,14 @@ func values(data []byte) (tokens, others int) {
 	return tokens, others
 }
 
-// list decodes a list of at most most elements. For a longer list it returns tooMany.
-func list[T any](data []byte, most int, tooMany error) (all []T, err error) {
+// list decodes a list of at most maxLen elements. For a longer list it returns tooMany.
+func list[T any](data []byte, maxLen int, tooMany error) (all []T, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
 	for d.More() {
-		if len(all) == most {
+		if len(all) == maxLen {
 			return nil, tooMany
 		}
 		var one T

@@ -27,48 +27,47 @@ var (
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 
-// A bodyMemory limits the memory of large bodies, in pieces of shortBody bytes. A body takes a piece
-// before the server reads into it, so a client that stops sending holds only the memory for the bytes
-// that it has sent. The bodies of one client can take at most half of the memory. When no piece is
-// free, bodies wait, and bodies that arrive slowly are refused. One waiting body may exceed the limit,
-// so bodies never wait for each other forever.
+// A bodyMemory limits the memory of large bodies. It grants memory in pieces of shortBody bytes. A body takes a piece
+// before the server reads into it, so a client that stops sending occupies no more memory than its bytes need. The
+// bodies of one client can take at most half of the memory. If no piece is free, bodies wait, and bodies that arrive
+// slowly are refused. One body at a time may exceed the limit, so bodies never wait for each other forever.
 type bodyMemory struct {
-	mu       sync.Mutex
-	most     int            // limit of used
-	used     int            // pieces in use
-	clients  map[string]int // pieces in use by client
-	exempt   *share         // the body that may exceed the limit, or nil
-	waiting  []*share       // in the order of waiting
-	arriving map[*share]bool
+	mu        sync.Mutex
+	maxPieces int            // limit of used
+	used      int            // pieces in use
+	clients   map[string]int // pieces in use by client
+	exempt    *share         // the body that may exceed the limit, or nil
+	waiting   []*share       // in the order of waiting
+	arriving  map[*share]bool
 }
 
-// A share is the part of the memory that a body uses.
+// A share describes the memory of one body.
 type share struct {
-	client   string
-	time     time.Duration   // how long the body may take to arrive once it is large
-	deadline func(time.Time) // sets the read deadline
-	by       time.Time       // the read deadline
-	pieces   int
-	since    time.Time     // when it took the last piece
-	granted  chan struct{} // closed when the piece is granted for which the body waits; nil if it does not wait
-	waited   time.Duration
-	slow     bool // it was ended because it arrived slowly
+	client      string
+	maxTime     time.Duration   // how long the body may take to arrive once it is large
+	setDeadline func(time.Time) // sets the read deadline of the connection
+	deadline    time.Time
+	pieces      int
+	since       time.Time     // when it took the last piece
+	granted     chan struct{} // closed when the piece is granted for which the body waits; nil if it does not wait
+	waited      time.Duration
+	slow        bool // it was ended because it arrived slowly
 }
 
 func newBodyMemory(maxBody int64) *bodyMemory {
-	return &bodyMemory{most: int((largeBodies - 1) * maxBody / shortBody), clients: map[string]int{},
+	return &bodyMemory{maxPieces: int((largeBodies - 1) * maxBody / shortBody), clients: map[string]int{},
 		arriving: map[*share]bool{}}
 }
 
-// newShare returns the share of a body, without pieces.
+// newShare returns the share of a body that has no pieces yet.
 func newShare(w http.ResponseWriter, r *http.Request, maxBody int64) share {
 	size := r.ContentLength
 	if size < 0 {
 		size = maxBody
 	}
 	control := http.NewResponseController(w)
-	return share{client: clientOf(r), time: bodyTime + time.Duration(size)*time.Second/bodyRate,
-		deadline: func(t time.Time) { _ = control.SetReadDeadline(t) }} // fails for connections without deadlines, as in a test
+	return share{client: clientOf(r), maxTime: bodyTime + time.Duration(size)*time.Second/bodyRate,
+		setDeadline: func(t time.Time) { _ = control.SetReadDeadline(t) }} // fails for connections without deadlines, as in a test
 }
 
 // take takes a piece. It waits if none is free.
@@ -89,9 +88,9 @@ func (m *bodyMemory) take(ctx context.Context, h *share) error {
 			defer m.mu.Unlock()
 			waited := time.Since(begin)
 			h.waited += waited
-			h.by = h.by.Add(waited)
+			h.deadline = h.deadline.Add(waited)
 			if !h.slow {
-				h.deadline(h.by)
+				h.setDeadline(h.deadline)
 			}
 			return nil
 		case <-look.C:
@@ -103,13 +102,13 @@ func (m *bodyMemory) take(ctx context.Context, h *share) error {
 	}
 }
 
-// ask takes a piece, or returns a channel that is closed when the piece is granted.
+// ask takes a piece. If no piece is free, it returns a channel that is closed when the piece is granted.
 func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.by.IsZero() {
-		h.by = time.Now().Add(h.time)
-		h.deadline(h.by)
+	if h.deadline.IsZero() {
+		h.deadline = time.Now().Add(h.maxTime)
+		h.setDeadline(h.deadline)
 	}
 	switch {
 	case h.slow:
@@ -122,10 +121,10 @@ func (m *bodyMemory) ask(h *share) (granted <-chan struct{}, err error) {
 	return h.granted, nil
 }
 
-// grant gives h a piece, unless none is free for its client, and reports whether it did.
+// grant gives h a piece and returns true, or returns false if there is none for h's client.
 func (m *bodyMemory) grant(h *share) bool {
 	switch {
-	case m.used < m.most && m.clients[h.client] < m.most/2:
+	case m.used < m.maxPieces && m.clients[h.client] < m.maxPieces/2:
 		m.used++
 		m.clients[h.client]++
 		h.pieces++
@@ -139,27 +138,28 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow ends the slowest body whose memory the waiting body could use.
-func (m *bodyMemory) endSlow(waits *share) {
+// endSlow ends the body that has received nothing for the longest time, if that is at least pieceTime. It considers
+// only bodies whose memory the waiting body could use.
+func (m *bodyMemory) endSlow(waiting *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := m.clients[waits.client] >= m.most/2 // it can only use memory of its own client
+	own := m.clients[waiting.client] >= m.maxPieces/2 // it can only use memory of its own client
 	var slowest *share
 	for h := range m.arriving {
 		switch {
 		case h.granted != nil, h.slow, time.Since(h.since) < pieceTime:
-		case own && h.client != waits.client && h != m.exempt:
+		case own && h.client != waiting.client && h != m.exempt:
 		case slowest == nil || h.since.Before(slowest.since):
 			slowest = h
 		}
 	}
 	if slowest != nil {
 		slowest.slow = true
-		slowest.deadline(time.Now())
+		slowest.setDeadline(time.Now())
 	}
 }
 
-// complete records that a body is no longer read, and reports whether it was ended because it arrived slowly.
+// complete records that a body has arrived or failed. It reports whether endSlow has ended the body.
 func (m *bodyMemory) complete(h *share) (slow bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *bodyMemory) complete(h *share) (slow bool) {
 	return h.slow
 }
 
-// giveBack returns all pieces of a body and grants them to waiting bodies.
+// giveBack frees all pieces of a body and grants them to waiting bodies.
 func (m *bodyMemory) giveBack(h *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +191,7 @@ func (m *bodyMemory) giveBack(h *share) {
 	})
 }
 
-// clientOf returns the address of a client or, for IPv6, its /64 network.
+// clientOf returns the IPv4 address of a client or its IPv6 network of 64 bits, for the limits of each client.
 func clientOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sentBody is a request body of which a client has sent some pieces.
+// A sentBody is the body of a request whose client has sent some of its pieces.
 type sentBody struct {
 	share
 	until time.Time // its deadline
@@ -24,8 +24,8 @@ type sentBody struct {
 
 // sent takes pieces.
 func (m *bodyMemory) sent(t *testing.T, client string, pieces int) *sentBody {
-	b := &sentBody{share: share{client: client, time: time.Hour}}
-	b.deadline = func(at time.Time) { b.until = at }
+	b := &sentBody{share: share{client: client, maxTime: time.Hour}}
+	b.setDeadline = func(at time.Time) { b.until = at }
 	for range pieces {
 		require.NoError(t, m.take(t.Context(), &b.share))
 	}
@@ -84,8 +84,8 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that when bodies wait for memory, the slowest body that has received nothing for a while is
-// ended. It is a body of another client only if the waiting client has less than its share.
+// Ensure that when bodies wait for memory, the body is ended that has received nothing for the longest time. A body of
+// another client is ended only if the waiting client has less than half of the memory.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -149,7 +149,7 @@ func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 // Ensure that a client whose body is ended because it is slow gets an error with the reason, and that
 // the waiting body is read.
 func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
-	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), turns: newTurns()}
+	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), slots: newSlots()}
 	read := make(chan error, 1)
 	server := httptest.NewServer(s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 		_, err := s.read(w, r)

@@ -25,8 +25,8 @@ func allocated(f func()) int {
 // repeating is a template that writes each message a thousand times.
 const repeating = "{% for message in messages %}{% for i in range(1000) %}{{ message['content'] }}{% endfor %}{% endfor %}"
 
-// Ensure that a text that cannot fit into the context is refused because of its length, before it is
-// tokenized. A chat template is stopped when its output becomes too long.
+// Ensure that a text that cannot fit into the context is refused before it is tokenized, and that a chat template is
+// stopped when its output becomes too long.
 func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 	s := start(t, nil)
 	template, err := chat.New(repeating, nil)
@@ -37,7 +37,7 @@ func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 		name       string
 		server     *served
 		path, body string
-		most       int // bytes allocated
+		maxBytes   int // allocated
 	}{
 		{"a text", s, texts, demo + `"prompt": "` + long + `"}`, 12 * len(long)},
 		{"texts", s, texts, demo + `"prompt": ["x", "` + long + `"]}`, 14 * len(long)},
@@ -57,7 +57,7 @@ func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 			} else {
 				require.Contains(t, a.Error.Message, "resulted in at least 1024 tokens")
 			}
-			require.Less(t, bytes, test.most)
+			require.Less(t, bytes, test.maxBytes)
 		})
 	}
 	tokens := fmt.Sprintf(`{"tokens": [1%s]}`, strings.Repeat(",1", 1<<17))

@@ -36,15 +36,10 @@ type chatFields struct {
 	ChatTemplateKwargs   kwargs            `json:"chat_template_kwargs"`
 }
 
-// opensAnswer reports whether the prompt ends where an answer begins.
-func (body *chatFields) opensAnswer() bool {
-	return !body.ContinueFinalMessage && (body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
-}
-
 // kwargs are variables of the chat template.
 type kwargs map[string]any
 
-// UnmarshalJSON keeps the order of fields in objects, which a template may print.
+// UnmarshalJSON decodes the variables. It keeps the order of fields in objects, which a template may print.
 func (k *kwargs) UnmarshalJSON(data []byte) error {
 	const field = "chat_template_kwargs"
 	var values map[string]json.RawMessage
@@ -69,7 +64,7 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// roles are the roles of OpenAI's messages, except function, which tool has replaced.
+// roles are the roles of OpenAI's messages. The role function is missing, because tool has replaced it.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
 type chatMessage struct {
@@ -84,8 +79,8 @@ type chatMessage struct {
 	FunctionCall     any               `json:"function_call"`
 }
 
-// message returns message i for the template. As in vLLM, tool calls and reasoning are ignored except in messages of an
-// assistant, and tool_call_id except in those of a tool.
+// message returns message i of a request for the template. As in vLLM, tool calls and reasoning are ignored unless the
+// role is assistant, and tool_call_id is ignored unless the role is tool.
 func (m *chatMessage) message(i int) (chat.Message, error) {
 	to := chat.Message{Role: m.Role, Name: m.Name}
 	if !slices.Contains(roles, m.Role) {
@@ -135,7 +130,8 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 	return to, nil
 }
 
-// contentText reads the content of message i: a text or a list of texts. As in vLLM, each text of a list becomes a line.
+// contentText returns the text of the content of message i, which is a string or a list of parts. As in vLLM, the texts
+// of the parts are joined by line breaks.
 func contentText(i int, content json.RawMessage) (text string, err error) {
 	if json.Unmarshal(content, &text) == nil {
 		return text, nil
@@ -201,43 +197,45 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	c, err := body.conversation(body.AddSpecialTokens)
+	c, err := body.chat()
 	if err != nil {
 		return err
 	}
-	c.serial = body.ParallelToolCalls != nil && !*body.ParallelToolCalls
+	c.Request, c.special = request, body.AddSpecialTokens
+	c.OneCall = body.ParallelToolCalls != nil && !*body.ParallelToolCalls
 	if err := c.readChoice(body.ToolChoice); err != nil {
 		return err
 	}
-	c.unthinking = body.IncludeReasoning != nil && !*body.IncludeReasoning
-	if c.field, c.form, err = body.form(); err != nil {
+	c.OmitReasoning = body.IncludeReasoning != nil && !*body.IncludeReasoning
+	if c.FormField, c.Form, err = body.form(); err != nil {
 		return err
 	}
-	c.compact = body.compact
-	most, err := s.limit(body.Truncate, request.MaxTokens)
+	c.compactJSON = body.compactJSON
+	limit, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}
-	j, err := s.talk(c, &request, most)
+	j, err := s.chatJob(c, limit)
 	if err != nil {
 		return err
 	}
-	j.answer = s.answer(true, &body.common, &request)
-	return s.do(w, r, &body.common, request, j)
+	j.answer = s.answer(true, &body.common, &c.Request)
+	return s.do(w, r, &body.common, c.Request, j)
 }
 
-// conversation returns the conversation that a body describes.
-func (body *chatFields) conversation(special bool) (*conversation, error) {
-	c := &conversation{answer: body.opensAnswer(), resume: body.ContinueFinalMessage, special: special}
+// chat returns the chat with these fields.
+func (body *chatFields) chat() (*Chat, error) {
+	c := &Chat{MessagesField: "messages", Continue: body.ContinueFinalMessage, variables: body.ChatTemplateKwargs,
+		effort: body.ReasoningEffort, noPrompt: body.AddGenerationPrompt != nil && !*body.AddGenerationPrompt}
 	switch n := len(body.Messages); {
 	case body.Messages == nil:
 		return nil, invalid("messages", "messages is missing.")
 	case n == 0:
 		return nil, invalid("messages", "messages is empty.")
-	case c.resume && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
+	case c.Continue && body.AddGenerationPrompt != nil && *body.AddGenerationPrompt:
 		return nil, invalid("continue_final_message",
 			"continue_final_message and add_generation_prompt are both true; give one of them.")
-	case c.resume && IsNull(body.Messages[n-1].Content):
+	case c.Continue && IsNull(body.Messages[n-1].Content):
 		return nil, invalid("messages", "Message %d has no content that continue_final_message could continue.", n-1)
 	}
 	var err error
@@ -249,14 +247,13 @@ func (body *chatFields) conversation(special bool) (*conversation, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.messages = append(c.messages, to)
+		c.Messages = append(c.Messages, to)
 	}
-	c.variables, c.effort = body.ChatTemplateKwargs, body.ReasoningEffort
-	return c, checkCalls("messages", c.messages)
+	return c, c.checkCalls()
 }
 
-// argumentsError returns the error of a template that refuses messages. If a call has arguments that are not JSON, the
-// error says so, because most templates need JSON.
+// argumentsError returns the error for messages that a template has refused with err. If a call has arguments that are
+// not JSON, the error says so, because most templates need JSON.
 func argumentsError(messages []chat.Message, err error) error {
 	if !errors.Is(err, chat.ErrTemplate) {
 		return err

@@ -20,8 +20,7 @@ func startChat(t *testing.T, template string) *served {
 	})
 }
 
-// prompt returns the prompt that the template makes of messages. The parameter fields contains further
-// fields of the request.
+// prompt returns the prompt that the template makes from messages. fields are further fields of the request.
 func (s *served) prompt(t *testing.T, messages, fields string) string {
 	a := s.ask(t, "/tokenize", `{"messages": [`+messages+`]`+fields+`}`)
 	require.Equal(t, 200, a.Status, a.Text)
@@ -129,8 +128,8 @@ func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	require.Equal(t, `<f>{"b": 1, "a": ["ü"]}`, s.prompt(t, call, ""))
 }
 
-// Ensure that templates get what they expect under names of their own: SmolLM3's the tools, and gpt-oss's the reasoning
-// before a call.
+// Ensure that the tools and the reasoning also reach templates that have other names for them: those of SmolLM3 and
+// gpt-oss.
 func TestTemplatesHaveTheirOwnNames(t *testing.T) {
 	const call = `"tool_calls": [{"function": {"name": "f"}}]`
 	for _, test := range []struct{ name, template, messages, fields, want string }{
@@ -146,8 +145,7 @@ func TestTemplatesHaveTheirOwnNames(t *testing.T) {
 	}
 }
 
-// Ensure that the model sees tools that it may not call, as by default in vLLM, and that /tokenize
-// counts them.
+// Ensure that, as in vLLM, the template gets tools even if tool_choice is none, and that /tokenize counts them.
 func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
 	s := startChat(t, "{% for t in tools or [] %}[{{ t | tojson }}]{% endfor %}{{ tools is none }}")
 	const tools = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"b": {}, "a": 1}}}]`

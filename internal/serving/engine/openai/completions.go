@@ -27,7 +27,7 @@ type completionRequest struct {
 	AddSpecialTokens *bool `json:"add_special_tokens"`
 }
 
-// prompts is a text, a list of tokens, or a list of texts or of lists of tokens.
+// prompts is the value of the field prompt: a text, a list of tokens, a list of texts or a list of lists of tokens.
 type prompts struct {
 	texts  []string
 	tokens [][]int32
@@ -59,7 +59,7 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// maxPrompts limits the prompts that are decoded. Config.MaxTexts limits those that are accepted.
+// maxPrompts limits the prompts that are decoded. Config.MaxTexts limits the prompts of an accepted request.
 const maxPrompts = 1 << 12
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -95,17 +95,17 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	most, err := s.limit(body.Truncate, request.MaxTokens)
+	limit, err := s.limit(body.Truncate, request.MaxTokens)
 	if err != nil {
 		return err
 	}
 	a := s.answer(false, &body.common, &request)
 	a.echo = body.Echo
-	j := &job{source: body.source(s, most), n: wanted, answer: a, texts: "prompt", promptOnly: a.echo && request.MaxTokens == 0}
+	j := &job{source: body.source(s, limit), n: wanted, answer: a, promptField: "prompt", promptOnly: a.echo && request.MaxTokens == 0}
 	if j.shape.field, j.shape.content, err = body.form(); err != nil {
 		return err
 	}
-	j.shape.compact = body.compact
+	j.shape.compactJSON = body.compactJSON
 	if !body.UseBeamSearch {
 		if request.N > wanted && !a.logprobs {
 			request.Logprobs = 0 // best needs the log probabilities
@@ -122,22 +122,24 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 
 // parse decodes the body of a request and checks its model.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *common) error {
-	if err := s.Decode(w, r, body); err != nil {
+	if err := s.Decode(w, r, body, Fields{}); err != nil {
 		return err
 	}
-	if c.Model == "" { // the server has one model
-		return nil
-	}
-	return s.checkModel(&c.Model)
+	return s.checkModel(c.Model)
 }
 
-// Decode reads and decodes the body of a request. It refuses fields that neither the type of body nor the types others
-// have, except those that change no answer.
-func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others ...reflect.Type) error {
+// Decode reads the body of a request and decodes it as Unmarshal does.
+func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others Fields) error {
 	data, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
+	return Unmarshal(data, body, others)
+}
+
+// Unmarshal decodes data into body, a pointer to a struct. It returns an error for a field that neither the struct nor others
+// have, unless the field changes no answer.
+func Unmarshal(data []byte, body any, others Fields) error {
 	var fields map[string]json.RawMessage
 	if err := unmarshal(data, &fields); err != nil {
 		return err
@@ -145,15 +147,16 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 	if !utf8.Valid(data) {
 		return invalid("", "The body is not UTF-8, as JSON must be.")
 	}
-	if err := unsupported(fields, append(others, reflect.TypeOf(body).Elem())...); err != nil {
+	t := reflect.TypeOf(body).Elem()
+	if err := others.check(fields, t); err != nil {
 		return err
 	}
-	if jsonNames(reflect.TypeOf(body).Elem())["messages"] == reflect.TypeFor[[]chatMessage]() {
+	if jsonNames(t)["messages"] == reflect.TypeFor[[]chatMessage]() {
 		if err := checkMessages(fields["messages"]); err != nil {
 			return err
 		}
 	}
-	err = unmarshal(exactObject(data, fields, reflect.TypeOf(body).Elem()), body)
+	err := unmarshal(exactObject(data, fields, t), body)
 	var wrong *apiError
 	if errors.As(err, &wrong) && wrong.Param != nil && strings.HasPrefix(*wrong.Param, "messages") {
 		return cmp.Or(checkTypes(fields["messages"]), err)
@@ -161,24 +164,24 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 	return err
 }
 
-func (b *completionRequest) source(s *Server, most limit) source {
+func (b *completionRequest) source(s *Server, limit limit) source {
 	given, echo, special := b.Prompt, b.Echo, b.AddSpecialTokens == nil || *b.AddSpecialTokens
 	return source{len(given.tokens) + len(given.texts), func(ctx context.Context) (list []prompt, err error) {
 		for _, tokens := range given.tokens {
-			list = append(list, prompt{tokens: most.cut(tokens)})
+			list = append(list, prompt{tokens: limit.cut(tokens)})
 		}
 		for _, text := range given.texts {
 			p := prompt{}
 			if b.Suffix != "" {
 				infill := s.config.Engine.Config().Tokenizer.Infill()
-				p.tokens, err = most.kept(infill.Encode(ctx, text, b.Suffix, special, most.tokens))
+				p.tokens, err = limit.kept(infill.Encode(ctx, text, b.Suffix, special, limit.tokens))
 			} else {
-				p.tokens, err = s.encode(ctx, text, special, most)
+				p.tokens, err = s.encode(ctx, text, special, limit)
 			}
 			if err != nil {
 				return nil, err
 			}
-			if echo && most.keep == 0 { // otherwise the text of the tokens to keep is echoed
+			if echo && limit.keep == 0 { // otherwise the text of the tokens to keep is echoed
 				p.text = text
 			}
 			list = append(list, p)

@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// maxConstraints is how many constraints are kept. One has at most 16 MiB of masks, and most have little.
+// maxConstraints is the number of constraints in memory. The masks of a constraint take up to 16 MiB, and usually
+// little.
 const maxConstraints = 16
 
 const (
@@ -22,15 +23,16 @@ const (
 	maxRefusal  = 2000 // bytes of one
 )
 
-// littleWork is the work with which a form is first compiled. Most forms need less.
-const littleWork = structured.CompileWork / 25
+// smallWork limits the work of the first attempt to compile a form, which suffices for most forms.
+const smallWork = structured.CompileWork / 25
 
-// constraints compiles the forms of answers and keeps those used last. Forms that need much work are compiled one at a
-// time, beside those that need little work.
+// constraints compiles the forms of answers, and keeps the constraints used last. If a form needs more than smallWork,
+// it is compiled again with more work, in parallel with other forms' first attempts. At most one compilation of each
+// kind runs at a time.
 type constraints struct {
 	config     engine.Config
-	little     chan struct{} // has an element while a form is compiled with little work
-	much       chan struct{} // has an element while a form is compiled with much work
+	small      chan struct{} // has an element while a form is compiled with little work
+	large      chan struct{} // has an element while a form is compiled with much work
 	vocabulary *structured.Vocabulary
 
 	mutex    sync.Mutex
@@ -38,7 +40,7 @@ type constraints struct {
 	refusals []compiled // the same, of forms that cannot be compiled
 }
 
-// compiled is the constraint of a form, or the reason why there is none.
+// compiled is the result for a form: its constraint, or the error of the compilation.
 type compiled struct {
 	key        [sha256.Size]byte
 	constraint *structured.Constraint
@@ -46,12 +48,12 @@ type compiled struct {
 }
 
 func newConstraints(c engine.Config) *constraints {
-	return &constraints{config: c, little: make(chan struct{}, 1), much: make(chan struct{}, 1)}
+	return &constraints{config: c, small: make(chan struct{}, 1), large: make(chan struct{}, 1)}
 }
 
 // constraint returns the constraint of a job, or nil.
 func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint, error) {
-	j.shape.compact = j.shape.compact || s.config.CompactJSON
+	j.shape.compactJSON = j.shape.compactJSON || s.config.CompactJSON
 	constraint, err := s.constraints.get(ctx, &j.shape, &j.prompts[0])
 	if err != nil && ctx.Err() == nil {
 		return nil, j.shape.refusal(err)
@@ -59,7 +61,8 @@ func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint
 	return constraint, err
 }
 
-// get returns the constraint of answers to a prompt, or nil. After ctx has ended, it returns errGone.
+// get returns the constraint of answers to a prompt, or nil if any answer is allowed. After ctx has ended, it returns
+// errGone.
 func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*structured.Constraint, error) {
 	form := shape.form(p)
 	if form == nil {
@@ -74,7 +77,7 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 		return known.constraint, known.err
 	}
 	var v *structured.Vocabulary
-	constraint, err := c.inTurn(ctx, c.little, key, func() (*structured.Constraint, error) {
+	constraint, err := c.exclusively(ctx, c.small, key, func() (*structured.Constraint, error) {
 		if c.vocabulary == nil {
 			made, err := newVocabulary(&c.config)
 			if err != nil {
@@ -83,26 +86,27 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 			c.vocabulary = made
 		}
 		v = c.vocabulary
-		return compileLoose(ctx, v, shape, p, littleWork)
+		return compileLoose(ctx, v, shape, p, smallWork)
 	})
 	if ctx.Err() != nil || !errors.Is(err, structured.ErrTooLarge) {
 		return constraint, err
 	}
-	return c.inTurn(ctx, c.much, key, func() (*structured.Constraint, error) {
+	return c.exclusively(ctx, c.large, key, func() (*structured.Constraint, error) {
 		return compileLoose(ctx, v, shape, p, structured.CompileWork)
 	})
 }
 
-// inTurn calls compile when no other call has the turn, unless the result is kept by then.
-func (c *constraints) inTurn(
-	ctx context.Context, turn chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
+// exclusively calls compile when slot is free, and keeps the result. If the result for key is known by then, it returns
+// that instead.
+func (c *constraints) exclusively(
+	ctx context.Context, slot chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
 ) (*structured.Constraint, error) {
 	select {
-	case turn <- struct{}{}:
+	case slot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, errGone
 	}
-	defer func() { <-turn }()
+	defer func() { <-slot }()
 	if known, ok := c.find(key); ok {
 		return known.constraint, known.err
 	}
@@ -112,14 +116,14 @@ func (c *constraints) inTurn(
 		return nil, errGone
 	case err == nil:
 		c.keep(&c.kept, maxConstraints, compiled{key: key, constraint: constraint})
-	case turn == c.much || !errors.Is(err, structured.ErrTooLarge): // more work does not help
+	case slot == c.large || !errors.Is(err, structured.ErrTooLarge): // more work does not help
 		err = shorten(err)
 		c.keep(&c.refusals, maxRefusals, compiled{key: key, err: err})
 	}
 	return constraint, err
 }
 
-// shorten leaves out the middle of an error that has a large part of a form.
+// shorten shortens the text of an error, which may contain a large part of a form. It leaves out the middle.
 func shorten(err error) error {
 	text := err.Error()
 	if len(text) <= maxRefusal {
@@ -129,8 +133,9 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of answers to a prompt with at most the given work. It loosens the shape if that is
-// allowed and needed, and more work does not help.
+// compileLoose compiles the form of answers to a prompt with at most the given work. If a schema of a tool cannot be
+// obeyed and shape.loosen allows it, compileLoose tries again without that schema. It does not do so while more work
+// might help.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {
@@ -157,21 +162,22 @@ func (c *constraints) find(key [sha256.Size]byte) (compiled, bool) {
 	return compiled{}, false
 }
 
-// keep adds a result to a list, which has at most a number of them.
-func (c *constraints) keep(list *[]compiled, most int, one compiled) {
+// keep puts a result first in a list, and removes the last results if there are more than maxLen.
+func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	*list = slices.Insert(*list, 0, one)
-	if len(*list) > most {
-		*list = slices.Delete(*list, most, len(*list))
+	if len(*list) > maxLen {
+		*list = slices.Delete(*list, maxLen, len(*list))
 	}
 }
 
-// maxTokenBytes is the longest token in bytes that an answer with a form may have, a limit of structured.NewVocabulary.
+// maxTokenBytes is one more than the length of the longest token that may occur in an answer with a form. It is a limit
+// of structured.NewVocabulary.
 const maxTokenBytes = 1024
 
-// newVocabulary returns the vocabulary of an engine's model. Special tokens occur only as the end of an answer and where
-// a form names them.
+// newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and
+// where a form names them.
 func newVocabulary(c *engine.Config) (*structured.Vocabulary, error) {
 	tokens, special := make([][]byte, c.Model.VocabSize), map[int]string{}
 	for i := range tokens {

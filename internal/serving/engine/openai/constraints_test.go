@@ -29,19 +29,19 @@ func inductionConstraints() *constraints {
 	return newConstraints(engine.Config{Model: &model.Model{Config: induction.Config(1)}, Tokenizer: induction.Tokenizer()})
 }
 
-// Ensure that only a form that needs much work is compiled in the turn of such forms, and that it does not keep the turn
-// of the others.
+// Ensure that a form that needs much work is compiled in the slot for large forms, and leaves the slot for small forms
+// free.
 func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
 	for text, large := range map[string]bool{"(a{500}){100}": true, "a{300}": false} {
 		c := inductionConstraints()
-		c.much = make(chan struct{})
+		c.large = make(chan struct{})
 		ended := make(chan error)
 		go func() { ended <- c.compile(t.Context(), structured.Form{Regex: text}) }()
 		select {
-		case <-c.much:
+		case <-c.large:
 			require.True(t, large, text)
-			require.Empty(t, c.little)
-			c.much <- struct{}{}
+			require.Empty(t, c.small)
+			c.large <- struct{}{}
 			require.NoError(t, <-ended)
 		case err := <-ended:
 			require.NoError(t, err)
@@ -50,7 +50,8 @@ func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
 	}
 }
 
-// Ensure that the refusal of a form is kept: it needs no turn again. Refusals take little memory and no constraint's place.
+// Ensure that the refusal of a form is kept, so that a second request needs no slot, and that refusals do not displace
+// constraints.
 func TestRefusalsAreKept(t *testing.T) {
 	c := inductionConstraints()
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "a"}))
@@ -63,8 +64,8 @@ func TestRefusalsAreKept(t *testing.T) {
 		require.ErrorContains(t, first, "ééé")
 		require.LessOrEqual(t, len(first.Error()), maxRefusal)
 	}
-	c.little <- struct{}{}
-	c.much <- struct{}{}
+	c.small <- struct{}{}
+	c.large <- struct{}{}
 	ctx, gone := context.WithCancel(t.Context())
 	gone()
 	require.Equal(t, first, c.compile(ctx, refused(maxRefusals)))
@@ -73,10 +74,10 @@ func TestRefusalsAreKept(t *testing.T) {
 	require.Len(t, c.refusals, maxRefusals)
 }
 
-// Ensure that a form that needs little work is compiled while others that need much work are compiled and wait.
+// Ensure that a form that needs little work is compiled while large forms are compiled and wait.
 func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	c := inductionConstraints()
-	c.much <- struct{}{} // another large form is being compiled
+	c.large <- struct{}{} // another large form is being compiled
 	ctx, gone := context.WithCancel(t.Context())
 	waiting := make(chan error)
 	go func() { waiting <- c.compile(ctx, large) }()
@@ -85,16 +86,16 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	}
 	gone()
 	require.Equal(t, errGone, <-waiting)
-	<-c.much
+	<-c.large
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // needs much work, and the turn is free
 }
 
-// Ensure that a form that cannot be obeyed is refused, and a schema that can be left out is left out, while others that
-// need much work are compiled.
+// Ensure that while large forms are compiled, a form that cannot be obeyed is refused, and a schema of a tool that
+// cannot be obeyed is left out.
 func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
 		c := inductionConstraints()
-		c.much <- struct{}{} // a large form is being compiled
+		c.large <- struct{}{} // a large form is being compiled
 		for _, form := range []structured.Form{
 			{Regex: "("}, {Grammar: "a ::= b"}, {JSONSchema: json.RawMessage(`{"$ref": "#/a"}`)},
 			{JSONSchema: json.RawMessage(`{"type": "array", "uniqueItems": true, "items": {"type": "number"}}`)},
@@ -111,7 +112,7 @@ func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	})
 }
 
-// Ensure that the work for a form ends when its client goes.
+// Ensure that the compilation of a form ends when its client disconnects.
 func TestTheWorkForAFormEndsWithItsClient(t *testing.T) {
 	ctx, gone := context.WithCancel(t.Context())
 	gone()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a prompt that leaves no space for an answer gets the error that clients look for:
-// OpenAI's code and field, and the beginning of OpenAI's message, for which litellm searches.
+// Ensure that the error for a prompt that is too long has OpenAI's code and field, and begins like OpenAI's message,
+// for which clients such as litellm search.
 func TestAPromptThatIsTooLongGetsOpenAIsError(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("x", 2000)

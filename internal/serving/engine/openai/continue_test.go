@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// Ensure that an answer continues the last message, whatever its role, as in transformers.
+// Ensure that with continue_final_message the answer continues the last message, whatever its role, as in transformers.
 func TestTheFinalMessageIsContinued(t *testing.T) {
 	const each = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}" +
 		"{% if add_generation_prompt %}\x02{% endif %}"

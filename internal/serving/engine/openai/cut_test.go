@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a call that a stop string cuts is treated as one that max_tokens cuts, whole and streamed: it has the
-// arguments so far or is left out, and the answer ends with the string instead of a call.
+// Ensure that a call in which a stop string ends the answer has the same events as one in which max_tokens does, whole
+// and streamed: the arguments so far, or no call. The finish reason is tool_calls only if the call is complete.
 func TestAStopStringCutsACall(t *testing.T) {
 	const begin = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
 	const whole = begin + "{\"city\":\"Rom\",\"days\": 7}}\n</tool_call>"
@@ -55,7 +55,7 @@ func TestAStopStringCutsACall(t *testing.T) {
 	}
 }
 
-// Ensure that a stop string before the arguments of a call that must come shows no part of the call.
+// Ensure that if a call must come and a stop string occurs before its arguments, the answer has no part of the call.
 func TestAStopStringInACallThatMustCome(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	p := officialMessage("Hi")

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// tight is a listener whose connections have small buffers, so that an answer that the client does not
-// read soon blocks.
+// tight is a listener whose connections have small buffers, so that the server soon waits for a client that does not
+// read.
 type tight struct{ net.Listener }
 
 func (l tight) Accept() (net.Conn, error) {
@@ -37,7 +37,8 @@ func startTight(t *testing.T, c openai.Config) *httptest.Server {
 	return server
 }
 
-// connect opens a connection with small buffers. It returns the connection and the text of a request.
+// connect opens a connection with small buffers. It returns the connection and the text of a request, which it does not
+// send.
 func connect(t *testing.T, server *httptest.Server, method, path, body string) (net.Conn, string) {
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
@@ -96,8 +97,7 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	}
 }
 
-// Ensure that an answer that the client does not read does not prevent the server from decoding other
-// bodies.
+// Ensure that the server decodes other bodies while a client does not read its answer.
 func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 	server := startTight(t, openai.Config{WriteTimeout: time.Hour})
 	server.Start()

@@ -1,21 +1,17 @@
-// Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions and models, with streams of
-// server-sent events and OpenAI's errors. It also serves /metrics under vLLM's names, /tokenize, /detokenize, /version
-// and /health.
+// Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions and models, with streams
+// of server-sent events and OpenAI's errors. It also serves /metrics under vLLM's names, /tokenize, /detokenize,
+// /version and /health.
 //
 // It checks each field of a request before it submits the request to the engine.
 //
-// # Other interfaces for chats
+// # Chats
 //
 // Packages anthropic and responses are each an [Interface]: their handlers translate a body to a [Chat], and a [Reply]
-// translates the events of the answer.
+// translates the events of the answer. The handler of /v1/chat/completions also makes a Chat. A Chat does not depend on
+// the JSON of an interface. But the definition of a tool that a template gets is always in OpenAI's form, because chat
+// templates expect it.
 //
-// Inside this package, chats of all interfaces have two types that know nothing of JSON:
-//
-//   - A conversation (conversation.go) is what a client asks for: messages, tools, which of them may be called, the form
-//     of the content. The definition of a tool is always in OpenAI's form, because chat templates expect it.
-//   - A part (job.go) is a new part of an answer, or a whole answer. Its events are reasoning, content and calls
-//     (package toolparser).
-//
-// Server.talk makes a job of a conversation and an engine.Request, and Server.submit starts it. Server.answers returns
-// the whole answers; Server.stream passes the parts to an eventWriter.
+// Server.chatJob makes a job from a Chat, and Server.submit starts it. The answer consists of parts (job.go). The
+// events of a part are reasoning, content and calls (package toolparser). Server.answers returns the whole answers;
+// Server.stream passes the parts to an eventWriter.
 package openai

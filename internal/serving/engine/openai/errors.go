@@ -35,14 +35,14 @@ type errorBody struct {
 
 // shown shortens a text of the client for an error.
 func shown(text string) string {
-	const most = 1000 // bytes
-	if len(text) <= most {
+	const maxShown = 1000 // bytes
+	if len(text) <= maxShown {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }
 
-// invalid returns the error of a request that must be changed. It shortens the arguments.
+// invalid returns the error of a request that must be changed. param is the field, or "". Long arguments are shortened.
 func invalid(param, format string, args ...any) *apiError {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -59,7 +59,8 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// refused is like invalid, with another status and with the given code. The code "" means none.
+// refused is like invalid for an error with another status and the given code, and without a field. The code "" means
+// none.
 func refused(status int, code, format string, args ...any) *apiError {
 	e := invalid("", format, args...)
 	e.status = status
@@ -77,11 +78,11 @@ func failure(status int, kind, code, message string) *apiError {
 	return e
 }
 
-// errGone answers a client that has closed its side of the connection. The status is nginx's.
+// errGone is the error of a request whose client has closed its side of the connection. The status is nginx's.
 var errGone = refused(499, "client_closed_request",
 	"The client closed the connection before the answer was complete.")
 
-// errUnread is the recorded reason if a client did not read a piece of the answer within WriteTimeout. It is never sent.
+// errUnread is recorded if a client did not read a piece of the answer within WriteTimeout. It is never sent.
 var errUnread = refused(499, "", "The client did not read the answer in time.")
 
 // translate returns an error in OpenAI's form.
@@ -141,7 +142,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	}
 }
 
-// errNoNumber is the error for logits, or a log probability, that are NaN or infinite. JSON cannot represent these.
+// errNoNumber is the error for logits or log probabilities that are NaN or infinite, which JSON cannot represent.
 var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
 	"The model's logits are not finite numbers; its weights may be damaged, or too large for the types of activations, "+
 		"keys and values.")
@@ -163,7 +164,7 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists names the fields that are lists whose elements can have the wrong type.
+// lists names the fields with elements. If an element has the wrong type, the error says that the field "contains" it.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.
@@ -208,8 +209,8 @@ const (
 	lingerTimeout = 5 * time.Second  // without a byte
 )
 
-// refuseBody answers a request whose body was not read, and then discards the body. If it closed the connection while the
-// client sends, the connection would be reset, and most clients would report that instead of the answer.
+// refuseBody answers a request whose body was not read, and then discards the body. If the server closed the connection
+// while the client sends, the connection would be reset, and most clients would report that instead of the answer.
 func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // the answer does not wait for the body

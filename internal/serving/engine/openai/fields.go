@@ -18,7 +18,8 @@ func IsNull(value json.RawMessage) bool {
 	return text == "" || text == "null"
 }
 
-// Object returns the fields of an object that is in a field. It may only have the given names; others may be null or false.
+// Object returns the fields of value, which must be an object. Fields other than names must be null or false. Errors
+// are about the field of the body that contains the object, and call the object name.
 func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if IsNull(value) {
@@ -35,7 +36,7 @@ func Object(field, name string, value json.RawMessage, names ...string) (map[str
 	return fields, nil
 }
 
-// Read decodes a value that is in a field. Its errors name the value of a wrong type.
+// Read decodes a value inside a field of the body. Errors are about the field, and call the value name.
 func Read(field, name string, value json.RawMessage, to any) error {
 	err := json.Unmarshal(exact(value, reflect.TypeOf(to)), to)
 	var wrong *json.UnmarshalTypeError
@@ -50,11 +51,11 @@ func Read(field, name string, value json.RawMessage, to any) error {
 	return invalid(field, "In %s, %s is a JSON %s; %s is expected.", lowered(name), wrong.Field, wrong.Value, kindName(wrong))
 }
 
-// lowered returns the name of a value as it is inside a sentence.
+// lowered returns a name as it is written inside a sentence.
 func lowered(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// ReadObject is Read for an object. to points to a struct. The object may only have the fields of to and those in more;
-// others may be null or false.
+// ReadObject decodes an object into the struct to which to points, as Read does. Fields other than those of the struct
+// and those in more must be null or false.
 func ReadObject(field, name string, value json.RawMessage, to any, more ...string) error {
 	names := slices.Sorted(maps.Keys(jsonNames(reflect.TypeOf(to).Elem())))
 	if _, err := Object(field, name, value, append(names, more...)...); err != nil {
@@ -63,7 +64,7 @@ func ReadObject(field, name string, value json.RawMessage, to any, more ...strin
 	return Read(field, name, value, to)
 }
 
-// SchemaForm returns the form of a JSON text that a schema allows.
+// SchemaForm returns the form of JSON texts that fit a schema. field is the field of the body for errors.
 func SchemaForm(field string, schema json.RawMessage) (*structured.Form, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(schema), []byte(`"`)) {
 		return nil, invalid(field, "The schema in %s is a string; an object is expected.", field)

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// formFields are the fields that give the form of an answer. At most one of them may be given.
+// formFields are the fields that define the form of an answer. At most one of them may be given.
 type formFields struct {
 	ResponseFormat    json.RawMessage `json:"response_format"`
 	StructuredOutputs json.RawMessage `json:"structured_outputs"` // vLLM's
@@ -16,10 +16,11 @@ type formFields struct {
 	GuidedChoice      json.RawMessage `json:"guided_choice"`
 	GuidedGrammar     json.RawMessage `json:"guided_grammar"`
 
-	compact bool // JSON is compact; set by form
+	compactJSON bool // JSON is compact; set by form
 }
 
-// form returns the form of an answer and the field that gives it, or nil if no field does.
+// form returns the form of an answer, and the name of the field that defines it. The form is nil if no field defines
+// one.
 func (f *formFields) form() (field string, form *structured.Form, err error) {
 	for _, given := range []struct {
 		name  string
@@ -53,8 +54,8 @@ func (f *formFields) form() (field string, form *structured.Form, err error) {
 	return field, form, nil
 }
 
-// responseFormat reads OpenAI's response_format. A schema outside json_schema is llama.cpp's, and a structural_tag is
-// vLLM's.
+// responseFormat returns the form that OpenAI's response_format defines. llama.cpp's type json_object with a schema and
+// vLLM's type structural_tag are also read.
 func responseFormat(field string, value json.RawMessage) (*structured.Form, error) {
 	var given struct{ Type string }
 	if json.Unmarshal(value, &given) == nil && given.Type == "structural_tag" {
@@ -111,8 +112,9 @@ func namedSchema(field string, value json.RawMessage) (*structured.Form, error) 
 	return SchemaForm(field, given.Schema)
 }
 
-// structuredOutputs reads vLLM's structured_outputs. disable_fallback is about vLLM's back ends, and without any
-// white space means as Python's json.dumps writes JSON, also in the form of another field and in arguments of tools.
+// structuredOutputs returns the form that vLLM's structured_outputs defines. disable_fallback concerns only vLLM's back
+// ends and is ignored. disable_any_whitespace means that JSON has no more white space than Python's json.dumps writes.
+// It also applies to a form of another field and to arguments of tools.
 func (f *formFields) structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
 	var given struct {
 		Choice        json.RawMessage `json:"choice"`
@@ -147,7 +149,7 @@ func (f *formFields) structuredOutputs(field string, value json.RawMessage) (for
 			form = read
 		}
 	}
-	if f.compact = given.Compact; form == nil && !f.compact { // without a form, this is about the one of another field
+	if f.compactJSON = given.Compact; form == nil && !f.compactJSON { // without a form, this is about the one of another field
 		return nil, invalid(field, "structured_outputs gives no form; give one of %s.", names)
 	}
 	return form, nil
@@ -164,7 +166,7 @@ func objectForm(field string, value json.RawMessage) (*structured.Form, error) {
 	return &structured.Form{JSONObject: true}, nil
 }
 
-// schemaForm reads a schema, which may be JSON in a string.
+// schemaForm returns the form of JSON that fits a schema. The schema may be JSON in a string.
 func schemaForm(field string, value json.RawMessage) (*structured.Form, error) {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -177,22 +179,26 @@ func schemaForm(field string, value json.RawMessage) (*structured.Form, error) {
 }
 
 func regexForm(field string, value json.RawMessage) (*structured.Form, error) {
-	text, err := formText(field, "regular expression", value)
-	if text == "" {
-		return nil, err
-	}
-	return &structured.Form{Regex: text}, nil
+	return textForm(field, "regular expression", value, func(text string) *structured.Form { return &structured.Form{Regex: text} })
 }
 
 func grammarForm(field string, value json.RawMessage) (*structured.Form, error) {
-	text, err := formText(field, "grammar", value)
-	if text == "" {
-		return nil, err
-	}
-	return &structured.Form{Grammar: text}, nil
+	return textForm(field, "grammar", value, func(text string) *structured.Form { return &structured.Form{Grammar: text} })
 }
 
-// tagForm reads a structural tag, which may be JSON in a string.
+// textForm returns the form that a text describes, or nil if the text is empty.
+func textForm(field, what string, value json.RawMessage, form func(text string) *structured.Form) (*structured.Form, error) {
+	var text string
+	switch {
+	case json.Unmarshal(value, &text) != nil:
+		return nil, invalid(field, "The %s in %s is not a string.", what, field)
+	case text == "":
+		return nil, nil
+	}
+	return form(text), nil
+}
+
+// tagForm returns the form of a structural tag. The tag may be JSON in a string.
 func tagForm(field string, value json.RawMessage) (*structured.Form, error) {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -203,13 +209,6 @@ func tagForm(field string, value json.RawMessage) (*structured.Form, error) {
 		return nil, invalid(field, "%s cannot be obeyed: %v.", field, err)
 	}
 	return &form, nil
-}
-
-func formText(field, what string, value json.RawMessage) (text string, err error) {
-	if json.Unmarshal(value, &text) != nil {
-		return "", invalid(field, "The %s in %s is not a string.", what, field)
-	}
-	return text, nil
 }
 
 func choiceForm(field string, value json.RawMessage) (*structured.Form, error) {

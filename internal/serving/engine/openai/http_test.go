@@ -91,8 +91,8 @@ func TestAPathMayHaveMoreSlashes(t *testing.T) {
 	}
 }
 
-// Ensure that web pages of the allowed origins can send requests and read answers and errors. A
-// browser first asks for permission, without the API key.
+// Ensure that web pages of the allowed origins can send requests and read answers and errors. A browser first asks for
+// permission, in a request without the API key.
 func TestPagesOfAllowedOriginsCanUseTheServer(t *testing.T) {
 	with := func(keys []string, origins ...string) *served {
 		o, err := openai.ParseOrigins(origins)
@@ -230,8 +230,8 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a client that closes its side after the request does not get an empty answer with status
-// 200.
+// Ensure that a client that closes its side of the connection after the request gets an error, not an empty answer with
+// status 200.
 func TestAClientThatClosesItsSideGetsAnError(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
 	for _, more := range []string{"", `, "use_beam_search": true`} {

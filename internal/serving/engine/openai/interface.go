@@ -14,15 +14,16 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// An Interface is another interface to chats, such as Anthropic's. Its handlers read a body with Server.Decode, translate
-// it to a Chat, and answer it with Server.Chat, so the limits and checks of /v1/chat/completions hold for it.
+// An Interface is another interface to chats, such as Anthropic's. Its handlers read a body with Server.Decode,
+// translate it to a Chat, and answer it with Server.Chat. So the limits and checks of /v1/chat/completions also apply
+// to it.
 type Interface struct {
 	Paths []Path
 
 	Error ErrorForm // nil means OpenAI's
 }
 
-// An ErrorForm returns the body of an error. It may set headers.
+// An ErrorForm returns the body of an error in the form of an interface. It may set headers.
 type ErrorForm func(h http.Header, status int, message string) any
 
 // A Path is a path that answers POST.
@@ -31,29 +32,38 @@ type Path struct {
 	Answer func(*Server, http.ResponseWriter, *http.Request) error
 }
 
-// A Chat is a request for the next message of an assistant.
+// A Chat is a request for the next message of an assistant. It does not depend on the JSON of an interface.
 type Chat struct {
-	Model    string // "" means the server's
-	Messages []chat.Message
-	Texts    string // the field of the request that has the messages
-	Continue bool   // the answer continues the last message
+	Model         string // "" means the server's
+	Messages      []chat.Message
+	MessagesField string // the field of the request that has the messages
+	Continue      bool   // the answer continues the last message
 
 	Tools      []Tool
 	ToolChoice string   // none, auto or required; "" means auto if there are tools
 	Allowed    []string // the tools that may be called; nil means all. Otherwise ToolChoice is auto or required.
-	Serial     bool     // at most one call
+	OneCall    bool     // the answer has at most one call
 
 	Form      *structured.Form // of the content of the answer; nil means any text
 	FormField string           // the field of the request that has Form
 
-	// Think and Effort are variables of the template, if it has them: enable_thinking or thinking, and reasoning_effort.
-	Think       *bool
-	Effort      string
-	EffortField string // the field of the request that has Effort
-	Omit        bool   // the reasoning is left out of the answer
+	// Think and Effort become variables of the template if the template has them: Think enable_thinking or thinking,
+	// and Effort reasoning_effort.
+	Think         *bool
+	Effort        string
+	EffortField   string // the field of the request that has Effort
+	OmitReasoning bool   // the answer is sent without the reasoning
 
 	Request engine.Request // without a prompt
 	Stream  bool
+
+	tools       []tool // at most maxTools
+	choice      toolChoice
+	variables   map[string]any // of the chat template
+	effort      string         // the variable reasoning_effort, or ""
+	noPrompt    bool           // the prompt ends before the beginning of an answer (add_generation_prompt is false)
+	special     bool           // the tokenizer adds its special tokens
+	compactJSON bool           // JSON of a form, or of arguments that must fit a schema, has no more white space than json.dumps writes
 }
 
 // A Tool is a function that the model may call.
@@ -64,7 +74,7 @@ type Tool struct {
 	Strict      bool            `json:"strict,omitempty"`
 }
 
-// ToolCall returns a call for the messages of a Chat. arguments are JSON.
+// ToolCall returns a call for Message.ToolCalls. The arguments are JSON.
 func ToolCall(id, name, arguments string) (any, error) {
 	text, err := json.Marshal(toolCall{ID: id, Type: "function", Function: functionCall{name, arguments}})
 	if err != nil {
@@ -76,7 +86,8 @@ func ToolCall(id, name, arguments string) (any, error) {
 // Send sends an event of a stream.
 type Send func(event string, body any)
 
-// A Reply makes the answer to a Chat from its events. In a stream it sends events of its interface.
+// A Reply translates the events of an answer to the form of an interface: to events that it sends if there is a stream,
+// else to a body.
 type Reply interface {
 	Begin(Usage)                           // before the first event of the answer
 	Add(toolparser.Event)                  // an event of the answer
@@ -105,33 +116,17 @@ type Ending struct {
 // Name returns the name of the model.
 func (s *Server) Name() string { return s.config.Name }
 
-// Invalid returns the error of a request that must be changed. It names the field and shortens the arguments.
+// Invalid returns the error of a request that must be changed. field is the field of the body. Long arguments are
+// shortened.
 func Invalid(field, format string, args ...any) error { return invalid(field, format, args...) }
 
-// A Field is a field of a body that is not supported, with its value and what to do instead.
-type Field struct {
-	Name    string
-	Value   json.RawMessage
-	Instead string
-}
-
-// Refuse returns an error for the first of the fields that has a value: not null, false, 0 or empty.
-func Refuse(fields ...Field) error {
-	for _, f := range fields {
-		foreign := foreignField{neutral: "{}", instead: f.Instead}
-		if value := string(f.Value); value != "false" && value != "0" && !foreign.changesNothing(f.Value) {
-			return foreign.refuse(f.Name)
-		}
-	}
-	return nil
-}
-
-// NewRequest returns a request for one answer with a random seed, without a prompt. nil means the default.
+// NewRequest returns a request for one answer with a random seed and without a prompt. Parameters that are nil have
+// their defaults.
 func NewRequest(temperature, topP *float64) engine.Request {
 	r := engine.Request{Params: sampling.Default(), N: 1}
 	r.Seed = engine.Seed()
-	set(&r.Temperature, temperature)
-	set(&r.TopP, topP)
+	setIfGiven(&r.Temperature, temperature)
+	setIfGiven(&r.TopP, topP)
 	return r
 }
 
@@ -142,45 +137,34 @@ func NewID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// Chat answers a chat. It calls reply once the request is accepted, with nil if there is no stream.
+// Chat answers a chat. When the request is accepted, it calls reply, whose argument is nil if there is no stream.
 func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply func(Send) Reply) error {
-	talk, err := s.conversation(c)
+	j, err := s.translated(c, s.promptLimit())
 	if err != nil {
 		return err
 	}
-	request := c.Request
-	j, err := s.talk(talk, &request, s.promptLimit())
-	if err != nil {
-		return err
-	}
-	j.texts = c.Texts
-	if err := s.submit(w, r, request, j); err != nil {
+	if err := s.submit(w, r, c.Request, j); err != nil {
 		return err
 	}
 	defer j.cancel()
 	if c.Stream {
 		return s.stream(w, r, j, func(out *sender) eventWriter {
-			return &replyWriter{reply: reply(out.named), job: j, most: request.MaxTokens}
+			return &replyWriter{reply: reply(out.named), job: j, maxTokens: c.Request.MaxTokens}
 		})
 	}
 	answers, _, err := s.answers(w, r, j)
 	if err != nil {
 		return err
 	}
-	to := &replyWriter{reply: reply(nil), job: j, most: request.MaxTokens}
+	to := &replyWriter{reply: reply(nil), job: j, maxTokens: c.Request.MaxTokens}
 	to.part(&answers[0])
 	writeJSON(w, http.StatusOK, to.ending())
 	return nil
 }
 
-// Count answers with the number of tokens of the prompt of a chat. It refuses the tools that Chat refuses.
+// Count answers with body(n) for the n tokens of a chat's prompt. It refuses the tools that Chat refuses.
 func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body func(tokens int) any) error {
-	talk, err := s.conversation(c)
-	if err != nil {
-		return err
-	}
-	request := c.Request
-	j, err := s.talk(talk, &request, s.countable())
+	j, err := s.translated(c, s.countable())
 	if err != nil {
 		return err
 	}
@@ -192,15 +176,12 @@ func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body fun
 	return nil
 }
 
-// conversation checks a chat and returns its conversation.
-func (s *Server) conversation(c *Chat) (*conversation, error) {
-	if c.Model != "" {
-		if err := s.checkModel(&c.Model); err != nil {
-			return nil, err
-		}
+// translated returns the job of a chat of another interface. The argument limit applies to the prompt.
+func (s *Server) translated(c *Chat, limit limit) (*job, error) {
+	if err := s.checkModel(c.Model); err != nil {
+		return nil, err
 	}
-	to := &conversation{messages: c.Messages, answer: !c.Continue, resume: c.Continue, serial: c.Serial, unthinking: c.Omit,
-		form: c.Form, field: c.FormField, variables: map[string]any{}}
+	c.variables = map[string]any{}
 	effort, think, err := c.thinking()
 	if err != nil {
 		return nil, err
@@ -208,12 +189,12 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 	if t := s.config.Template; t != nil {
 		for _, name := range []string{"enable_thinking", "thinking"} { // of Qwen3 and SmolLM3; of DeepSeek and Granite
 			if think != nil && t.Mentions(name) {
-				to.variables[name] = *think
+				c.variables[name] = *think
 				break
 			}
 		}
 		if t.Mentions("reasoning_effort") {
-			to.effort = effort
+			c.effort = effort
 		}
 	}
 	var tools []json.RawMessage
@@ -224,16 +205,19 @@ func (s *Server) conversation(c *Chat) (*conversation, error) {
 		}
 		tools = append(tools, text)
 	}
-	if to.tools, err = readTools(tools); err != nil {
+	if c.tools, err = readTools(tools); err != nil {
 		return nil, err
 	}
-	if err := checkCalls(c.Texts, c.Messages); err != nil {
+	if err := c.checkCalls(); err != nil {
 		return nil, err
 	}
-	return to, to.choose(c.ToolChoice, c.Allowed)
+	if err := c.choose(c.ToolChoice, c.Allowed); err != nil {
+		return nil, err
+	}
+	return s.chatJob(c, limit)
 }
 
-// thinking returns Effort as templates have it, and Think.
+// thinking returns Effort as templates expect it, and Think. An Effort of none means that the model shall not think.
 func (c *Chat) thinking() (effort string, think *bool, err error) {
 	switch c.Effort {
 	case "", "low", "medium", "high":
@@ -250,12 +234,12 @@ func (c *Chat) thinking() (effort string, think *bool, err error) {
 
 // A replyWriter passes the parts of an answer to a Reply.
 type replyWriter struct {
-	reply Reply
-	job   *job
-	most  int // tokens of the answer
-	begun bool
-	last  part
-	made  int
+	reply     Reply
+	job       *job
+	maxTokens int // of the answer
+	begun     bool
+	last      part
+	made      int
 }
 
 func (w *replyWriter) part(p *part) {
@@ -284,7 +268,7 @@ func (w *replyWriter) keepAlive() string { return cmp.Or(w.reply.KeepAlive(), ke
 
 func (w *replyWriter) ending() any {
 	return w.reply.End(Ending{Finish: w.last.finish, Calls: w.last.finish == finishCalls, StopReason: w.last.stopReason,
-		ContextFull: w.made < w.most, Usage: w.usage()})
+		ContextFull: w.made < w.maxTokens, Usage: w.usage()})
 }
 
 func (w *replyWriter) usage() Usage {

@@ -42,20 +42,20 @@ func allInterfaces() []openai.Interface {
 	return []openai.Interface{responses.Interface(), anthropic.Interface()}
 }
 
-// bodyOf returns the body of a request with a text and an answer of at most the given number of tokens, without its
-// closing brace.
-func bodyOf(path, text string, most int) string {
+// bodyOf returns the body of a request with a text for the interface at path, without the closing brace. The answer has
+// at most maxTokens tokens.
+func bodyOf(path, text string, maxTokens int) string {
 	quoted, _ := json.Marshal(text)
 	switch path {
 	case messages:
-		return fmt.Sprintf(demo+`"messages": [{"role": "user", "content": %s}], "max_tokens": %d, "temperature": 0`, quoted, most)
+		return fmt.Sprintf(demo+`"messages": [{"role": "user", "content": %s}], "max_tokens": %d, "temperature": 0`, quoted, maxTokens)
 	case countMessages:
 		return fmt.Sprintf(demo+`"messages": [{"role": "user", "content": %s}]`, quoted)
 	}
-	return fmt.Sprintf(demo+`"input": %s, "max_output_tokens": %d, "temperature": 0`, quoted, most)
+	return fmt.Sprintf(demo+`"input": %s, "max_output_tokens": %d, "temperature": 0`, quoted, maxTokens)
 }
 
-// requireError wants an error in the form of the path's interface, with a type of Anthropic's.
+// requireError requires an error in the form of the path's interface. kind is its type in Anthropic's interface.
 func requireError(t *testing.T, path string, a *reply, status int, kind, says string) {
 	t.Helper()
 	require.Equal(t, status, a.Status, a.Text)
@@ -69,8 +69,7 @@ func requireError(t *testing.T, path string, a *reply, status int, kind, says st
 	require.NotEmpty(t, a.Header.Get("Request-Id"))
 }
 
-// Ensure that what limits requests to /v1/chat/completions limits those of the other interfaces, whose errors have their
-// own form.
+// Ensure that the limits of /v1/chat/completions also apply to the other interfaces, whose errors have their own form.
 func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 	s := startAll(t, nil)
 	small := startAll(t, func(o *openai.Config, _ *engine.Config) { o.MaxBody = 1000 })
@@ -154,7 +153,7 @@ func TestAStreamOfAnotherInterfaceThatIsNotReadIsGivenUp(t *testing.T) {
 	}
 }
 
-// Ensure that a stream sends its headers and what keeps it open while no token is ready.
+// Ensure that a stream sends its headers at once, and comments or pings while no token is ready.
 func TestStreamsOfOtherInterfacesThatWaitAreKeptOpen(t *testing.T) {
 	for path, want := range map[string]string{messages: "event: ping\n", respond: comment} {
 		s, release := held(t, func(o *openai.Config) { o.Interfaces = allInterfaces() })

@@ -34,11 +34,10 @@ func TestTheSeedMinusOneIsRandom(t *testing.T) {
 	require.EqualValues(t, 7, seed(7))
 }
 
-// Ensure that the type of a parameter whose schema refers to itself many times is found without following each reference
-// again.
+// Ensure that the kind of a parameter is found in few steps if its schema refers to itself many times.
 func TestReferencesOfParametersAreFollowedOnce(t *testing.T) {
 	refs := strings.Repeat(`{"$ref": "#/$defs/a"},`, 5)
-	c := conversation{tools: []tool{{name: "f", parameters: json.RawMessage(
+	c := Chat{tools: []tool{{name: "f", parameters: json.RawMessage(
 		`{"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [` + refs + `{"type": "string"}]}}}`)}}}
 	allocs := testing.AllocsPerRun(1, func() {
 		require.Equal(t, toolparser.TextParameter, c.parameterKind("f", "p"))
@@ -46,7 +45,7 @@ func TestReferencesOfParametersAreFollowedOnce(t *testing.T) {
 	require.Less(t, allocs, 1000.0)
 }
 
-// late is a reader that stands for the end of a body that does not arrive before the server's
+// late is a reader that fails as a connection does when the rest of a body does not arrive before the server's
 // deadline.
 type late struct{}
 
@@ -56,7 +55,7 @@ func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
 	require.NoError(t, err)
 	s := &Server{config: Config{MaxBody: 100}, bodies: newBodyMemory(100)}
-	_, err = s.read(nil, s.holding(r))
+	_, err = s.read(nil, s.withReservation(r))
 	var e *apiError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, http.StatusRequestTimeout, e.status)
@@ -147,7 +146,7 @@ func TestBeamSearchIgnoresNoField(t *testing.T) {
 // Ensure that only a few long bodies are tokenized at a time, that short bodies do not wait for them,
 // and that a waiting request ends when its client disconnects.
 func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
-	turns := newTurns()
+	turns := newSlots()
 	var ends []func()
 	for range cap(turns.long) {
 		end, err := turns.take(t.Context(), shortBody+1)
@@ -170,7 +169,7 @@ func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 // long, and that a short body does not wait.
 func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 	const maxBody = 1 << 20
-	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), turns: newTurns()}
+	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), slots: newSlots()}
 	complete := s.bodies.sent(t, "unknown", largeBodies*maxBody/2/shortBody)
 	read := func(ctx context.Context, size int, known bool) (int, error) {
 		r, err := http.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(strings.Repeat(" ", size)))
@@ -178,13 +177,13 @@ func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 		if !known {
 			r.ContentLength = -1
 		}
-		r = s.holding(r)
+		r = s.withReservation(r)
 		data, err := s.read(httptest.NewRecorder(), r)
-		pieces := holdOf(r).share.pieces
-		require.Equal(t, err == nil, len(s.turns.long)+len(s.turns.short) == 1, "its turn lasts until free")
+		pieces := reservationOf(r).share.pieces
+		require.Equal(t, err == nil, len(s.slots.long)+len(s.slots.short) == 1, "its turn lasts until free")
 		free(r)
-		require.Empty(t, s.turns.long)
-		require.Empty(t, s.turns.short)
+		require.Empty(t, s.slots.long)
+		require.Empty(t, s.slots.short)
 		if err == nil {
 			require.Len(t, data, size)
 		}
@@ -234,7 +233,7 @@ func TestCallsBecomeParts(t *testing.T) {
 	require.NoError(t, err)
 	format := toolparser.Format{Tools: hermes}
 	for _, serial := range []bool{false, true} {
-		j := &job{streams: make([]*engine.Stream, 1), prompts: make([]prompt, 1), n: 1, bestOf: 1, serial: serial,
+		j := &job{streams: make([]*engine.Stream, 1), prompts: make([]prompt, 1), n: 1, bestOf: 1, oneCall: serial,
 			parser: func(*prompt) *toolparser.Parser {
 				return format.Parser(toolparser.Options{Known: func(string) bool { return true }})
 			}}

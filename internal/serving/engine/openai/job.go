@@ -9,26 +9,28 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// A job is the work of an engine for an HTTP request: a stream for each prompt.
+// A job is what the engine does for an HTTP request: it has a stream for each prompt.
 type job struct {
-	streams []*engine.Stream
-	source  source
-	prompts []prompt // made by source
-	answer  *answer  // of OpenAI's interface, or nil
-	texts   string   // the field of the request that contains the prompt
-	n       int      // answers to a prompt that the client gets
-	bestOf  int      // answers to a prompt that the engine generates
-	timings bool
+	streams     []*engine.Stream
+	source      source
+	prompts     []prompt // made by source
+	answer      *answer  // of OpenAI's interface, or nil
+	promptField string   // the field of the request that contains the prompt
+	n           int      // answers to a prompt that the client gets
+	bestOf      int      // answers to a prompt that the engine generates
+	timings     bool
 
 	shape shape
 
-	// parser returns a parser of an answer to a prompt. Without it, as in completions, the text of an answer stays as it is.
-	parser     func(p *prompt) *toolparser.Parser
-	serial     bool // only the first call of an answer is kept (parallel_tool_calls is false)
-	unthinking bool // the reasoning is left out
-	special    func(token int32) bool
+	// parser returns the parser of an answer to a prompt. If it is nil, as in completions, the text of an answer is not
+	// parsed.
+	parser        func(p *prompt) *toolparser.Parser
+	oneCall       bool // only the first call of an answer is kept (parallel_tool_calls is false)
+	omitReasoning bool // the reasoning is left out
+	special       func(token int32) bool
 
-	// promptOnly leaves out the answers (echo with max_tokens 0). The engine generates a token of each, as vLLM's does.
+	// promptOnly means that the client gets no answers (echo with max_tokens 0). As in vLLM, the engine still generates
+	// one token of each.
 	promptOnly bool
 }
 
@@ -49,10 +51,10 @@ type part struct {
 	prefix []engine.Token // the prompt with its log probabilities, if they were requested
 	finish engine.Finish
 
-	consumed  int    // tokens of the answer so far
-	reasoning int    // those of them that are reasoning
-	thinking  bool   // the last of them is
-	place     *place // where the next token begins
+	consumed  int           // tokens of the answer so far
+	reasoning int           // those of them that are reasoning
+	thinking  bool          // the last of them is
+	position  *textPosition // where the next token begins
 
 	// Fields of vLLM.
 	stopReason     any
@@ -98,7 +100,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 }
 
 // submit submits all prompts of a job to the engine, or returns an error and submits none. The caller must cancel the
-// job when it needs no more of the answers.
+// job when it needs no more answers.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
 	j.bestOf = r.N
 	if j.promptOnly {
@@ -126,18 +128,19 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 }
 
 // admit makes the prompts of a job, checks the request with each of them, and counts it against the limits of its key.
-// A request that is refused counts nothing. If the engine refuses the request, the caller must call giveBack.
+// A request that admit refuses is not counted. If the engine refuses the request later, the caller must call giveBack.
 func (s *Server) admit(
 	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
-	// All answers must be able to run or wait at the same time, but not all beams, for which bestOf is 0.
-	most := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.bestOf))
+	// All answers to the prompts must be able to run or wait at the same time. This does not apply to beams, for which
+	// bestOf is 0.
+	limit := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.bestOf))
 	switch n := j.source.count; {
 	case n == 0:
 		return nil, invalid("prompt", "prompt is missing.")
-	case n > most:
-		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", n, most)
+	case n > limit:
+		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", n, limit)
 	}
 	if err := r.CheckSettings(c.Model.VocabSize); err != nil {
 		return nil, err
@@ -159,13 +162,13 @@ func (s *Server) admit(
 	return func() { a.giveBack(w.Header(), tokens, time.Now()) }, nil
 }
 
-// count makes the prompts of a job and checks them. It returns the largest number of tokens that they and their answers
-// can have.
+// count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and of their
+// answers, if these are as long as they may be.
 func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int, err error) {
 	var long *engine.TooLong
 	defer func() {
 		if errors.As(err, &long) {
-			long.Field = j.texts
+			long.Field = j.promptField
 		}
 	}()
 	if j.prompts, err = s.prompts(from, j.source); err != nil {
@@ -189,7 +192,8 @@ func (j *job) cancel() {
 	}
 }
 
-// usage returns the usage of a job whose answers have completion tokens, of which reasoning are reasoning.
+// usage returns the usage of a job. completion is the number of tokens of its answers, and reasoning the number of
+// those in the reasoning.
 func (j *job) usage(completion, reasoning int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
 	if j.shape.format.Reasoning != nil {

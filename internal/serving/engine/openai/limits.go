@@ -10,15 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what each API key may use in a minute. If there are no keys, they apply to all requests
-// together. 0 means no limit.
+// Limits limit what each API key may use in a minute. Without keys, they apply to all requests together. 0 means no
+// limit.
 type Limits struct {
 	Requests int
 	Tokens   int // of prompts, and of answers as long as max_tokens allows
 }
 
-// An allowance is what a key may still use. The allowance of a minute can be used at once, and is
-// refilled evenly.
+// An allowance is what a key may use at the moment. It can be as large as the limit for a minute, and grows evenly up
+// to that.
 type allowance struct{ requests, tokens limiter }
 
 type limiter struct {
@@ -36,7 +36,7 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{limit(l.Requests, "requests"), limit(l.Tokens, "tokens")}
 }
 
-// check refuses a request if take would refuse it even with the smallest number of tokens.
+// check returns an error if take would return one even for a request of a single token.
 func (a *allowance) check(h http.Header, now time.Time) error {
 	defer a.report(h, now)
 	for _, l := range []limiter{a.requests, a.tokens} {
@@ -48,8 +48,8 @@ func (a *allowance) check(h http.Header, now time.Time) error {
 	return nil
 }
 
-// take uses a request and tokens of the allowance. If it returns an error, it has used nothing. It writes OpenAI's
-// headers. tokens is at least 0.
+// take reduces the allowance by one request and the given tokens, or returns an error and changes nothing. It writes
+// OpenAI's headers. tokens is at least 0.
 func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	defer a.report(h, now)
 	if tokens > a.tokens.Burst() {
@@ -66,7 +66,7 @@ func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	return err
 }
 
-// giveBack returns what take used for a request that was refused afterwards.
+// giveBack increases the allowance by what take took for a request that was refused afterwards.
 func (a *allowance) giveBack(h http.Header, tokens int, now time.Time) {
 	a.requests.giveBack(now, 1)
 	a.tokens.giveBack(now, tokens)

@@ -19,8 +19,8 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
 		c.APIKeys, c.Limits = []string{"a", "b"}, openai.Limits{Requests: 1, Tokens: 100}
 	})
-	ask := func(key, most string) *reply {
-		return s.ask(t, texts, demo+`"prompt": "12345678", "max_tokens": `+most+"}", withKey(key)...)
+	ask := func(key, maxTokens string) *reply {
+		return s.ask(t, texts, demo+`"prompt": "12345678", "max_tokens": `+maxTokens+"}", withKey(key)...)
 	}
 	first := ask("a", "1")
 	require.Equal(t, 200, first.Status)
@@ -48,8 +48,8 @@ func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	}
 	const prompt = demo + `"prompt": "12345678", "max_tokens": 500, `
 	long := `"prompt": "` + strings.Repeat("x", 2000) + `"}`
-	// requireKept sends a request between two others of 10 tokens each, and requires that it is
-	// refused and does not change the allowance.
+	// requireKept sends a request between two others of 10 tokens each. It requires that the request is refused and
+	// does not change the allowance.
 	requireKept := func(s *served, status int, path, body string, between func()) {
 		begin := time.Now()
 		before := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)

@@ -20,8 +20,8 @@ type completionLogprobs struct {
 // name returns the text of a token, or the name of a special token.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
 
-// tokenKey returns the key of a token in the maps of completions: its name or, if that is not UTF-8, its bytes as OpenAI
-// writes them. In JSON all invalid bytes become U+FFFD, so several such tokens would have the same key.
+// tokenKey returns the key of a token in the maps of completions: its name or, if that is not UTF-8, its bytes as
+// OpenAI writes them. As JSON has no invalid UTF-8, the names of several such tokens would be equal.
 func (s *Server) tokenKey(id int32) string {
 	name := s.name(id)
 	if utf8.ValidString(name) {
@@ -35,7 +35,7 @@ func (s *Server) tokenKey(id int32) string {
 	return b.String()
 }
 
-// logprobs checks the number of most likely tokens that a field asks for.
+// logprobs returns n, the number of most likely tokens that a field asks for, or an error if n is out of range.
 func logprobs(field string, n int) (int, error) {
 	if n < 0 || n > sampling.MaxLogprobs {
 		return 0, invalid(field, "%s is %d; it must be from 0 to %d.", field, n, sampling.MaxLogprobs)
@@ -43,15 +43,15 @@ func logprobs(field string, n int) (int, error) {
 	return n, nil
 }
 
-// A place is where the next token begins in a text. If a character consists of several tokens, it counts with the last
-// of them.
-type place struct {
+// A textPosition is the position in a text at which the next token begins. A character that consists of several tokens
+// belongs to the last of them.
+type textPosition struct {
 	offset int    // characters
 	begun  []byte // of an incomplete character
 }
 
-// pass returns the offset of a token and moves the place behind it.
-func (p *place) pass(piece []byte) int {
+// advance returns the offset of a token, and moves the position behind the token.
+func (p *textPosition) advance(piece []byte) int {
 	at := p.offset
 	p.begun = append(p.begun, piece...)
 	for utf8.FullRune(p.begun) {
@@ -72,7 +72,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 			inText = nil
 		}
 		l.Tokens = append(l.Tokens, name)
-		l.TextOffsets = append(l.TextOffsets, p.place.pass(inText))
+		l.TextOffsets = append(l.TextOffsets, p.position.advance(inText))
 		if !known {
 			// The official client requires null for an empty map at the end of the list.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
@@ -93,7 +93,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		add(t, i > 0)
 	}
 	if len(prefix) > 0 && p.prompt.text != "" {
-		*p.place = place{offset: utf8.RuneCountInString(p.prompt.text)}
+		*p.position = textPosition{offset: utf8.RuneCountInString(p.prompt.text)}
 	}
 	for _, t := range p.tokens {
 		add(t, true)
@@ -101,8 +101,8 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 	return l
 }
 
-// promptLogprobs are vLLM's prompt_logprobs: null for the first token and, for each other token of the prompt, a map
-// with this token and the most likely tokens.
+// promptLogprobs are vLLM's prompt_logprobs: a map for each token of the prompt, with this token and the most likely
+// tokens. For the first token it is null.
 type promptLogprobs []map[int32]promptLogprob
 
 type promptLogprob struct {

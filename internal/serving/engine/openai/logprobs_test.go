@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// Ensure that a prompt can be scored: with echo and no generated token, the prompt has the same log
-// probabilities as with a longer answer, also if it is cached, and in each answer of a stream.
+// Ensure that a prompt can be scored: with echo and max_tokens 0, the prompt has the same log probabilities as with a
+// longer answer, even if the prompt is in the prefix cache, and in each answer of a stream.
 func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 	s := start(t, nil)
 	prompt, _ := json.Marshal(story + story)
@@ -88,8 +88,7 @@ func spaced(t *testing.T) *tokenizer.Tokenizer {
 	return tok
 }
 
-// byteTokenizer returns a tokenizer.json whose tokens are the bytes. The added tokens replace some of
-// them.
+// byteTokenizer returns a tokenizer.json whose tokens are the 256 bytes. The added tokens replace some of them.
 func byteTokenizer(t *testing.T, normalizer map[string]any, added ...map[string]any) []byte {
 	vocabulary := map[string]int{}
 	for b := range 256 {

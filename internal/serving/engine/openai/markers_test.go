@@ -16,7 +16,7 @@ import (
 )
 
 // startMarked serves the model that repeats the last message. Its special tokens are markers of Mistral's calls, and
-// <other>. Special tokens in messages are tokens.
+// <other>. The names of special tokens in messages become tokens.
 func startMarked(t *testing.T, template, reasoning string) *served {
 	dir := t.TempDir()
 	text := byteTokenizer(t, nil, map[string]any{"id": 14, "content": "[TOOL_CALLS]", "special": true},
@@ -76,7 +76,7 @@ func TestCallsThatMustComeHaveTheMarkersOfTheFamily(t *testing.T) {
 	require.Equal(t, "tool_calls", a.Choices[0].Finish)
 }
 
-// Ensure that an answer has its form after the reasoning, which is free.
+// Ensure that the form of an answer applies to the text after the reasoning, and not to the reasoning.
 func TestFormsBeginAfterTheReasoning(t *testing.T) {
 	s := startMarked(t, echoTools, "deepseek_r1")
 	for i, stream := range []string{"", `, "stream": true`} {

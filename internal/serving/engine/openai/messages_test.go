@@ -15,7 +15,7 @@ import (
 )
 
 type (
-	// A messageReply is Anthropic's message. That of a stream is made from its events.
+	// A messageReply is a message of Anthropic's interface. joinEvents makes one from the events of a stream.
 	messageReply struct {
 		Content      []messageBlock
 		StopReason   string `json:"stop_reason"`
@@ -194,7 +194,7 @@ func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 	}
 }
 
-// Ensure that thinking and effort are variables of the templates that have them, and are ignored by others.
+// Ensure that thinking and effort become variables of templates that have them, and are ignored with other templates.
 func TestThinkingAndEffortAreVariablesOfTheTemplate(t *testing.T) {
 	for _, test := range []struct{ name, template, path, fields, want string }{
 		{"enabled", "{{ enable_thinking }}", messages, `, "thinking": {"type": "enabled", "budget_tokens": 1024}`, "True"},

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Metrics observe an engine and count under vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py).
+// Metrics observe an engine and provide metrics with vLLM's names (v1/metrics/loggers.py, v1/spec_decode/metrics.py).
 // TestMetricsHaveVLLMsNames lists the metrics of vLLM that are missing, with reasons.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -112,7 +112,7 @@ func (m *Metrics) histograms() {
 	m.maxTokens = histogram("request_params_max_tokens", "Tokens that an answer may have.", sizes)
 }
 
-// Watch adds the metrics that are read from an engine when a client requests them.
+// Watch adds the metrics whose values are read from an engine when a client requests them.
 func (m *Metrics) Watch(e *engine.Engine) {
 	gauge := func(name, help string, f func() float64, labels ...string) {
 		all := prometheus.Labels{}
@@ -146,7 +146,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 	}, func() float64 { return 1 }))
 }
 
-// cacheTypes are vLLM's names of the types of keys and values, from its CacheDType and, for float32, its ModelDType.
+// cacheTypes are vLLM's names for the types of keys and values: those of its CacheDType, and for float32 that of its
+// ModelDType.
 var cacheTypes = map[attention.DType]string{
 	attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
 	attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// vllmMetrics lists the metrics of vLLM's v1/metrics/loggers.py and v1/spec_decode/metrics.py with
-// their exported names: counters end in _total.
+// vllmMetrics lists the metrics of vLLM's v1/metrics/loggers.py and v1/spec_decode/metrics.py. In the names of counters
+// it includes the suffix _total, which Prometheus's Python client adds.
 var vllmMetrics = []struct {
 	name, kind string
 	absent     string // why there is none here
@@ -84,8 +84,7 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that metrics count the work of two requests: one alone, and then one whose prompt is cached
-// and that has two answers.
+// Ensure that metrics count the work of two requests. The second one has a cached prompt and two answers.
 func TestMetricsCountWhatWasDone(t *testing.T) {
 	s := start(t, nil)
 	s.complete(t, story, 5, "")

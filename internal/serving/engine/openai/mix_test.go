@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// randomBody draws the body of a completion. Some ask for log probabilities of a prompt that is longer
-// than the logits that the engine keeps at a time, for beams or for several answers.
+// randomBody draws the body of a completion. Some bodies ask for beams, for several answers, or for the log
+// probabilities of a prompt that has more tokens than MaxLogits.
 func randomBody(rnd *rand.Rand) string {
 	prompt, _ := json.Marshal(strings.Repeat(story, rnd.IntN(4)) + "The code of " + []string{"the vault", "a", "7Kx", "ü"}[rnd.IntN(4)])
 	options := []string{
@@ -45,7 +45,7 @@ func (s *served) choices(t *testing.T, body string) string {
 	return string(c.Choices)
 }
 
-// Ensure that each of 64 requests at the same time gets the answer that it gets alone, also while other clients go away.
+// Ensure that each of 64 simultaneous requests gets the answer that it gets alone, even while other clients disconnect.
 // One server schedules asynchronously and one speculates.
 func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
 	level.SkipQuick(t) // engine.TestAnswersDoNotDependOnWhatRunsBeside is the quick test

@@ -10,7 +10,7 @@ import (
 )
 
 // exact changes a JSON value so that encoding/json decodes it into a t as OpenAI and vLLM do: names of fields are
-// case-sensitive, and 5.0 is a whole number. It also changes objects inside, but not those in lists.
+// case-sensitive, and 5.0 is a whole number. It also changes objects in fields, but not objects in lists.
 func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -67,7 +67,7 @@ func jsonNames(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// whole changes a whole number with a fraction or an exponent, such as 5.0, to 5. It returns other values unchanged.
+// whole returns the number 5 for 5.0 or 5e0, and likewise for other whole numbers. It returns other values unchanged.
 func whole(raw json.RawMessage) json.RawMessage {
 	const exactly = 1 << 53 // larger numbers may have been rounded
 	v, err := strconv.ParseFloat(string(raw), 64)

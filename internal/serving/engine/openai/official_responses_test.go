@@ -14,7 +14,7 @@ func officialResponse(text string) responses.ResponseNewParams {
 		Temperature: client.Float(0)}
 }
 
-// respondBoth sends a request as it is and as a stream, requires equal outputs, and returns the response.
+// respondBoth sends a request once as it is and once as a stream, requires equal outputs, and returns the response.
 func (s *served) respondBoth(t *testing.T, p responses.ResponseNewParams) *responses.Response {
 	t.Helper()
 	c := s.official()
@@ -93,8 +93,8 @@ func TestOfficialClientGetsResponsesWithReasoningAndCalls(t *testing.T) {
 	require.Equal(t, []any{"get_weather", `{"city":"Rom","days": 7}`}, []any{call.Name, call.Arguments})
 	require.EqualValues(t, len("Hm.</think>"), got.Usage.OutputTokensDetails.ReasoningTokens)
 
-	// The items of the answer and the result of the call are the input of the next request.
-	// The model repeats the result, because it follows a message that ends alike.
+	// The items of the answer and the result of the call are the input of the next request. The model repeats the
+	// result, because the last message and the text before the result end alike.
 	var input []responses.ResponseInputItemUnionParam
 	input = append(input, responses.ResponseInputItemParamOfMessage("Weather?", responses.EasyInputMessageRoleUser))
 	for _, o := range got.Output {
@@ -117,7 +117,7 @@ func TestOfficialClientGetsResponsesWithReasoningAndCalls(t *testing.T) {
 
 func TestOfficialClientGetsResponsesOfAForm(t *testing.T) {
 	s := startTools(t, "hermes", "")
-	// The model repeats the text as far as the form allows, which has no country.
+	// The model repeats the text as far as the form allows. The form has no country.
 	p := officialResponse(`{"city":"Rom"}, {"country":"Italia"}`)
 	p.MaxOutputTokens = client.Int(300)
 	p.Text = responses.ResponseTextConfigParam{Format: responses.ResponseFormatTextConfigUnionParam{

@@ -18,10 +18,10 @@ func (s *served) official() client.Client {
 	return client.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))
 }
 
-func officialCompletion(prompt string, most int64) client.CompletionNewParams {
+func officialCompletion(prompt string, maxTokens int64) client.CompletionNewParams {
 	return client.CompletionNewParams{
 		Model: "demo", Prompt: client.CompletionNewParamsPromptUnion{OfString: client.String(prompt)},
-		MaxTokens: client.Int(most), Temperature: client.Float(0),
+		MaxTokens: client.Int(maxTokens), Temperature: client.Float(0),
 	}
 }
 

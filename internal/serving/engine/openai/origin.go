@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Origins are the origins, besides the server's own, whose web pages may use the server.
+// Origins are the origins whose web pages may use the server. Pages of the server's own origin always may.
 type Origins struct {
 	all   bool
 	names []string
@@ -33,8 +33,8 @@ func ParseOrigins(names []string) (*Origins, error) {
 	return o, nil
 }
 
-// allow reports whether the origin is one of o. If so, it writes the headers with which a browser lets the page read the
-// answer.
+// allow reports whether pages of the origin may use the server. If so, it writes the headers that let a browser give
+// the answer to the page.
 func (o *Origins) allow(h http.Header, origin string) bool {
 	if o.all || len(o.names) > 0 {
 		h.Add("Vary", "Origin")
@@ -62,9 +62,8 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// trusted returns an error for a request that a page of another origin makes a browser send. If only this machine can
-// reach the server and the server asks for no key, it also returns one for a host that is not a name of this machine,
-// against DNS rebinding.
+// trusted returns an error for a request that a page of another origin makes a browser send. If the server is local and
+// has no keys, trusted also requires that the host is a name of this machine, against DNS rebinding.
 func (s *Server) trusted(r *http.Request, allowed bool) error {
 	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
 		return refused(http.StatusForbidden, "cross_origin",
@@ -81,7 +80,7 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// thisMachine reports whether a Host header is an address or a name that always means this machine.
+// thisMachine reports whether a Host header is an IP address, or a name that always means this machine.
 func thisMachine(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -27,10 +27,12 @@ func (j *job) output() *output {
 		prefixes: make([][]engine.Token, len(j.prompts))}
 }
 
-// finishCalls is the finish of an answer with calls that no limit has ended, and no stop string inside a call.
+// finishCalls is the finish reason of an answer with calls, unless max_tokens, the context or a stop string inside a
+// call ended the answer.
 const finishCalls engine.Finish = "tool_calls"
 
-// next returns the part that an event adds to an answer to a prompt. It is valid until the next part of the same answer.
+// next returns the part that event e adds to an answer to prompt at. The part is valid until the next one of the same
+// answer.
 func (o *output) next(at int, e engine.Event) (*part, error) {
 	if e.Err != nil {
 		return nil, e.Err
@@ -43,12 +45,12 @@ func (o *output) next(at int, e engine.Event) (*part, error) {
 		o.prefixes[at] = e.Prompt
 	}
 	*p = part{
-		index: at*j.bestOf + e.Index, prompt: j.prompts[at], first: p.consumed == 0, place: p.place,
+		index: at*j.bestOf + e.Index, prompt: j.prompts[at], first: p.consumed == 0, position: p.position,
 		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
 		reasoning: p.reasoning, thinking: p.thinking,
 	}
 	if p.first {
-		p.prefix, p.place = o.prefixes[at], new(place)
+		p.prefix, p.position = o.prefixes[at], new(textPosition)
 	}
 	o.made += len(e.Tokens)
 	if j.parser != nil {
@@ -75,7 +77,8 @@ func (o *output) usage() *usage {
 	return o.job.usage(o.made, reasoning)
 }
 
-// parse returns the events of an answer, whose number is k.
+// parse returns the events of a new part of answer k. It leaves out the reasoning and the further calls that the client
+// does not want.
 func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	keep := func(all []toolparser.Event) {
 		for _, one := range all {
@@ -85,12 +88,12 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 			}
 			switch one.Kind {
 			case toolparser.Reasoning:
-				if o.job.unthinking {
+				if o.job.omitReasoning {
 					continue
 				}
 			case toolparser.Content:
 			default:
-				if o.job.serial && o.calls[k] > 1 {
+				if o.job.oneCall && o.calls[k] > 1 {
 					continue
 				}
 			}
@@ -115,7 +118,7 @@ func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	return events
 }
 
-// A spoken has the texts and calls of an answer in a chat.
+// A spoken is the joined text of an answer in a chat: its reasoning, its content and its calls.
 type spoken struct {
 	reasoning, content string
 	calls              []call
@@ -153,7 +156,7 @@ func (j *job) trim(e engine.Event) engine.Event {
 	return e
 }
 
-// answers waits for all answers of a job and returns them with their usage, which it records.
+// answers waits for all answers of a job. It returns them with their usage, and adds the usage to the request's Record.
 func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part, *usage, error) {
 	o := j.output()
 	whole := make([]part, len(o.parts))
@@ -185,7 +188,7 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 		}
 		for k := range some {
 			p := &some[k]
-			p.first, p.prefix, p.text, p.place = true, o.prefixes[i], texts[i*j.bestOf+k].String(), new(place)
+			p.first, p.prefix, p.text, p.position = true, o.prefixes[i], texts[i*j.bestOf+k].String(), new(textPosition)
 			p.promptLogprobs = logs
 		}
 		if j.n < j.bestOf {
@@ -200,14 +203,15 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 }
 
 // news are events of the stream of a prompt.
-type news struct {
+type promptEvents struct {
 	prompt int
 	events []engine.Event
 }
 
-// merge reads the events of all streams of a job until all answers have ended or ctx is done.
-func (j *job) merge(ctx context.Context) <-chan news {
-	out := make(chan news)
+// merge returns a channel with the events of all streams of a job. It is closed when all answers have ended or ctx is
+// done.
+func (j *job) merge(ctx context.Context) <-chan promptEvents {
+	out := make(chan promptEvents)
 	var wait sync.WaitGroup
 	for i, stream := range j.streams {
 		wait.Go(func() {
@@ -221,7 +225,7 @@ func (j *job) merge(ctx context.Context) <-chan news {
 					events[k].Tokens = slices.Clone(events[k].Tokens)
 				}
 				select {
-				case out <- news{i, events}:
+				case out <- promptEvents{i, events}:
 				case <-ctx.Done():
 					return
 				}

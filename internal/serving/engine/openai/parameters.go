@@ -10,11 +10,11 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// maxSchemaDepth limits the schemas inside each other in which the type of a parameter is looked for.
+// maxSchemaDepth limits the depth of nested schemas in which types looks for the type of a parameter.
 const maxSchemaDepth = 8
 
-// parameterKind returns how the value of a parameter of a tool is written between tags.
-func (c *conversation) parameterKind(name, parameter string) toolparser.ParameterKind {
+// parameterKind returns which value a text between tags means for a parameter of a tool.
+func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
 	s := argumentSchema{followed: map[string]bool{}}
 	for _, t := range c.tools {
 		if t.name == name && json.Unmarshal(t.parameters, &s) == nil {
@@ -41,8 +41,8 @@ type argumentSchema struct {
 	followed map[string]bool // the references to which types has gone
 }
 
-// taggedArguments returns the form of arguments between tags. The names of parameters are those of the schema; their values
-// are any text.
+// taggedArguments returns the form of arguments between tags. The names of parameters must be those in the tool's
+// schema. The values can be any text.
 func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	var s argumentSchema
 	if json.Unmarshal(t.parameters, &s) != nil {
@@ -66,7 +66,7 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: all}
 }
 
-// types returns which values a schema inside s has: strings, null or others. It follows each reference once.
+// types reports which values a schema inside s allows: strings, null or others. It follows each reference only once.
 func (s *argumentSchema) types(schema json.RawMessage, depth int) (text, null, other bool) {
 	var given struct {
 		Ref          string `json:"$ref"`

@@ -14,52 +14,53 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A source makes the prompts of a request. Tokenizing takes time and memory, so make is called after all checks that
-// need no tokens.
+// A source makes the prompts of a request. make tokenizes, which takes time and memory, so it is called after all
+// checks that need no tokens.
 type source struct {
 	count int // prompts
 	make  func(ctx context.Context) ([]prompt, error)
 }
 
-// turns limit the number of requests that are decoded and tokenized at a time. Short bodies do not wait for long ones.
-type turns struct{ short, long chan struct{} }
+// slots limit the number of requests that are decoded and tokenized at the same time. Short bodies have slots of their
+// own, so they do not wait for long ones.
+type slots struct{ short, long chan struct{} }
 
 // shortBody is the largest size of a short body in bytes.
 const shortBody = 32 << 10
 
-func newTurns() turns {
+func newSlots() slots {
 	n := runtime.GOMAXPROCS(0)
-	return turns{short: make(chan struct{}, n), long: make(chan struct{}, max(1, n/4))}
+	return slots{short: make(chan struct{}, n), long: make(chan struct{}, max(1, n/4))}
 }
 
-// take waits for a turn. The caller must call end.
-func (t *turns) take(ctx context.Context, bytes int) (end func(), err error) {
-	places := t.long
+// take waits for a free slot. The caller must call end to release it.
+func (t *slots) take(ctx context.Context, bytes int) (end func(), err error) {
+	free := t.long
 	if bytes <= shortBody {
-		places = t.short
+		free = t.short
 	}
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case free <- struct{}{}:
+		return func() { <-free }, nil
 	case <-ctx.Done():
 		return nil, errGone
 	}
 }
 
-// prompts makes the prompts of a request and frees its body.
+// prompts makes the prompts of a request and releases its reservation.
 func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
 	defer free(r)
 	return from.make(r.Context())
 }
 
-// A limit is the largest number of tokens of a text.
+// A limit limits the number of tokens of a text.
 type limit struct {
 	tokens int
 	err    error // for a text with more tokens
 	keep   int   // keep only the last tokens of the text; 0 means all
 }
 
-// cut returns the tokens to keep.
+// cut returns the last l.keep tokens, or all if keep is 0.
 func (l *limit) cut(tokens []int32) []int32 {
 	if l.keep == 0 || len(tokens) <= l.keep {
 		return tokens
@@ -67,48 +68,47 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit returns the limit of each prompt of a request. Without truncate_prompt_tokens it is
-// promptLimit. With it, longer prompts are accepted, and their last tokens are kept. The number of
-// kept tokens is truncate or, if that is -1, as many as fit before maxTokens tokens of an answer.
+// limit returns the limit for each prompt of a request. Without truncate_prompt_tokens it is promptLimit. With it,
+// longer prompts are accepted, and only their last tokens are kept: truncate tokens, or if truncate is -1 the number
+// that leaves space for an answer of maxTokens tokens.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil
 	}
-	l, most := s.countable(), s.config.Engine.Config().MaxModelLen
+	l, maxLen := s.countable(), s.config.Engine.Config().MaxModelLen
 	switch l.keep = *truncate; {
-	case l.keep == -1 && maxTokens > 0 && maxTokens < most:
-		l.keep = most - maxTokens
+	case l.keep == -1 && maxTokens > 0 && maxTokens < maxLen:
+		l.keep = maxLen - maxTokens
 	case l.keep == -1:
-		l.keep = most - 1
-	case l.keep < 1 || l.keep >= most:
-		return l, invalid("truncate_prompt_tokens", "truncate_prompt_tokens is %d; it must be from 1 to %d, or -1.", l.keep, most-1)
+		l.keep = maxLen - 1
+	case l.keep < 1 || l.keep >= maxLen:
+		return l, invalid("truncate_prompt_tokens", "truncate_prompt_tokens is %d; it must be from 1 to %d, or -1.", l.keep, maxLen-1)
 	}
 	return l, nil
 }
 
-// promptLimit returns the limit of a prompt. At least one token of an answer must fit after the
-// prompt.
+// promptLimit returns the limit for a prompt that leaves space for one token of an answer.
 func (s *Server) promptLimit() limit {
-	most := s.config.Engine.Config().MaxModelLen
-	return limit{tokens: most - 1, err: &engine.TooLong{Field: "prompt", Tokens: most, AtLeast: true, MaxModelLen: most}}
+	n := s.config.Engine.Config().MaxModelLen
+	return limit{tokens: n - 1, err: &engine.TooLong{Field: "prompt", Tokens: n, AtLeast: true, MaxModelLen: n}}
 }
 
-// maxCounted is the limit of /tokenize and /detokenize. It is higher if the model has longer
-// sequences.
+// maxCounted is the number of tokens that /tokenize and /detokenize accept, or the model's longest sequence if that is
+// longer.
 const maxCounted = 1 << 17
 
-// countable returns the limit of /tokenize and /detokenize.
+// countable returns the limit for /tokenize and /detokenize.
 func (s *Server) countable() limit {
-	most := max(maxCounted, s.config.Engine.Config().MaxModelLen)
-	return limit{tokens: most, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", most)}
+	n := max(maxCounted, s.config.Engine.Config().MaxModelLen)
+	return limit{tokens: n, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", n)}
 }
 
-func (s *Server) encode(ctx context.Context, text string, special bool, most limit) ([]int32, error) {
-	return most.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, most.tokens))
+func (s *Server) encode(ctx context.Context, text string, special bool, limit limit) ([]int32, error) {
+	return limit.kept(s.config.Engine.Config().Tokenizer.EncodeUpTo(ctx, text, special, limit.tokens))
 }
 
-// kept returns the tokens to keep. If the tokenizer returned an error, kept returns the error of the
-// request.
+// kept returns cut(tokens). If err, the error of the tokenizer, is not nil, it returns the error for the client
+// instead.
 func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	switch {
 	case errors.Is(err, tokenizer.ErrTooMany):
@@ -119,47 +119,47 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	return l.cut(tokens), nil
 }
 
-// maxEnd is the length of prompt.end in bytes. Markers of reasoning are shorter.
+// maxEnd is the length of prompt.end in bytes. It is longer than the markers of reasoning.
 const maxEnd = 64
 
-// chatPrompt renders messages with the chat template and tokenizes the result. If the template cannot use the arguments
-// of calls as values, it gets them as texts.
-func (s *Server) chatPrompt(ctx context.Context, c *conversation, most limit) (prompt, error) {
-	p, err := s.render(ctx, c, most)
-	if err == nil || errors.Is(err, most.err) || ctx.Err() != nil {
+// chatPrompt renders messages with the chat template and tokenizes the result. Templates get the arguments of calls as
+// values. If that fails, chatPrompt tries again with the arguments as JSON texts.
+func (s *Server) chatPrompt(ctx context.Context, c *Chat, limit limit) (prompt, error) {
+	p, err := s.render(ctx, c, limit)
+	if err == nil || errors.Is(err, limit.err) || ctx.Err() != nil {
 		return p, err
 	}
-	if messages, changed, other := chat.WithTextArguments(c.messages); changed && other == nil {
+	if messages, changed, other := chat.WithTextArguments(c.Messages); changed && other == nil {
 		with := *c
-		with.messages = messages
-		if p, other := s.render(ctx, &with, most); other == nil {
+		with.Messages = messages
+		if p, other := s.render(ctx, &with, limit); other == nil {
 			return p, nil
 		}
 	}
-	return p, argumentsError(c.messages, err)
+	return p, argumentsError(c.Messages, err)
 }
 
-// render makes the prompt of a conversation. Unless Config.ParseSpecial is set, special tokens in texts of the client stay
-// text.
-func (s *Server) render(ctx context.Context, c *conversation, most limit) (p prompt, err error) {
-	messages := c.messages
+// render makes the prompt of a chat. Unless Config.ParseSpecial is set, names of special tokens in the client's texts
+// do not become special tokens.
+func (s *Server) render(ctx context.Context, c *Chat, limit limit) (p prompt, err error) {
+	messages := c.Messages
 	cut := func(prompt string) (string, error) { return prompt, nil }
-	if c.resume {
+	if c.Continue {
 		messages, cut = chat.Continue(messages)
 	}
 	vocabulary := s.config.Engine.Config().Tokenizer
-	options := chat.Options{Answer: c.answer, Kwargs: c.variables}
+	options := chat.Options{Answer: !c.Continue && !c.noPrompt, Kwargs: c.variables}
 	if !s.config.ParseSpecial {
 		options.Marked = vocabulary.Edges()
 	}
 	var text strings.Builder
-	fits := vocabulary.Fits(most.tokens)
+	fits := vocabulary.Fits(limit.tokens)
 	marked, err := s.config.Template.RenderTo(func(piece string, m *marks.Marks) error {
 		switch {
 		case ctx.Err() != nil:
 			return errGone
 		case !fits(m.Plain(piece)):
-			return most.err
+			return limit.err
 		}
 		text.WriteString(piece)
 		return nil
@@ -172,6 +172,6 @@ func (s *Server) render(ctx context.Context, c *conversation, most limit) (p pro
 		return p, err
 	}
 	p.end = strings.Clone(whole[max(0, len(whole)-maxEnd):])
-	p.tokens, err = most.kept(vocabulary.EncodeMarked(ctx, whole, marked, c.special, most.tokens))
+	p.tokens, err = limit.kept(vocabulary.EncodeMarked(ctx, whole, marked, c.special, limit.tokens))
 	return p, err
 }

@@ -68,8 +68,8 @@ func TestEachRequestIsRecorded(t *testing.T) {
 	}
 }
 
-// Ensure that /health reports an engine that has work and finishes no step, and reports success again
-// after the next step. Without work it reports success, however old the last step is.
+// Ensure that /health returns an error if the engine has work and finishes no step, and succeeds again after the next
+// step. Without work it succeeds, however long ago the last step was.
 func TestAServerWhoseEngineIsStuckIsNotWell(t *testing.T) {
 	s, release := held(t, func(o *openai.Config) { o.IterationTimeout = 1 })
 	well := func() (int, string) {

@@ -287,8 +287,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that fields without effect are accepted, unknown fields are accepted if they are empty, and
-// whole numbers may be written as fractions.
+// Ensure that fields without effect and empty unknown fields are accepted, and that whole numbers may be written as
+// fractions, such as 5.0.
 func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	for _, fields := range []string{

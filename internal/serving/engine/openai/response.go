@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Record describes an answered request. The client decides Method, Path and parts of Reason.
+// A Record describes an answered request. Method, Path and parts of Reason are texts from the client.
 type Record struct {
 	Begin                          time.Time
 	Elapsed                        time.Duration
@@ -20,14 +20,14 @@ type Record struct {
 // Refused reports whether the client got an error.
 func (r *Record) Refused() bool { return r.Status >= 400 || r.Reason != "" }
 
-// WriteTimeout is how long a client may take to accept a piece of an answer. The server disconnects a slower client and
-// frees what it has not read.
+// WriteTimeout is how long a client may take to accept a piece of an answer. The server closes the connection to a
+// slower client and drops the rest of the answer.
 const WriteTimeout = time.Minute
 
-// maxPiece is the most bytes that a client has WriteTimeout for.
+// maxPiece is the largest number of bytes that are written with one deadline.
 const maxPiece = 256 << 10
 
-// A response sets a new deadline for each piece that is written, and fills in a Record.
+// A response sets a new deadline before each write of a piece, and fills in a Record.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -52,7 +52,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, answer http.Han
 	answer(to, r)
 }
 
-// extend sets the deadline. It fails for connections without deadlines, as in a test.
+// extend sets the deadline for the next piece. Connections without deadlines, as in a test, are ignored.
 func (w *response) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
 
 func (w *response) WriteHeader(status int) {

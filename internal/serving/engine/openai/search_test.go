@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A kept is a beam of a search that keeps all beams with all their tokens, as vLLM's does.
+// A kept is a beam of a search that keeps all beams with copies of all their tokens, as vLLM's does.
 type kept struct {
 	tokens  []int32
 	logprob float64
@@ -34,7 +34,7 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 		return beams[:min(f.width, len(beams))]
 	}
 	live, done := []kept{{tokens: prompt}}, []kept(nil)
-	for step := 0; step < f.most && len(live) > 0 && len(live[0].tokens) < f.longest; step++ {
+	for step := 0; step < f.maxTokens && len(live) > 0 && len(live[0].tokens) < f.maxModelLen; step++ {
 		var next []kept
 		for _, b := range live {
 			for _, t := range tops(b.tokens[len(prompt):]) {
@@ -51,8 +51,7 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 	return order(append(done, live...))
 }
 
-// likely makes the search get its candidates from the function tops, which depends on the answer so
-// far.
+// likely replaces the engine: the search gets the most likely next tokens from the function tops of the answer so far.
 func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	f.next = func(_ context.Context, prompt []int32, beams []*beam) (all [][]sampling.Logprob, err error) {
 		for _, b := range beams {
@@ -66,8 +65,8 @@ func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 // in the same order.
 func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), most: rapid.IntRange(1, 8).Draw(t, "most"),
-			longest: rapid.IntRange(4, 12).Draw(t, "longest"), penalty: rapid.SampledFrom([]float64{-2, 0, 1, 3}).Draw(t, "penalty"),
+		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), maxTokens: rapid.IntRange(1, 8).Draw(t, "maxTokens"),
+			maxModelLen: rapid.IntRange(4, 12).Draw(t, "longest"), penalty: rapid.SampledFrom([]float64{-2, 0, 1, 3}).Draw(t, "penalty"),
 			ends: []int32{0, 1, 2}[:rapid.IntRange(0, 3).Draw(t, "ends")]}
 		values := rapid.SliceOfN(rapid.Float32Range(-3, 0), 5, 5).Draw(t, "logprobs")
 		if rapid.Bool().Draw(t, "ties") {
@@ -96,10 +95,10 @@ func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	})
 }
 
-// Ensure that a search keeps only the best beams, and that its beams share their tokens.
+// Ensure that a search frees beams that are not among the best, and that its beams share memory of common tokens.
 func TestASearchForgetsBeamsThatAreNotAmongTheBest(t *testing.T) {
 	const steps = 5000
-	f := &search{width: 10, most: steps, longest: 1 << 20, penalty: 1}
+	f := &search{width: 10, maxTokens: steps, maxModelLen: 1 << 20, penalty: 1}
 	for end := range int32(19) { // of 20 tokens
 		f.ends = append(f.ends, end)
 	}

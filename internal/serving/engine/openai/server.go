@@ -54,7 +54,7 @@ type Server struct {
 	keys    [][sha256.Size]byte
 	allowed []*allowance // of each key; if there are no keys, one for all requests
 	mux     *http.ServeMux
-	turns   turns
+	slots   slots
 	bodies  *bodyMemory
 
 	constraints *constraints
@@ -67,7 +67,7 @@ func New(c Config) *Server {
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second) // HTML's standard advises it against proxies that end silent connections
 	c.Origins = cmp.Or(c.Origins, &Origins{})
 	c.WriteTimeout, c.IterationTimeout = cmp.Or(c.WriteTimeout, WriteTimeout), cmp.Or(c.IterationTimeout, time.Minute)
-	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), turns: newTurns(), bodies: newBodyMemory(c.MaxBody),
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), slots: newSlots(), bodies: newBodyMemory(c.MaxBody),
 		constraints: newConstraints(c.Engine.Config()), shown: shownTokens(&c)}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
@@ -101,7 +101,8 @@ func New(c Config) *Server {
 	return s
 }
 
-// route answers requests to a path that have the method, and refuses others. Errors have the given form.
+// route answers requests to a path that have the given method, and refuses requests with other methods. Errors have the
+// given form.
 func (s *Server) route(method, path string, errors ErrorForm, answer handler) {
 	handle := func(pattern string, h http.HandlerFunc) {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -133,8 +134,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// clean returns the request with a path without double and trailing slashes, which some clients add. The mux would
-// redirect such a request, and many clients do not follow redirects.
+// clean returns the request with a path without double and trailing slashes, which some clients add. Otherwise the mux
+// would redirect such a request, and many clients do not follow redirects.
 func clean(r *http.Request) *http.Request {
 	to := path.Clean("/" + r.URL.Path)
 	if to == r.URL.Path {
@@ -170,7 +171,7 @@ func (s *Server) guarded(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)
 		if err == nil {
-			r = s.holding(r)
+			r = s.withReservation(r)
 			defer free(r)
 			err = h(w, r)
 		}
@@ -184,7 +185,7 @@ func (s *Server) guarded(h handler) http.HandlerFunc {
 	}
 }
 
-// page is like guarded, but makes a browser ask its user for the key.
+// page is like guarded, but if the key is missing, it makes a browser ask its user for the key.
 func (s *Server) page(h handler) http.HandlerFunc {
 	ask := s.guarded(h)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +199,7 @@ func (s *Server) page(h handler) http.HandlerFunc {
 	}
 }
 
-// key returns the index of the request's key, or -1 if it has none of the server's. It compares digests in constant
+// key returns the index in s.keys of the request's key, or -1 if it is none of them. It compares digests in constant
 // time.
 func (s *Server) key(r *http.Request) int {
 	key := r.Header.Get("X-Api-Key") // sent by Anthropic's and Azure's clients, and by proxies
@@ -220,8 +221,8 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// health answers GET /health, with an error if the device that computes has failed, or if the engine has work and has
-// not finished a step for IterationTimeout.
+// health answers GET /health. It returns an error if the device has failed, or if the engine has work and has not
+// finished a step for IterationTimeout.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.config.Engine.Failure(); err != nil {
 		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "device_failed", "The server ends: "+err.Error()))
@@ -257,21 +258,20 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("model")
-	if err := s.checkModel(&name); err != nil {
+	if err := s.checkModel(r.PathValue("model")); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, s.card())
 	return nil
 }
 
-// checkModel returns an error for a name that is not the model's. nil means the model.
-func (s *Server) checkModel(name *string) error {
-	if name == nil || *name == s.config.Name {
+// checkModel returns an error for a name that is neither the model's nor "".
+func (s *Server) checkModel(name string) error {
+	if name == "" || name == s.config.Name {
 		return nil
 	}
 	code := "model_not_found"
-	e := invalid("model", "The model %q does not exist; this server has %q.", *name, s.config.Name)
+	e := invalid("model", "The model %q does not exist; this server has %q.", name, s.config.Name)
 	e.status, e.Code = http.StatusNotFound, &code
 	return e
 }

@@ -65,7 +65,7 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 }
 
 type (
-	// A reply is the server's answer. The events of a stream are combined into one reply.
+	// A reply is the server's answer. If the answer is a stream, the reply has its joined events.
 	reply struct {
 		Status  int
 		Header  http.Header
@@ -117,8 +117,7 @@ type (
 // direct follows no redirects, as many clients do not for POST.
 var direct = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// send sends a request and returns the answer unread. The parameter headers alternates names and
-// values.
+// send sends a request and returns the response, whose body is unread. headers alternates names and values.
 func (s *served) send(t testing.TB, method, path, body string, headers ...string) *http.Response {
 	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -171,7 +170,7 @@ func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply 
 	return a
 }
 
-// Left returns the rest of the key's allowance that the headers state.
+// Left returns what is left of the key's allowance, by the answer's headers.
 func (a *reply) Left(t testing.TB, what string) int {
 	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
 	require.NoError(t, err)
@@ -182,12 +181,12 @@ const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
 // complete returns the answer to a prompt. The answer has at most the given number of tokens, and is
 // greedy unless the fields in more change that.
-func (s *served) complete(t *testing.T, prompt any, most int, more string) *reply {
+func (s *served) complete(t *testing.T, prompt any, maxTokens int, more string) *reply {
 	t.Helper()
 	text, err := json.Marshal(prompt)
 	require.NoError(t, err)
 	a := s.ask(t, "/v1/completions",
-		fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, text, most, more))
+		fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, text, maxTokens, more))
 	require.Equal(t, 200, a.Status, a.Text)
 	return a
 }

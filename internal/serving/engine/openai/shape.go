@@ -10,23 +10,24 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// A shape is what the answers of a job look like: reasoning, then calls or content. The zero value allows everything.
+// A shape describes which answers to a job are allowed: reasoning, then calls or content. The zero value allows any
+// answer.
 type shape struct {
-	content *structured.Form // the form of the content, unless it is nil
-	field   string           // the field of the request that gives it
-	compact bool             // JSON is compact
+	content     *structured.Form // the form of the content, unless it is nil
+	field       string           // the field of the request that gives it
+	compactJSON bool             // JSON is compact
 
-	format toolparser.Format
-	tools  []tool // that may be called
-	mode   choiceMode
-	once   bool            // an answer has one call at most
-	loose  map[string]bool // the names of tools that take any object, because their schemas cannot be obeyed
+	format  toolparser.Format
+	tools   []tool // that may be called
+	mode    choiceMode
+	oneCall bool            // an answer has one call at most
+	loose   map[string]bool // the names of tools that take any object, because their schemas cannot be obeyed
 }
 
 // anyText is any text.
 var anyText = structured.Form{Free: &structured.Free{}}
 
-// form returns the form of an answer to a prompt, or nil if everything is allowed.
+// form returns the form of an answer to a prompt, or nil if any answer is allowed.
 func (s *shape) form(p *prompt) *structured.Form {
 	var form structured.Form
 	switch {
@@ -34,34 +35,35 @@ func (s *shape) form(p *prompt) *structured.Form {
 		if s.content == nil {
 			return nil
 		}
-		form = s.says(*s.content)
+		form = s.contentForm(*s.content)
 	case s.mode == required:
 		form = s.calls()
 	case s.content != nil:
-		form = structured.Form{AnyOf: []structured.Form{s.calls(), s.says(*s.content)}}
+		form = structured.Form{AnyOf: []structured.Form{s.calls(), s.contentForm(*s.content)}}
 	case s.format.Harmony():
-		form = structured.Form{AnyOf: []structured.Form{s.calls(), s.says(anyText)}}
+		form = structured.Form{AnyOf: []structured.Form{s.calls(), s.contentForm(anyText)}}
 	case s.format.Tools.Writing.Marker == "":
 		return nil
 	default:
 		form = s.marked()
 	}
-	form = s.reasoned(p, form)
-	if s.compact {
+	form = s.afterReasoning(p, form)
+	if s.compactJSON {
 		form = form.Compacted()
 	}
 	return &form
 }
 
-// says returns the form of an answer with content.
-func (s *shape) says(content structured.Form) structured.Form {
+// contentForm returns the form of an answer with the given form of content and without calls.
+func (s *shape) contentForm(content structured.Form) structured.Form {
 	if !s.format.Harmony() {
 		return content
 	}
 	return sequence(structured.Form{Text: toolparser.HarmonyContent}, content)
 }
 
-// sequence returns one form after another. Forms of no text are left out.
+// sequence returns the form of texts that consist of one text of each form, in order. It leaves out forms of the empty
+// text.
 func sequence(forms ...structured.Form) structured.Form {
 	forms = slices.DeleteFunc(forms, func(f structured.Form) bool { return f.Text == "" && isText(&f) })
 	return structured.Form{Sequence: forms}
@@ -74,8 +76,8 @@ func isText(f *structured.Form) bool {
 	return reflect.ValueOf(rest).IsZero()
 }
 
-// begins returns the texts of a call of a tool before its arguments. They are alternatives.
-func (s *shape) begins(t *tool) []string {
+// callBegins returns the possible texts of a call before its arguments.
+func (s *shape) callBegins(t *tool) []string {
 	w := &s.format.Tools.Writing
 	all := []string{w.Begin + t.name + w.Middle}
 	if w.Other[0] != "" {
@@ -84,7 +86,7 @@ func (s *shape) begins(t *tool) []string {
 	return all
 }
 
-// tags returns the tags of calls of each tool. Each begins with the text before.
+// tags returns a tag for each possible beginning of a call. The text before is added at the beginning of each tag.
 func (s *shape) tags(before string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]
@@ -95,7 +97,7 @@ func (s *shape) tags(before string) (tags []structured.Tag) {
 		case s.loose[t.name]:
 			arguments = structured.Form{JSONObject: true}
 		}
-		for _, begin := range s.begins(t) {
+		for _, begin := range s.callBegins(t) {
 			tag := structured.Tag{Begin: before + begin, Content: arguments}
 			if end := s.format.Tools.Writing.End; end != "" {
 				tag.End = []string{end}
@@ -109,14 +111,14 @@ func (s *shape) tags(before string) (tags []structured.Tag) {
 // calls returns the form of one or more calls.
 func (s *shape) calls() structured.Form {
 	w := &s.format.Tools.Writing
-	separated := &structured.Separated{Tags: s.tags(""), Separator: w.Between, AtLeastOne: true, StopAfterFirst: s.once || w.Once}
+	separated := &structured.Separated{Tags: s.tags(""), Separator: w.Between, AtLeastOne: true, StopAfterFirst: s.oneCall || w.Once}
 	return sequence(structured.Form{Text: w.Before}, structured.Form{Separated: separated}, structured.Form{Text: w.After})
 }
 
-// marked returns the form of text in which a marker begins a call.
+// marked returns the form of text that may have calls, each after a marker.
 func (s *shape) marked() structured.Form {
 	w := s.format.Tools.Writing
-	tags := &structured.Tags{Triggers: []string{w.Marker}, StopAfterFirst: s.once}
+	tags := &structured.Tags{Triggers: []string{w.Marker}, StopAfterFirst: s.oneCall}
 	switch {
 	case w.Before != "":
 		calls := s.calls()
@@ -130,8 +132,8 @@ func (s *shape) marked() structured.Form {
 	return structured.Form{Tags: tags}
 }
 
-// reasoned returns the form of an answer to a prompt that has form after the reasoning.
-func (s *shape) reasoned(p *prompt, form structured.Form) structured.Form {
+// afterReasoning returns the form of an answer to a prompt: reasoning as the model writes it, and then form.
+func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
 		next := []string{toolparser.HarmonyNext}
@@ -154,14 +156,15 @@ func (s *shape) reasoned(p *prompt, form structured.Form) structured.Form {
 	return structured.Form{AnyOf: []structured.Form{sequence(thought, after), form}}
 }
 
-// refused returns the tool whose parameters cannot be compiled, and the reason.
-func (s *shape) refused(err error) (*tool, string) {
+// refusedTool returns the tool whose parameters cannot be compiled because of err, and the reason. It finds the tool by
+// the text of err.
+func (s *shape) refusedTool(err error) (*tool, string) {
 	if s.mode == none {
 		return nil, ""
 	}
 	for i := range s.tools {
 		t := &s.tools[i]
-		begin := s.begins(t)[0]
+		begin := s.callBegins(t)[0]
 		for _, before := range []string{"", s.format.Tools.Writing.Marker} {
 			if _, reason, ok := strings.Cut(err.Error(), fmt.Sprintf("the tag %q: ", before+begin)); ok {
 				return t, reason
@@ -171,13 +174,14 @@ func (s *shape) refused(err error) (*tool, string) {
 	return nil, ""
 }
 
-// maxLoose is how many tools are loosened one by one, which takes time. Then all are.
+// maxLoose is how many tools are loosened one by one. After that, all tools are loosened, because each compilation
+// takes time.
 const maxLoose = 4
 
-// loosen lets a tool take any object if its schema cannot be obeyed because of err, and the model need not call it. It
-// returns false if that does not help.
+// loosen makes a tool accept any object if its schema cannot be obeyed because of err and the model need not call the
+// tool. It returns false if there is no such tool.
 func (s *shape) loosen(err error) bool {
-	t, _ := s.refused(err)
+	t, _ := s.refusedTool(err)
 	if t == nil || t.strict || s.mode != auto || s.loose[t.name] {
 		return false
 	}
@@ -195,7 +199,7 @@ func (s *shape) loosen(err error) bool {
 
 // refusal returns the error for a form that cannot be compiled.
 func (s *shape) refusal(err error) error {
-	if t, reason := s.refused(err); t != nil {
+	if t, reason := s.refusedTool(err); t != nil {
 		return invalid("tools", "The schema of the tool %q cannot be obeyed: %s.", t.name, reason)
 	}
 	field := s.field

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// specials are special tokens of the vocabulary below, after the 256 bytes. The first ends an answer.
+// specials are special tokens of the vocabulary below, with the numbers after the 256 bytes. The first one is an end
+// token.
 var specials = []string{"<eos>", "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "[TOOL_CALLS]", "[ARGS]",
 	"<|python_tag|>", "<|tool_call|>", "<|/tool_call|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
 	"<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}
@@ -104,13 +105,13 @@ func formats(t testing.TB) (all []toolparser.Format) {
 	return append(all, toolparser.Format{Tools: tools})
 }
 
-// TestRandomAnswersThatMustCallCallATool chooses random tokens of those that are allowed, and requires calls that the
-// parser of the family finds and that fit the schemas.
+// TestRandomAnswersThatMustCallCallATool draws random allowed tokens. It requires that the parser of the family finds
+// calls in the answer, and that their arguments fit the schemas.
 func TestRandomAnswersThatMustCallCallATool(t *testing.T) {
 	v, random := byteVocabulary(t), rand.New(rand.NewPCG(1, 2))
 	for _, format := range formats(t) {
 		for _, once := range []bool{false, true} {
-			s := &shape{format: format, tools: twoTools, mode: required, once: once}
+			s := &shape{format: format, tools: twoTools, mode: required, oneCall: once}
 			c, err := structured.Compile(v, *s.form(&prompt{}))
 			require.NoError(t, err, format.Tools.Name)
 			for range 20 {
@@ -127,25 +128,27 @@ func TestRandomAnswersThatMustCallCallATool(t *testing.T) {
 	}
 }
 
-// Ensure that a named function is called once, and that a list of allowed tools does not limit the number of calls.
+// Ensure that if tool_choice names a function, it is called once, and that a list of allowed tools does not limit the
+// number of calls.
 func TestTheChoiceOfTools(t *testing.T) {
 	only := []string{"get_time"}
-	for text, want := range map[string]conversation{
+	for text, want := range map[string]Chat{
 		``:           {choice: toolChoice{mode: auto}},
 		`"none"`:     {choice: toolChoice{mode: none}},
 		`"required"`: {choice: toolChoice{mode: required}},
-		`{"type": "function", "function": {"name": "get_time"}}`: {choice: toolChoice{required, only}, serial: true},
+		`{"type": "function", "function": {"name": "get_time"}}`: {choice: toolChoice{required, only}, OneCall: true},
 		`{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "get_time"}}]}}`: {
 			choice: toolChoice{auto, only}},
 	} {
-		c := &conversation{tools: twoTools}
+		c := &Chat{tools: twoTools}
 		require.NoError(t, c.readChoice(json.RawMessage(text)), text)
 		want.tools = twoTools
 		require.Equal(t, &want, c, text)
 	}
 }
 
-// wander returns an answer of random tokens, of which few are space. It ends as soon as it may, in one of two cases.
+// wander returns an answer of random allowed tokens, with little white space. Where the answer may end, it ends with
+// probability 1/2.
 func wander(t testing.TB, c *structured.Constraint, random *rand.Rand) string {
 	m, mask := c.NewMatcher(), make([]uint64, (eos+len(specials)+63)/64)
 	var ids []int
@@ -219,7 +222,7 @@ func TestAnswersHaveTheShape(t *testing.T) {
 		{"a call or text", shape{format: hermes, tools: twoTools, mode: auto}, "",
 			[]string{"", "Yes <b> <tool>", "I look.\n<tool_call>\n" + romCall + "\n</tool_call>\n<tool_call>\n" + timeCall + "\n</tool_call>"},
 			[]string{"<tool_call>\n{\"name\": \"o", "<tool_call>a", "a<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"B"}},
-		{"a call at most", shape{format: hermes, tools: twoTools, mode: auto, once: true}, "",
+		{"a call at most", shape{format: hermes, tools: twoTools, mode: auto, oneCall: true}, "",
 			[]string{"I look.\n<tool_call>\n" + romCall + "\n</tool_call>"}, []string{"<tool_call>\n" + romCall + "\n</tool_call>a"}},
 		{"reasoning, then a call or text", shape{format: thinking, tools: twoTools, mode: auto}, "",
 			[]string{"<think>a <tool_call> b</think>\n\n<tool_call>\n" + romCall + "\n</tool_call>"}, []string{"<think>a</think><tool_call>a"}},
@@ -276,7 +279,7 @@ func TestAnswersHaveTheShape(t *testing.T) {
 func TestValuesBetweenTags(t *testing.T) {
 	format, err := toolparser.Tools("qwen3_xml", "")
 	require.NoError(t, err)
-	c := &conversation{choice: toolChoice{mode: auto}, tools: []tool{{name: "f", parameters: json.RawMessage(`{"type": "object", "$defs": {"city":
+	c := &Chat{choice: toolChoice{mode: auto}, tools: []tool{{name: "f", parameters: json.RawMessage(`{"type": "object", "$defs": {"city":
 		{"enum": ["12"]}}, "definitions": {"n": {"$ref": "#/definitions/n"}}, "properties": {"city": {"$ref": "#/$defs/city"}, "days":
 		{"type": "integer"}, "unit": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "at": {"type": ["array", "string"]}, "no": {"enum":
 		["x", null]}, "both": {"enum": ["x", 1]}, "n": {"$ref": "#/definitions/n"}}}`)}}}
@@ -291,7 +294,7 @@ func TestValuesBetweenTags(t *testing.T) {
 		`{"city": "12", "days": 7, "unit": null, "at": [0], "no": null, "both": 1, "n": 2, "unknown": 3}`}}, one.spoken().calls)
 }
 
-// Ensure that a schema that cannot be obeyed is refused only if a call of the function must fit it.
+// Ensure that a tool's schema that cannot be obeyed is refused only if the arguments must fit it.
 func TestSchemasThatCannotBeObeyed(t *testing.T) {
 	v := byteVocabulary(t)
 	odd := json.RawMessage(`{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}`)

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// Ensure that an error quotes only the beginning of a long text from the client, also if a template
-// raises the error.
+// Ensure that an error, even one that a template raises, quotes only the beginning of a long text from the client.
 func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
 	template, err := chat.New("{{ raise_exception('The role ' + messages[0]['content'] + ' is not known') }}", nil)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that send a part of a large body and then nothing do not keep others from being served.
+// Ensure that clients that send a part of a large body, and then nothing, do not prevent others from being served.
 func TestBodiesThatStopArrivingDoNotHoldUpOthers(t *testing.T) {
 	s := start(t, nil)
 	for range 40 {

@@ -25,8 +25,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that with many concurrent users of all kinds no block, memory or goroutine is lost, and that
-// correct requests get the expected answer. In make test-long the users come for ten minutes.
+// Ensure that many concurrent users of all kinds cause no leak of blocks, memory or goroutines, and that correct
+// requests get the expected answer. In make test-long the users send requests for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
@@ -57,7 +57,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 		"goroutines are left")
 }
 
-// settle waits until no request is left and every block is free.
+// settle waits until the engine has no request, and requires that every block is free.
 func settle(t *testing.T, s *served) runtime.MemStats {
 	require.Eventually(t, func() bool {
 		l := s.engine.Load()
@@ -101,8 +101,7 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit sends n users, or more if that takes less time than the parameter least. It returns how many
-// users it sent.
+// visit runs n users, or more if they take less time than least. It returns the number of users.
 func (u *users) visit(n int, least time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup
@@ -147,14 +146,14 @@ func (u *users) expect(status int, body string) []byte {
 	return text
 }
 
-func body(rnd *rand.Rand, most int, more string) (text, answer string) {
+func body(rnd *rand.Rand, maxTokens int, more string) (text, answer string) {
 	code := "" // six different digits, because after four equal ones the model cannot know its position
 	for _, digit := range rnd.Perm(10)[:6] {
 		code += strconv.Itoa(digit)
 	}
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "Your number is " + code + "! Your number is"
 	data, _ := json.Marshal(prompt)
-	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, most, more), " " +
+	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, maxTokens, more), " " +
 		code
 }
 

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// withSpecial returns a tokenizer whose tokens are the bytes. Three bytes are replaced: by <end>, by
-// <turn>, which ends an answer, and by <think>, which is not special.
+// withSpecial returns a tokenizer whose tokens are the bytes. Three tokens replace bytes: <end>, <turn>, which is an
+// end token, and <think>, which is not special.
 func withSpecial(t *testing.T) *tokenizer.Tokenizer {
 	text := byteTokenizer(t, nil, map[string]any{"id": 2, "content": "<end>", "special": true},
 		map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"})
@@ -41,8 +41,8 @@ func shown(tokens []int32) string {
 	return b.String()
 }
 
-// Ensure that the names of special tokens in a client's message are text, however the template uses
-// the message, and that those in the template are special tokens.
+// Ensure that the names of special tokens in a client's message do not become special tokens, whatever the template
+// does with the message, and that those in the template do.
 func TestSpecialTokensInMessagesAreText(t *testing.T) {
 	const plain = "{% for m in messages %}<turn>{{ m.content }}{% endfor %}<end>"
 	user := func(texts ...string) string {

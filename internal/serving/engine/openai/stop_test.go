@@ -16,7 +16,7 @@ var servers = map[string]func(*openai.Config, *engine.Config){
 	"speculative": func(_ *openai.Config, e *engine.Config) { e.NumSpeculativeTokens = 4 },
 }
 
-// answers returns the choices of the answer to a body. It joins the parts of a stream.
+// answers returns the choices of the answer to a body. If the answer is streamed, it joins the parts.
 func (s *served) answers(t *testing.T, path, body string) []choice {
 	a := s.ask(t, path, body)
 	require.Equal(t, 200, a.Status, "%s: %s", body, a.Text)
@@ -33,9 +33,8 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 	return all
 }
 
-// Ensure that stop_reason says what ended an answer, and that the text contains it only if the request
-// asks for it. The model continues the prompts of this test with " code is 4711. The door", and with
-// "Hi" and the end of a message.
+// Ensure that stop_reason says what ended an answer, and that the text contains it only if the request asks for that.
+// The model continues the prompts of this test with " code is 4711. The door", and with "Hi" and the end of a message.
 func TestWhatEndsAnAnswerIsInStopReasonAndInTheTextIfAskedFor(t *testing.T) {
 	const door, hi = `"The door code is 4711. The door"`, `[1, 2, 72, 105, 3, 2]`
 	const include, special = `, "include_stop_str_in_output": true`, `, "skip_special_tokens": false`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An eventWriter writes the events of a stream in the form of an interface.
+// An eventWriter writes a stream's events as one interface has them.
 type eventWriter interface {
 	part(p *part)         // a new part of an answer
 	failed(err *apiError) // the end after an error
@@ -16,7 +16,7 @@ type eventWriter interface {
 	keepAlive() string    // what is sent while no answer continues
 }
 
-// stream answers with server-sent events. It sends status 200 at once, so every later error is an event.
+// stream answers with server-sent events. It sends status 200 first, so every later error is sent as an event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events func(*sender) eventWriter) error {
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -30,7 +30,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 	silence := time.NewTicker(s.config.KeepAlive)
 	defer silence.Stop()
 	for open := true; open; {
-		var n news
+		var n promptEvents
 		select {
 		case n, open = <-all:
 			for _, e := range n.events {
@@ -103,7 +103,7 @@ func (c *chunks) end(o *output) {
 	c.out.raw("[DONE]")
 }
 
-// A sender writes server-sent events. After the first failure it does nothing.
+// A sender writes server-sent events. After a failed write it does nothing.
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

@@ -25,8 +25,8 @@ type gate chan struct{}
 func (g gate) SetGroups([]kvcache.Group)             {}
 func (g gate) Publish(time.Time, *pool.Events) error { <-g; return nil }
 
-// held starts a server that sends a comment in a stream after each millisecond of silence. Its engine
-// stops after 16 tokens until release is called.
+// held starts a server whose engine stops after 16 tokens until release is called. After each millisecond without an
+// event, its streams get a comment.
 func held(t *testing.T, change func(*openai.Config)) (s *served, release func()) {
 	g := make(gate)
 	release = sync.OnceFunc(func() { close(g) })
@@ -68,8 +68,8 @@ func TestAStreamThatWaitsGetsComments(t *testing.T) {
 	}
 }
 
-// Ensure that each event is one line even for clients that treat Unicode's line breaks as ends of
-// lines, as Python's splitlines does.
+// Ensure that each event is one line even for clients that treat Unicode's line breaks as ends of lines, as Python's
+// splitlines does.
 func TestAnEventIsOneLineForAllClients(t *testing.T) {
 	const breaks = "a\u0085b\u2028c\u2029d\ve\ff\x1cg\x1dh\x1ei\rj"
 	s := start(t, nil)

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// fillIn prepares a request with a suffix: the answer is the text between the prompt and the suffix. It returns an error
-// if the model or another field does not allow it.
+// fillIn changes a request that has a suffix, so that the answer is the text between the prompt and the suffix. It
+// returns an error if the model or another field does not allow this.
 func (s *Server) fillIn(body *completionRequest, r *engine.Request) error {
 	infill := s.config.Engine.Config().Tokenizer.Infill()
 	switch {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// withMarks returns a tokenizer whose tokens are the bytes. Four bytes are replaced by Qwen's tokens for filling in the
-// middle, which are not special.
+// withMarks returns a tokenizer whose tokens are the bytes. Four of them are replaced by the tokens, which are not
+// special, with which Qwen's models fill in the middle of a text.
 func withMarks(t *testing.T) *tokenizer.Tokenizer {
 	text := byteTokenizer(t, nil, map[string]any{"id": 4, "content": "<|fim_prefix|>"}, map[string]any{"id": 5, "content": "<|fim_suffix|>"},
 		map[string]any{"id": 6, "content": "<|fim_middle|>"}, map[string]any{"id": 'Q', "content": "<|fim_pad|>"})
@@ -33,7 +33,7 @@ func TestTheMiddleIsFilledIn(t *testing.T) {
 		require.Equal(t, want, string(bytesFrom(a.Choices[i].PromptTokenIDs)))
 	}
 
-	// The end of a middle ends the answer, unless ends are ignored.
+	// The token that ends a middle ends the answer, unless ignore_eos is set.
 	const ends = body + `"prompt": "x", "suffix": "y", "max_tokens": 3, "logit_bias": {"81": 100}`
 	a = s.ask(t, texts, ends+`}`)
 	require.Equal(t, []any{"", "stop"}, []any{a.Choices[0].Text, a.Choices[0].Finish}, a.Text)

@@ -2,7 +2,7 @@ package openai
 
 import "time"
 
-// timings is llama.cpp's object of that name: the times of computing the prompts and generating the answers, without
+// timings is llama.cpp's object timings: the times for computing the prompts and for generating the answers, without
 // the time in the queue.
 type timings struct {
 	CacheN              int     `json:"cache_n"`  // tokens of prompts that were in the cache
@@ -16,8 +16,8 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf returns the timings of a job after the parameter made tokens have been generated, or nil
-// if the client did not ask for them. They cover all prompts of the job together.
+// timingsOf returns the timings of all prompts of a job together, when made tokens have been generated. It returns nil
+// if the client did not ask for timings.
 func (j *job) timingsOf(made int) *timings {
 	if !j.timings {
 		return nil
@@ -38,14 +38,13 @@ func (j *job) timingsOf(made int) *timings {
 			last = times.Last
 		}
 	}
-	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = pace(first.Sub(started), t.PromptN)
-	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = pace(last.Sub(first), made)
+	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(first.Sub(started), t.PromptN)
+	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(last.Sub(first), made)
 	return t
 }
 
-// pace returns a time in ms, the time for each of n tokens, and the tokens in a second. The latter are 0 if there are no
-// tokens or no time.
-func pace(d time.Duration, n int) (ms, each, perSecond float64) {
+// rates returns d in ms, the ms for each of n tokens, and the tokens in a second. The last two are 0 if n or d is 0.
+func rates(d time.Duration, n int) (ms, each, perSecond float64) {
 	if ms = float64(max(0, d).Microseconds()) / 1e3; ms == 0 || n == 0 {
 		return ms, 0, 0
 	}

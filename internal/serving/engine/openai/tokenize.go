@@ -10,7 +10,7 @@ import (
 // tokenizeRequest is the body of /tokenize (vLLM's TokenizeCompletionRequest and TokenizeChatRequest).
 type tokenizeRequest struct {
 	chatFields
-	Model            *string `json:"model"`
+	Model            string  `json:"model"`
 	Prompt           *string `json:"prompt"`
 	AddSpecialTokens *bool   `json:"add_special_tokens"`
 	ReturnTokenStrs  bool    `json:"return_token_strs"`
@@ -24,24 +24,25 @@ type tokenized struct {
 	TokenStrs   []string `json:"token_strs"` // null unless requested
 }
 
-// tokenize answers /tokenize with the tokens of a prompt or of messages.
+// tokenize answers /tokenize with the tokens of a text, or of the prompt that the template makes from messages.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	var body tokenizeRequest
-	// Fields of completions and chats are ignored, so a client can send such a request to learn its number of tokens.
-	err := s.Decode(w, r, &body, reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]())
+	// Fields of completions and chats are ignored, so that a client can send the same body here and learn its number of
+	// tokens.
+	err := s.Decode(w, r, &body, Fields{types: []reflect.Type{reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]()}})
 	if err != nil {
 		return err
 	}
 	if err := s.checkModel(body.Model); err != nil {
 		return err
 	}
-	most := s.countable()
+	limit := s.countable()
 	if body.Truncate != nil {
-		if most, err = s.limit(body.Truncate, 0); err != nil {
+		if limit, err = s.limit(body.Truncate, 0); err != nil {
 			return err
 		}
 	}
-	from, err := s.tokenizeSource(&body, most)
+	from, err := s.tokenizeSource(&body, limit)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tokenizeSource returns the source of the prompt of a request to /tokenize.
-func (s *Server) tokenizeSource(body *tokenizeRequest, most limit) (source, error) {
+func (s *Server) tokenizeSource(body *tokenizeRequest, limit limit) (source, error) {
 	switch {
 	case body.Prompt != nil && body.Messages != nil:
 		return source{}, invalid("messages", "The body has both prompt and messages; give one of them.")
@@ -71,15 +72,16 @@ func (s *Server) tokenizeSource(body *tokenizeRequest, most limit) (source, erro
 	case body.Prompt != nil:
 		special := body.AddSpecialTokens == nil || *body.AddSpecialTokens
 		return source{1, func(ctx context.Context) ([]prompt, error) {
-			tokens, err := s.encode(ctx, *body.Prompt, special, most)
+			tokens, err := s.encode(ctx, *body.Prompt, special, limit)
 			return []prompt{{tokens: tokens}}, err
 		}}, nil
 	case body.Messages != nil:
-		c, err := body.conversation(body.AddSpecialTokens != nil && *body.AddSpecialTokens)
+		c, err := body.chat()
 		if err != nil {
 			return source{}, err
 		}
-		return s.conversationSource(c, most)
+		c.special = body.AddSpecialTokens != nil && *body.AddSpecialTokens
+		return s.chatSource(c, limit)
 	}
 	return source{}, invalid("prompt", "prompt is missing; give a string, or messages.")
 }
@@ -87,10 +89,10 @@ func (s *Server) tokenizeSource(body *tokenizeRequest, most limit) (source, erro
 // detokenize answers /detokenize.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
-		Model  *string `json:"model"`
+		Model  string  `json:"model"`
 		Tokens []int32 `json:"tokens"`
 	}
-	if err := s.Decode(w, r, &body); err != nil {
+	if err := s.Decode(w, r, &body, Fields{}); err != nil {
 		return err
 	}
 	if err := s.checkModel(body.Model); err != nil {
@@ -99,8 +101,8 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	if body.Tokens == nil {
 		return invalid("tokens", "tokens is missing; a list of integers is expected.")
 	}
-	if most := s.countable(); len(body.Tokens) > most.tokens {
-		return invalid("tokens", "There are %d tokens; at most %d are possible.", len(body.Tokens), most.tokens)
+	if limit := s.countable(); len(body.Tokens) > limit.tokens {
+		return invalid("tokens", "There are %d tokens; at most %d are possible.", len(body.Tokens), limit.tokens)
 	}
 	c := s.config.Engine.Config()
 	for _, id := range body.Tokens {

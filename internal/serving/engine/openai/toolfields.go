@@ -2,8 +2,8 @@ package openai
 
 import "encoding/json"
 
-// The fields of tools, of calls and of parts of messages in a request. Those after the first line change no answer:
-// clients copy them from answers of other servers, or send them for other servers.
+// The possible fields of tools, calls and parts of messages in a request. Those after the first line of each list have
+// no effect: clients copy them from answers of other servers, or send them for other servers.
 var (
 	toolFields = []string{"type", "function",
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers
@@ -22,8 +22,8 @@ var (
 		"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}
 )
 
-// knownFields returns an error for an object with other fields than those in names, and for one whose function has other
-// fields than those in function.
+// knownFields returns an error if an object has a field that is not in names, or if the object in its field function
+// has one that is not in function.
 func knownFields(field, name string, value json.RawMessage, names, function []string) error {
 	fields, err := Object(field, name, value, names...)
 	if err != nil || IsNull(fields["function"]) {

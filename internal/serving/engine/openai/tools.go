@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// Limits of the tools of a request. Each tool becomes a part of the prompt and of the constraint of an answer.
+// Limits of the tools of a request. Each tool is part of the prompt, and of the constraint of an answer.
 const (
 	maxTools     = 128     // OpenAI's
 	maxToolName  = 128     // bytes
@@ -26,7 +26,7 @@ type tool struct {
 	strict     bool            // arguments fit the schema even if the model chooses to call
 }
 
-// A toolChoice says whether the model may or must call a tool, and which.
+// A toolChoice says whether the model may or must call a tool, and which ones.
 type toolChoice struct {
 	mode choiceMode
 	only []string // the tools that may be called; nil means all
@@ -100,7 +100,8 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 	return t, t.setParameters()
 }
 
-// setParameters makes parameters a schema of objects. As in OpenAI's interface, a function without parameters takes none.
+// setParameters makes t.parameters a schema whose values are objects. As in OpenAI's interface, a function without
+// parameters takes no arguments.
 func (t *tool) setParameters() error {
 	if IsNull(t.parameters) {
 		t.parameters = json.RawMessage(`{"type": "object", "additionalProperties": false}`)
@@ -123,8 +124,8 @@ func (t *tool) setParameters() error {
 	return nil
 }
 
-// readChoice reads OpenAI's tool_choice. A named function is called once.
-func (c *conversation) readChoice(text json.RawMessage) error {
+// readChoice reads OpenAI's tool_choice. If it names a function, the answer has one call.
+func (c *Chat) readChoice(text json.RawMessage) error {
 	var mode string
 	if IsNull(text) || json.Unmarshal(text, &mode) == nil {
 		return c.choose(mode, nil)
@@ -153,7 +154,7 @@ func (c *conversation) readChoice(text json.RawMessage) error {
 		}
 		return c.choose(given.Allowed.Mode, names)
 	case err == nil && given.Type == "function" && given.Function.Name != "":
-		c.serial = true
+		c.OneCall = true
 		return c.choose("required", []string{given.Function.Name})
 	}
 	return invalid("tool_choice", "tool_choice is neither a known word nor a function; %s.", knownChoices)
@@ -162,8 +163,9 @@ func (c *conversation) readChoice(text json.RawMessage) error {
 const knownChoices = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
 	`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
 
-// choose sets the choice of the tools with the given names, or of all tools if names is nil. The mode "" means auto.
-func (c *conversation) choose(mode string, names []string) error {
+// choose sets the mode, of which "" means auto, and the tools that may be called: those with the given names, or all if
+// names is nil.
+func (c *Chat) choose(mode string, names []string) error {
 	at := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
 	switch {
 	case names == nil && at < 0:
@@ -194,7 +196,7 @@ type namedTool struct {
 }
 
 // callable returns the tools that may be called.
-func (c *conversation) callable() []tool {
+func (c *Chat) callable() []tool {
 	if c.choice.mode == none {
 		return nil
 	}
@@ -204,8 +206,9 @@ func (c *conversation) callable() []tool {
 	return slices.DeleteFunc(slices.Clone(c.tools), func(t tool) bool { return !slices.Contains(c.choice.only, t.name) })
 }
 
-// known returns a function that reports whether a tool may be called, or nil if none may.
-func (c *conversation) known() func(name string) bool {
+// known returns a function that reports whether a name is that of a tool that may be called. It returns nil if no tool
+// may be called.
+func (c *Chat) known() func(name string) bool {
 	tools := c.callable()
 	if len(tools) == 0 {
 		return nil

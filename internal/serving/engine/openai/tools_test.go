@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// echoTools makes the model repeat the last message, like induction.Template, and mentions tools.
+// echoTools is a template that makes the model repeat the last message, as induction.Template does. It mentions tools.
 const echoTools = "\x01{% if tools %}{% endif %}{% for message in messages if message.content %}\x02{{ message.content }}\x03" +
 	"{% endfor %}" +
 	"{% if add_generation_prompt %}\x02{% endif %}"
@@ -135,8 +135,8 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 	}
 }
 
-// Ensure that each choice of tools has its effect in each family, whole and streamed. With auto, the model begins a call
-// because it repeats a text.
+// Ensure that each tool_choice has its effect in each family, whole and streamed. With auto, the model begins a call
+// because it repeats a text that is a call.
 func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	const object = `{"name":"f","arguments":{}}`
 	for _, test := range []struct{ parser, template, text string }{
@@ -183,8 +183,8 @@ func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	}
 }
 
-// Ensure that a call that max_tokens cuts is the same in all interfaces, whole and streamed: nothing, or a call with the
-// arguments so far, and never content.
+// Ensure that a call in which max_tokens ends the answer is the same in all interfaces, whole and streamed: no call, or
+// one with the arguments so far, and never content.
 func TestCallsThatAreCut(t *testing.T) {
 	for _, test := range []struct{ parser, text, call string }{
 		{"hermes", "I look.<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Rom","days": 7}`},
@@ -227,7 +227,7 @@ func TestCallsThatAreCut(t *testing.T) {
 	}
 }
 
-// Ensure that reasoning has both of its names, whole and streamed, and can be left out.
+// Ensure that the reasoning is in the fields reasoning and reasoning_content, whole and streamed, and can be left out.
 func TestReasoningIsBesideTheContent(t *testing.T) {
 	s := startTools(t, "hermes", "deepseek_r1")
 	body := func(more string) string {
@@ -271,7 +271,7 @@ func TestOfficialClientContinuesAfterCalls(t *testing.T) {
 	require.Equal(t, "stop", got.Choices[0].FinishReason)
 }
 
-// Ensure that tool_choice limits the tools that may be called, and what is refused of tools.
+// Ensure that tool_choice limits the tools that may be called, and that bad tools and choices are refused.
 func TestToolsAreChecked(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	one := func(more string) string { return `{"type": "function", "function": {"name": "f"` + more + `}}` }
@@ -344,7 +344,8 @@ func TestToolsAreChecked(t *testing.T) {
 // noSpaces keeps the model from repeating the space that JSON allows.
 const noSpaces = `, "logit_bias": {"9": -100, "10": -100, "13": -100, "32": -100}`
 
-// Ensure that a chat without a chance to call is refused by a sentence that says what to do.
+// Ensure that a chat with tools is refused if the template does not show them to the model, by an error that says what
+// to do.
 func TestToolsThatTheModelCannotSeeAreRefused(t *testing.T) {
 	s := start(t, nil)
 	body := talk + `"tools": [{"type": "function", "function": {"name": "f"}}]}`

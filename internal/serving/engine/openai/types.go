@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// common are the fields of both completions and chat completions. They are OpenAI's or vLLM's,
-// unless another origin is noted.
+// common has the fields of both completions and chat completions. They are OpenAI's or vLLM's, unless another origin is
+// noted.
 type common struct {
 	formFields
 	Model             string             `json:"model"`
@@ -48,7 +48,7 @@ type streamOptions struct {
 	ContinuousUsageStats bool `json:"continuous_usage_stats"` // vLLM's
 }
 
-// texts is a string or a list of strings. Decoding drops empty strings.
+// texts is the value of the field stop: a string or a list of strings. Decoding drops empty strings.
 type texts []string
 
 func (t *texts) UnmarshalJSON(data []byte) error {
@@ -63,7 +63,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// tokenLimit returns a max_tokens for the engine. -1 means no limit, as in llama.cpp.
+// tokenLimit returns the engine's limit for a max_tokens of n. As in llama.cpp, -1 means no limit.
 func tokenLimit(n int) int {
 	if n == -1 {
 		return math.MaxInt
@@ -71,8 +71,8 @@ func tokenLimit(n int) int {
 	return n
 }
 
-// set sets to to a value that is given.
-func set[T any](to, given *T) {
+// setIfGiven sets *to to *given, unless given is nil.
+func setIfGiven[T any](to, given *T) {
 	if given != nil {
 		*to = *given
 	}
@@ -83,7 +83,7 @@ func (c *common) request() (engine.Request, error) {
 	r := NewRequest(c.Temperature, c.TopP)
 	r.MinTokens, r.Stop, r.StopTokenIDs, r.IgnoreEOS, r.IncludeStop = c.MinTokens, c.Stop, c.StopTokenIDs, c.IgnoreEOS, c.IncludeStop
 	r.SpecialTokens = c.SkipSpecialTokens != nil && !*c.SkipSpecialTokens
-	set(&r.N, c.N)
+	setIfGiven(&r.N, c.N)
 	if c.MaxTokens != nil {
 		r.MaxTokens = tokenLimit(*c.MaxTokens)
 	}
@@ -91,13 +91,13 @@ func (c *common) request() (engine.Request, error) {
 		r.TopK = *c.TopK
 	}
 	r.MinP = c.MinP
-	set(&r.PresencePenalty, c.PresencePenalty)
-	set(&r.FrequencyPenalty, c.FrequencyPenalty)
-	set(&r.RepetitionPenalty, c.RepetitionPenalty)
+	setIfGiven(&r.PresencePenalty, c.PresencePenalty)
+	setIfGiven(&r.FrequencyPenalty, c.FrequencyPenalty)
+	setIfGiven(&r.RepetitionPenalty, c.RepetitionPenalty)
 	if c.Seed != nil && *c.Seed != -1 { // -1 means a random seed, as in vLLM and llama.cpp
 		r.Seed = uint64(*c.Seed)
 	}
-	set(&r.CacheSalt, c.CacheSalt)
+	setIfGiven(&r.CacheSalt, c.CacheSalt)
 	if err := c.check(&r); err != nil {
 		return r, err
 	}

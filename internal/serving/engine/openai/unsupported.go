@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,12 +12,24 @@ import (
 )
 
 // A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and is not
-// supported. null, an empty value and the neutral value are accepted. Unknown fields are refused as well; an entry here
+// supported. Null, an empty value and the neutral value are accepted. Unknown fields are refused as well; an entry here
 // makes the error say what to use instead.
 type foreignField struct {
 	name    string
 	neutral string // a value without effect, as JSON, or ""
 	instead string // what to use instead, or ""
+}
+
+// A fieldTable lists the fields of an object that this package does not serve. Any other field must be empty.
+type fieldTable struct {
+	foreign  []foreignField
+	harmless []string // ignored
+
+	// dependent fields have an effect only together with a foreign field, whose name is the value. They are accepted if
+	// the foreign field is given, which is then neutral. If it is missing, its default on another server may have an effect.
+	dependent map[string]string
+
+	unknown string // what is wrong with a field that is not in the table
 }
 
 // What to use instead of several fields.
@@ -30,7 +43,8 @@ const (
 	useSchema  = "use response_format or structured_outputs"
 )
 
-var foreignFields = slices.Concat(
+// bodyFields are the fields of bodies.
+var bodyFields = fieldTable{unknown: "is not a field of this request", foreign: slices.Concat(
 	unserved("use tools and tool_choice", "functions", "function_call"),
 	unserved("use /v1/chat/completions", "tools", "tool_choice"),
 	unserved("", "audio", "images", "modalities",
@@ -94,11 +108,7 @@ var foreignFields = slices.Concat(
 		{"stream_reasoning", "true", ""},
 		{"watermark", "false", ""},
 	},
-)
-
-// harmlessFields are fields that are ignored because they do not change the answer: names and notes of the client, hints
-// on where and when to compute the answer, and settings of tools and images, which are not supported.
-var harmlessFields = []string{
+), harmless: []string{ // names and notes of the client, hints on where and when to compute the answer, settings of tools and images
 	// OpenAI
 	"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
 	"safety_identifier", "service_tier", "store",
@@ -108,7 +118,26 @@ var harmlessFields = []string{
 	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress",
 	// ollama and routers
 	"keep_alive", "models", "provider", "route", "session_id", "trace", "usage",
-}
+}, dependent: map[string]string{
+	"repeat_last_n": "repeat_penalty", "mirostat_tau": "mirostat", "mirostat_eta": "mirostat", "dynatemp_exponent": "dynatemp_range",
+	"dry_base": "dry_multiplier", "dry_allowed_length": "dry_multiplier", "dry_penalty_last_n": "dry_multiplier",
+	"dry_sequence_breakers": "dry_multiplier", "xtc_threshold": "xtc_probability",
+}}
+
+// messageFields are the fields of messages. Clients return the harmless ones from earlier answers, or use them for themselves.
+var messageFields = fieldTable{unknown: "is not known", foreign: slices.Concat(
+	[]foreignField{
+		{"prefix", "false", "use continue_final_message"},
+		{"partial", "false", "use continue_final_message"},
+	},
+	unserved("use reasoning", "thinking", "thinking_blocks", "reasoning_details"),
+	unserved("use content", "refusal", "text"),
+	unserved("use name", "tool_name"),
+	unserved("", "audio", "images"),
+), harmless: []string{
+	"annotations", "cache_control", "created", "createdAt", "created_at", "finish_reason", "id", "index", "metadata", "parsed",
+	"provider_specific_fields", "status", "stop_reason", "timestamp", "type",
+}}
 
 func unserved(instead string, names ...string) (list []foreignField) {
 	for _, name := range names {
@@ -117,87 +146,40 @@ func unserved(instead string, names ...string) (list []foreignField) {
 	return list
 }
 
-// dependentFields have an effect only together with another field, which is not supported. They are accepted if the
-// other field has its neutral value, but not if it is missing, because its default on another server may have an effect.
-var dependentFields = []struct{ name, other string }{
-	{"repeat_last_n", "repeat_penalty"},
-	{"mirostat_tau", "mirostat"},
-	{"mirostat_eta", "mirostat"},
-	{"dynatemp_exponent", "dynatemp_range"},
-	{"dry_base", "dry_multiplier"},
-	{"dry_allowed_length", "dry_multiplier"},
-	{"dry_penalty_last_n", "dry_multiplier"},
-	{"dry_sequence_breakers", "dry_multiplier"},
-	{"xtc_threshold", "xtc_probability"},
-}
-
-// unsupported returns an error for a field of a body that would be ignored although it changes the answer: one of
-// foreignFields that types do not have, or an unknown one.
-func unsupported(fields map[string]json.RawMessage, types ...reflect.Type) error {
-	served := map[string]bool{}
-	for _, t := range types {
-		for name := range jsonNames(t) {
-			served[name] = true
-		}
+// problem returns what is wrong with a field of an object, or "" if the field may be ignored or is served. listed reports
+// whether the table has the field. fields are all fields of the object.
+func (t *fieldTable) problem(name string, fields map[string]json.RawMessage, served map[string]bool) (problem string, listed bool) {
+	other, depends := t.dependent[name]
+	if served[name] || slices.Contains(t.harmless, name) || depends && !IsNull(fields[other]) {
+		return "", true
 	}
-	for _, f := range foreignFields {
-		if served[f.name] {
-			continue
-		}
-		if !f.changesNothing(fields[f.name]) {
-			return f.refuse(f.name)
-		}
-		for _, d := range dependentFields {
-			raw := fields[d.other]
-			missing := raw == nil || string(raw) == "null"
-			if d.other == f.name && missing && !f.changesNothing(fields[d.name]) {
-				return f.refuse(d.name)
-			}
-		}
+	f := foreignField{neutral: "{}"}
+	at := slices.IndexFunc(t.foreign, func(f foreignField) bool { return f.name == name || f.name == other })
+	if at >= 0 {
+		f = t.foreign[at]
 	}
-	known := knownNames(served)
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		empty := foreignField{neutral: "{}"}
-		if !known[name] && !empty.changesNothing(fields[name]) {
-			return unknownField(name, known)
-		}
+	switch {
+	case f.changesNothing(fields[name]):
+		return "", at >= 0
+	case at >= 0:
+		return f.problem(), true
 	}
-	return nil
-}
-
-// knownNames returns the names of supported fields and of the fields in the lists of this file.
-func knownNames(served map[string]bool) map[string]bool {
-	known := maps.Clone(served)
-	for _, f := range foreignFields {
-		known[f.name] = true
-	}
-	for _, d := range dependentFields {
-		known[d.name] = true
-	}
-	for _, name := range harmlessFields {
-		known[name] = true
-	}
-	return known
-}
-
-// unknownField returns the error for an unknown field.
-func unknownField(name string, known map[string]bool) error {
-	for k := range known {
+	for k := range served {
 		if strings.EqualFold(k, name) {
-			return invalid(name, "%q is not a field of this request; %q is.", name, k)
+			return fmt.Sprintf("%s; %q is.", t.unknown, k), false
 		}
 	}
-	return invalid(name, "%q is not a field of this request; check its name, or leave it out.", name)
+	return t.unknown + "; check its name, or leave it out.", false
 }
 
-func (f *foreignField) refuse(name string) error {
+func (f *foreignField) problem() string {
 	if f.instead == "" {
-		return invalid(name, "%s is not supported by this server.", name)
+		return "is not supported by this server."
 	}
-	return invalid(name, "%s is not supported by this server: %s.", name, f.instead)
+	return "is not supported by this server: " + f.instead + "."
 }
 
-// changesNothing reports whether the answer is the same with a value as without it.
+// changesNothing reports whether an answer is the same with this value of the field as without the field.
 func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	value := string(bytes.TrimSpace(raw))
 	switch value {
@@ -209,4 +191,79 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	number, err := strconv.ParseFloat(value, 64)
 	neutral, none := strconv.ParseFloat(f.neutral, 64)
 	return err == nil && none == nil && number == neutral
+}
+
+// Fields are the fields of a body that its type does not have.
+type Fields struct {
+	Harmless []string          // change no answer
+	Refused  map[string]string // what to use instead, or ""; these must be missing, null, false, 0 or empty
+	types    []reflect.Type    // whose fields change no answer
+}
+
+// check returns an error for a field of a body of type t that would be ignored although it changes the answer.
+func (f *Fields) check(fields map[string]json.RawMessage, t reflect.Type) error {
+	served := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(f.Refused)) {
+		foreign := foreignField{neutral: "{}", instead: f.Refused[name]}
+		if value := string(fields[name]); value != "false" && value != "0" && !foreign.changesNothing(fields[name]) {
+			return invalid(name, "%s %s", name, foreign.problem())
+		}
+		served[name] = true
+	}
+	for _, t := range append(f.types, t) {
+		for name := range jsonNames(t) {
+			served[name] = true
+		}
+	}
+	for _, name := range f.Harmless {
+		served[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch problem, listed := bodyFields.problem(name, fields, served); {
+		case problem == "":
+		case listed:
+			return invalid(name, "%s %s", name, problem)
+		default:
+			return invalid(name, "%q %s", name, problem)
+		}
+	}
+	return nil
+}
+
+// checkMessages returns an error for a field of a message that would be ignored although it changes the answer.
+func checkMessages(raw json.RawMessage) error {
+	served := map[string]bool{}
+	for name := range jsonNames(reflect.TypeFor[chatMessage]()) {
+		served[name] = true
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return nil // decoding reports what is wrong
+	}
+	for i := 0; d.More(); i++ {
+		var fields map[string]json.RawMessage
+		if d.Decode(&fields) != nil {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			if problem, _ := messageFields.problem(name, fields, served); problem != "" {
+				return invalid("messages", "Message %d has the field %q, which %s", i, name, problem)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTypes returns an error that names the first message with a value of a wrong type, or nil if there is none.
+func checkTypes(raw json.RawMessage) error {
+	var messages []json.RawMessage
+	if json.Unmarshal(raw, &messages) != nil {
+		return nil
+	}
+	for i, m := range messages {
+		if err := Read("messages", fmt.Sprintf("Message %d", i), m, &chatMessage{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ func Interface() openai.Interface {
 
 func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	var b body
-	if err := s.Decode(w, r, &b); err != nil {
+	if err := s.Decode(w, r, &b, otherFields); err != nil {
 		return err
 	}
 	c, err := b.chat()
@@ -49,30 +49,25 @@ type body struct {
 	Include           []string          `json:"include"`
 	Store             *bool             `json:"store"`
 	Truncation        *string           `json:"truncation"`
-	harmless
-	unsupported
 }
 
-// harmless are fields that change no answer, or only those of tools of OpenAI's servers.
-type harmless struct {
-	MaxToolCalls  json.RawMessage `json:"max_tool_calls"`
-	StreamOptions json.RawMessage `json:"stream_options"`
-	User          json.RawMessage `json:"user"`
+const sendItems = "send the earlier items in input"
 
-	ClientMetadata json.RawMessage `json:"client_metadata"` // Codex's
-}
-
-// unsupported are fields that need stored state, or would change the answer.
-type unsupported struct {
-	PreviousResponseID json.RawMessage `json:"previous_response_id"`
-	Conversation       json.RawMessage `json:"conversation"`
-	Background         json.RawMessage `json:"background"`
-	Prompt             json.RawMessage `json:"prompt"`
-	ContextManagement  json.RawMessage `json:"context_management"`
-	Moderation         json.RawMessage `json:"moderation"`
-	TopLogprobs        json.RawMessage `json:"top_logprobs"`
-	MaxTokens          json.RawMessage `json:"max_tokens"`
-	ResponseFormat     json.RawMessage `json:"response_format"`
+// otherFields are the fields that a body does not have. The harmless ones change no answer, or only those of tools of OpenAI's
+// servers. The refused ones need stored state, or would change the answer.
+var otherFields = openai.Fields{
+	Harmless: []string{"max_tool_calls", "stream_options", "user", "client_metadata"}, // the last one is Codex's
+	Refused: map[string]string{
+		"previous_response_id": "no responses are stored; " + sendItems,
+		"conversation":         "no conversations are stored; " + sendItems,
+		"background":           "no responses are stored; use stream",
+		"prompt":               "no prompts are stored; use instructions and input",
+		"context_management":   "",
+		"moderation":           "",
+		"top_logprobs":         "use /v1/chat/completions",
+		"max_tokens":           "use max_output_tokens",
+		"response_format":      "use text.format",
+	},
 }
 
 // included are the values of include that change no answer: those of tools and inputs that are not supported, and the
@@ -82,21 +77,8 @@ var included = []string{"reasoning.encrypted_content", "web_search_call.results"
 	"message.input_image.image_url"}
 
 func (b *body) check() error {
-	const items = "send the earlier items in input"
-	err := openai.Refuse(
-		openai.Field{Name: "previous_response_id", Value: b.PreviousResponseID, Instead: "no responses are stored; " + items},
-		openai.Field{Name: "conversation", Value: b.Conversation, Instead: "no conversations are stored; " + items},
-		openai.Field{Name: "background", Value: b.Background, Instead: "no responses are stored; use stream"},
-		openai.Field{Name: "prompt", Value: b.Prompt, Instead: "no prompts are stored; use instructions and input"},
-		openai.Field{Name: "context_management", Value: b.ContextManagement},
-		openai.Field{Name: "moderation", Value: b.Moderation},
-		openai.Field{Name: "top_logprobs", Value: b.TopLogprobs, Instead: "use /v1/chat/completions"},
-		openai.Field{Name: "max_tokens", Value: b.MaxTokens, Instead: "use max_output_tokens"},
-		openai.Field{Name: "response_format", Value: b.ResponseFormat, Instead: "use text.format"})
 	unknown := slices.IndexFunc(b.Include, func(name string) bool { return !slices.Contains(included, name) })
 	switch {
-	case err != nil:
-		return err
 	case b.Store != nil && *b.Store:
 		return openai.Invalid("store", "store is true, but this server stores no responses; leave it out, or give false.")
 	case b.Truncation != nil && *b.Truncation != "disabled":
@@ -116,7 +98,7 @@ func (b *body) chat() (*openai.Chat, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	c := &openai.Chat{Model: b.Model, Stream: b.Stream, Texts: "input", Serial: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
+	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "input", OneCall: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
 		Request: openai.NewRequest(b.Temperature, b.TopP)}
 	c.Request.MaxTokens = math.MaxInt
 	if b.MaxOutputTokens != nil {
@@ -183,7 +165,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 	err := json.Unmarshal(b.ToolChoice, &choice)
 	switch {
 	case err == nil && choice.Type == "function" && choice.Name != "":
-		c.ToolChoice, c.Allowed, c.Serial = "required", []string{choice.Name}, true
+		c.ToolChoice, c.Allowed, c.OneCall = "required", []string{choice.Name}, true
 	case err == nil && choice.Type == "allowed_tools":
 		c.ToolChoice, c.Allowed = choice.Mode, []string{}
 		for _, t := range choice.Tools {

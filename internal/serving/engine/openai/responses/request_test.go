@@ -16,9 +16,11 @@ func call(t *testing.T, id, name, arguments string) any {
 	return c
 }
 
-func translated(t *testing.T, fields string) (*openai.Chat, error) {
+func translated(fields string) (*openai.Chat, error) {
 	var b body
-	require.NoError(t, json.Unmarshal([]byte("{"+fields+"}"), &b))
+	if err := openai.Unmarshal([]byte("{"+fields+"}"), &b, otherFields); err != nil {
+		return nil, err
+	}
 	return b.chat()
 }
 
@@ -50,7 +52,7 @@ func TestItemsBecomeMessages(t *testing.T) {
 			{Role: "assistant", Reasoning: "S", ToolCalls: []any{call(t, "c2", "see", "{}")}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, err := translated(t, test.fields)
+			c, err := translated(test.fields)
 			require.NoError(t, err)
 			require.Equal(t, test.want, c.Messages)
 			require.False(t, c.Continue)
@@ -59,7 +61,7 @@ func TestItemsBecomeMessages(t *testing.T) {
 }
 
 func TestSettingsBecomeThoseOfAChat(t *testing.T) {
-	c, err := translated(t, `"input": "Hi", "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "stream": true, "store": false,
+	c, err := translated(`"input": "Hi", "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "stream": true, "store": false,
 		"parallel_tool_calls": false, "include": ["reasoning.encrypted_content"], "truncation": "disabled", "user": "u", "client_metadata": {"x": "y"},
 		"metadata": {"a": "b"}, "previous_response_id": null, "background": false, "top_logprobs": 0,
 		"tools": [{"type": "function", "name": "look", "description": "d", "parameters": {"type": "object"}, "strict": true},
@@ -70,16 +72,16 @@ func TestSettingsBecomeThoseOfAChat(t *testing.T) {
 	require.Equal(t, []any{0.5, 0.9, 7}, []any{c.Request.Temperature, c.Request.TopP, c.Request.MaxTokens})
 	require.Equal(t, []openai.Tool{{Name: "look", Description: "d", Parameters: json.RawMessage(`{"type": "object"}`), Strict: true},
 		{Name: "see"}}, c.Tools)
-	require.Equal(t, []any{"required", []string{"look"}, true, true, "low"}, []any{c.ToolChoice, c.Allowed, c.Serial, c.Stream, c.Effort})
+	require.Equal(t, []any{"required", []string{"look"}, true, true, "low"}, []any{c.ToolChoice, c.Allowed, c.OneCall, c.Stream, c.Effort})
 	require.JSONEq(t, `{"type": "object"}`, string(c.Form.JSONSchema))
 
-	c, err = translated(t, `"input": "Hi", "tool_choice": "required", "text": {"format": {"type": "json_object"}}`)
+	c, err = translated(`"input": "Hi", "tool_choice": "required", "text": {"format": {"type": "json_object"}}`)
 	require.NoError(t, err)
 	require.Equal(t, []any{"required", []string(nil), true, 1.0}, []any{c.ToolChoice, c.Allowed, c.Form.JSONObject, c.Request.Temperature})
-	c, err = translated(t, `"input": "Hi", "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "clock"}]}`)
+	c, err = translated(`"input": "Hi", "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "clock"}]}`)
 	require.NoError(t, err)
 	require.Equal(t, []any{"required", []string{"clock"}}, []any{c.ToolChoice, c.Allowed})
-	c, err = translated(t, `"input": "Hi", "text": {"format": {"type": "text"}}`)
+	c, err = translated(`"input": "Hi", "text": {"format": {"type": "text"}}`)
 	require.NoError(t, err)
 	require.Nil(t, c.Form)
 }
@@ -145,7 +147,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		`"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}`:                                "text.format has no schema",
 		`"input": "x", "reasoning": {"effort": 1}`:                                                              "In reasoning, effort is a JSON number; a string is expected",
 	} {
-		_, err := translated(t, fields)
+		_, err := translated(fields)
 		require.ErrorContains(t, err, want, fields)
 	}
 }

@@ -6,40 +6,18 @@ import (
 	"slices"
 	"strings"
 
-	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model/chat"
-	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
 )
-
-// A conversation is a request for the next message of an assistant, without the JSON of an interface.
-type conversation struct {
-	messages  []chat.Message
-	variables map[string]any // of the chat template, besides those of other fields
-	effort    string         // reasoning_effort, or ""
-	answer    bool           // the prompt ends where an answer begins
-	resume    bool           // the answer continues the last message
-	special   bool           // the tokenizer adds its special tokens
-
-	tools      []tool // at most maxTools
-	choice     toolChoice
-	serial     bool // at most one call
-	unthinking bool // the reasoning is left out of the output
-
-	// form is the form of the content, unless it is nil. field is the field of the request that gives it.
-	form    *structured.Form
-	field   string
-	compact bool // JSON of a form or of arguments that must fit a schema has no more white space than json.dumps writes
-}
 
 // efforts are the values of reasoning_effort that vLLM passes to a template.
 var efforts = []string{"low", "medium", "high"}
 
-// talk returns the job of a conversation. It completes the engine's request. most limits the prompt.
-func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*job, error) {
-	j := &job{n: request.N, texts: "messages", serial: c.serial, unthinking: c.unthinking}
+// chatJob returns the job of a chat. It also sets c.Request.ShownTokens. limit is the limit of the prompt.
+func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
+	j := &job{n: c.Request.N, promptField: c.MessagesField, oneCall: c.OneCall, omitReasoning: c.OmitReasoning}
 	var err error
-	if j.source, err = s.conversationSource(c, most); err != nil {
+	if j.source, err = s.chatSource(c, limit); err != nil {
 		return nil, err
 	}
 	switch {
@@ -50,42 +28,42 @@ func (s *Server) talk(c *conversation, request *engine.Request, most limit) (*jo
 		return nil, invalid("tools", "The chat template of the model %q does not show tools to the model; start the server "+
 			"with a --chat-template that does, or use tool_choice required.", s.config.Name)
 	}
-	j.shape = shape{content: c.form, field: c.field, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
-		once: c.serial, compact: c.compact}
+	j.shape = shape{content: c.Form, field: c.FormField, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
+		oneCall: c.OneCall, compactJSON: c.compactJSON}
 	j.shape.format.AddTools()
 	format, known := j.shape.format, c.known()
 	j.parser = func(p *prompt) *toolparser.Parser { return format.Parser(c.parserOptions(known, p)) }
 	j.special = s.config.Engine.Config().Tokenizer.Special
-	request.ShownTokens = s.shown
+	c.Request.ShownTokens = s.shown
 	return j, nil
 }
 
-func (c *conversation) parserOptions(known func(string) bool, p *prompt) toolparser.Options {
+func (c *Chat) parserOptions(known func(string) bool, p *prompt) toolparser.Options {
 	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
-// checkCalls returns an error for a result of a call that no message before it makes. As in vLLM, calls and results may
-// have no ids: messages that are written for chat templates have none.
-func checkCalls(field string, messages []chat.Message) error {
+// checkCalls returns an error for a message with a tool's result if no earlier message has the call. As in vLLM, calls
+// and results may lack ids, as in messages that are written for chat templates.
+func (c *Chat) checkCalls() error {
 	var ids []string
-	for _, m := range messages {
+	for _, m := range c.Messages {
 		for _, call := range m.ToolCalls {
 			ids = append(ids, chat.CallID(call))
 		}
 		switch id := m.ToolCallID; {
 		case m.Role != "tool", slices.Contains(ids, id), slices.Contains(ids, ""), id == "" && len(ids) == 0:
 		case id == "":
-			return invalid(field, "A result has no tool_call_id, but the calls before it are %s.", fmt.Sprintf("%q", ids))
+			return invalid(c.MessagesField, "A result has no tool_call_id, but the calls before it are %s.", fmt.Sprintf("%q", ids))
 		case len(ids) == 0:
-			return invalid(field, "A result is of the call %q, but there is no call before it.", id)
+			return invalid(c.MessagesField, "A result is of the call %q, but there is no call before it.", id)
 		default:
-			return invalid(field, "A result is of the call %q, but the calls before it are %s.", id, fmt.Sprintf("%q", ids))
+			return invalid(c.MessagesField, "A result is of the call %q, but the calls before it are %s.", id, fmt.Sprintf("%q", ids))
 		}
 	}
 	return nil
 }
 
-// shownTokens returns the special tokens that parsers look for.
+// shownTokens returns the special tokens whose names the format's parsers look for.
 func shownTokens(c *Config) (ids []int32) {
 	markers, engine := c.Format.Markers(), c.Engine.Config()
 	for i := range engine.Model.VocabSize {
@@ -101,8 +79,8 @@ func shownTokens(c *Config) (ids []int32) {
 	return ids
 }
 
-// conversationSource returns the source of the prompt of a conversation.
-func (s *Server) conversationSource(c *conversation, most limit) (source, error) {
+// chatSource returns the source of the prompt of a chat.
+func (s *Server) chatSource(c *Chat, limit limit) (source, error) {
 	template := s.config.Template
 	switch {
 	case template == nil && s.config.TemplateError != nil:
@@ -115,19 +93,19 @@ func (s *Server) conversationSource(c *conversation, most limit) (source, error)
 		return source{}, err
 	}
 	return source{1, func(ctx context.Context) ([]prompt, error) {
-		p, err := s.chatPrompt(ctx, c, most)
+		p, err := s.chatPrompt(ctx, c, limit)
 		return []prompt{p}, err
 	}}, nil
 }
 
 // addVariables adds reasoning_effort and tools to the variables of the chat template.
-func (c *conversation) addVariables(template *chat.Template) error {
+func (c *Chat) addVariables(template *chat.Template) error {
 	if c.variables == nil {
 		c.variables = map[string]any{}
 	}
 	if c.effort != "" {
 		if !slices.Contains(efforts, c.effort) || !template.Mentions("reasoning_effort") {
-			return (&foreignField{instead: useKwargs}).refuse("reasoning_effort")
+			return invalid("reasoning_effort", "reasoning_effort is not supported by this server: %s.", useKwargs)
 		}
 		c.variables["reasoning_effort"] = c.effort
 	}
