@@ -17,7 +17,7 @@ const (
 	avx512
 )
 
-// isa is the best instruction set of the processor. Tests set it to other instruction sets.
+// isa is the best instruction set that the processor has. Tests change it.
 var isa = best()
 
 func best() instructions {
@@ -33,18 +33,18 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
-// pairs reports whether the processor can multiply pairs of BF16 with AVX-512. Tests set it to false.
-var pairs = cpu.X86.HasAVX512BF16
+// hasBF16 reports whether the processor can multiply pairs of BF16 with AVX-512. Tests set it to false.
+var hasBF16 = cpu.X86.HasAVX512BF16
 
-func paired() bool { return isa == avx512 && pairs }
+func paired() bool { return isa == avx512 && hasBF16 }
 
-// direct512 is the largest number of rows that AVX-512 kernels multiply without packing the rows first.
+// direct512 is the largest number of rows that AVX-512 kernels multiply without packing the rows in groups first.
 const direct512 = 4
 
 const tileRows = 6
 
-// direct returns the largest number of rows for which a kernel reads packed weights directly. For more rows, decoding
-// a slab of weights first is faster.
+// direct returns the largest number of rows that a kernel multiplies by packed weights of type t directly. For more
+// rows, decoding a slab of weights first is faster.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:
@@ -95,7 +95,8 @@ var (
 	}
 )
 
-// multiply multiplies at most direct rows by n inputs of a panel, whose weights are at w.
+// multiply sets dst to the products of rows of x and n inputs of a panel, whose packed weights are at w. There are
+// at most direct rows.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
 	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
@@ -138,8 +139,8 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile multiplies rows of x by a slab of f32 weights and adds the products to dst. It prefetches cache lines from the
-// address ahead on, k for each 16 outputs. The address may be behind the end of the weights.
+// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. For each 16 outputs, it
+// prefetches k cache lines from the address ahead on, which may be after the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx2:
@@ -153,23 +154,25 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead u
 	}
 }
 
-// shortsOf and pairsOf round values of x, from the first on, as far as the kernels can, and return how many.
+// shortsOf rounds the first values of x to BF16, as f32; pairsOf rounds them to pairs of BF16. Both round as many
+// values as their kernel can, and return how many.
 func shortsOf(dst, x []float32) int {
 	return rounding(roundAVX2, dst, x, 1)
 }
 
 func pairsOf(dst, x []float32) int { return rounding(roundPairsAVX2, dst, x, 2) }
 
-func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, together int) int {
+func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, perOutput int) int {
 	n := len(x) &^ 15
 	if isa == portable || n == 0 {
 		return 0
 	}
-	kernel(&dst[:n/together][0], &x[0], uintptr(n))
+	kernel(&dst[:n/perOutput][0], &x[0], uintptr(n))
 	return n
 }
 
-// addPanels adds x to sums if there is a kernel for this. It returns the number of values added: all or none.
+// addPanels adds x to sums if there is a kernel for this. It returns the number of values that it added: all or
+// none.
 func addPanels(sums, x []float32) int {
 	if isa == portable || len(sums) == 0 {
 		return 0
@@ -178,7 +181,7 @@ func addPanels(sums, x []float32) int {
 	return len(sums)
 }
 
-// exp computes values of x, from the first on, as far as the kernel can, and returns how many.
+// exp does what Exp does for the first values of x, as many as the kernel can compute, and returns how many.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15
 	if isa != avx512 || n == 0 {
@@ -188,8 +191,7 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest compares values of x, from the first on, as far as the kernel can. It returns how many, and the largest
-// of them.
+// largest finds the largest of the first n values of x, as many as the kernel can compare.
 func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {
@@ -198,8 +200,8 @@ func largest(x []float32) (n int, top float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul computes all values if there is a kernel, and otherwise none. It returns how many. A value's bits thus do
-// not depend on its index.
+// siluMul does what SiLUMul does and returns the number of values, or returns 0 if there is no kernel. It pads the
+// last values for the kernel, so that the bits of a value do not depend on its index.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {

@@ -1,18 +1,18 @@
 package matrix
 
-// dotInputs is the number of inputs that are multiplied at a time. Their weights, 256 × 64 bytes, stay in the
-// first-level cache until they are multiplied by all rows.
+// dotInputs is the number of inputs by which all rows are multiplied before the next inputs. The weights of so many
+// inputs, 256 × 64 bytes, stay in the first-level cache.
 const dotInputs = 256
 
-// dot takes panel p and the inputs [from, to). sums has 64 values a row.
+// dot adds to sums the products of all rows with the inputs [from, to) of panel p. sums has 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	for k := from; k < to; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
 	}
 }
 
-// group returns the number of inputs whose bits are stored together. Kernels for one row also read 8-bit weights in
-// groups.
+// group returns the number of inputs in a group, whose high bits are stored together. Kernels for one row read 8-bit
+// weights, which have no separate high bits, in such groups as well.
 func (t Type) group() int {
 	if t.bits() == 5 {
 		return 32
@@ -23,10 +23,10 @@ func (t Type) group() int {
 // locate finds the weight of output c for input k in a panel's block. It returns the offset of the byte with the
 // weight's low bits and their shift in that byte, and the same for the high bits.
 //
-// A block begins with the scales in F16, and the minima if there are any. Weights follow in quads of 4 inputs: the 4
-// bytes of an output are adjacent, as an instruction reads them, and are followed by those of the next output. For
-// weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the bytes
-// with the other bits precede the bytes with the low bits.
+// A block begins with the scales in F16, then the minima if there are any. The weights follow in quads of 4 inputs:
+// the 4 bytes of an output are adjacent, as an instruction reads them, and are followed by those of the next output.
+// For weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the
+// bytes with the high bits precede the bytes with the low bits.
 func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {
@@ -101,7 +101,8 @@ func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	}
 }
 
-// portableDot does what the kernels do, for n inputs from k on. Its fma rounds twice, so the last bit may differ.
+// portableDot does what the kernels do, for n inputs from k on. It uses the function fma, which rounds twice, so the
+// last bit may differ from the kernels'.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// vnni reports whether AVX-512 multiplies bytes. Tests turn it off.
-var vnni = cpu.X86.HasAVX512VNNI
+// hasVNNI reports whether AVX-512 multiplies bytes. Tests turn it off.
+var hasVNNI = cpu.X86.HasAVX512VNNI
 
-// quantize rounds a row to 8 bits if there is a kernel for this, and reports whether there is.
+// quantize rounds a row to 8 bits and sets its steps, if there is a kernel for this. It reports whether there is.
 func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
 	switch isa {
 	case avx512:
@@ -50,7 +50,8 @@ var (
 	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
-// A dotPart has the arguments of kernels that multiply the inputs [k, k+n) by a panel's weights, which are bytes.
+// A dotPart has the arguments of the kernels that multiply rows of x by the inputs [k, k+n) of a panel whose weights
+// are, or were unpacked to, bytes.
 type dotPart struct {
 	m         *Matrix
 	x         *Input
@@ -60,8 +61,9 @@ type dotPart struct {
 	size      int // bytes from the scales of a block to those of the next
 }
 
-// dotPart prepares the product of x with panel p over the inputs k to k+n-1. If weights have less than 8 bits, the kernel
-// reads them as bytes from s.bytes[at:]. dotPart unpacks them there if unpack is true; otherwise they must be there.
+// dotPart returns the arguments for the product of x with the inputs [k, k+n) of panel p. For weights of less than 8
+// bits, kernels read the bytes in s.bytes[at:]. If unpack is true, dotPart unpacks the weights to these bytes;
+// otherwise an earlier call must have done so.
 func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
 	weights := m.data[p*m.panelBytes+m.bytesOf(k):]
@@ -77,13 +79,13 @@ func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool)
 	}
 	if unpack {
 		kernels[m.Type.packing()](bytes, d.w, uintptr(d.skip), uintptr(n/m.Block), uintptr(m.Block/m.Type.group()),
-			&numbers[m.Type][0])
+			&byteTables[m.Type][0])
 	}
 	d.w, d.skip = bytes, 0
 	return d
 }
 
-// dotSlab multiplies the rounded rows of x by n inputs of a panel, from k on, and adds the products to sums.
+// dotSlab adds to sums the products of the rounded rows of x and the inputs [k, k+n) of panel p.
 func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	if isa == portable {
 		m.portableDot(sums, x, p, k, n)
@@ -93,8 +95,8 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of a type's kernels. The kernels are those for indices of a table and for 4, 5, 6 and 8
-// bits.
+// packing returns the index of a type's kernels in rows512, unpack512 and unpack2. They are for indices of a table
+// and for weights of 4, 5, 6 and 8 bits.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -105,8 +107,8 @@ func (t Type) packing() int {
 	return t.bits() - 3
 }
 
-// numbers has the tables of the types that have one. The type's offset is added to each number.
-var numbers = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
+// byteTables has the tables of the types that have one, as bytes: the type's offset is added to each number.
+var byteTables = [...][16]byte{NL4A8: unsigned(NL4A8), FP4A8: unsigned(FP4A8)}
 
 func unsigned(t Type) (bytes [16]byte) {
 	for i, v := range t.Table() {
@@ -115,14 +117,16 @@ func unsigned(t Type) (bytes [16]byte) {
 	return bytes
 }
 
-// rows returns activations from row r on, their steps, and the bytes from one row's steps to the next row's.
+// rows returns the addresses of row r's activations and steps for input k, and the bytes from one row's steps to the
+// next row's.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
 	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// offset returns two arguments of kernels. If weights have an offset, shift is its exponent as a power of 2, and
-// minima is 0. If they have minima instead, minima is 1, and shift is 32, which shifts every bit out.
+// offset returns the arguments shift and minima of kernels. If weights have an offset, shift is its base-2
+// logarithm, and minima is 0. If they have minima instead, minima is 1, and shift is 32, so that the correction for
+// the offset becomes 0.
 func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1
@@ -130,7 +134,7 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 	return uintptr(bits.TrailingZeros32(uint32(kinds[d.m.Type].offset))), 0
 }
 
-func (g *rowGroup) dot512(sums placed, k, n int) {
+func (g *rowGroup) dot512(sums sumAddresses, k, n int) {
 	m, at := g.m, 0
 	if g.all > 1 {
 		at = k * Panel
@@ -138,7 +142,7 @@ func (g *rowGroup) dot512(sums placed, k, n int) {
 	d := m.dotPart(g.x, g.p, k, n, g.s, at, g.index == 0)
 	shift, minima := d.offset()
 	ahead, share := g.ahead(k, n)
-	g.tiles(len(dots512), sums, func(r, rows int, sums placed) {
+	g.tiles(len(dots512), sums, func(r, rows int, sums sumAddresses) {
 		q, steps, stride := d.rows(r)
 		dots512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, q, uintptr(m.In), steps, stride,
 			d.w, uintptr(d.skip), d.scales, uintptr(d.size), ahead, share*2/uintptr(n)+1, uintptr(n/m.Block),
@@ -147,14 +151,14 @@ func (g *rowGroup) dot512(sums placed, k, n int) {
 	})
 }
 
-func (g *rowGroup) dotRow(sums placed, k, n int) {
+func (g *rowGroup) dotRow(sums sumAddresses, k, n int) {
 	m := g.m
 	d := dotPart{m: m, x: g.x, k: k}
 	q, steps, _ := d.rows(0)
 	shift, minima := d.offset()
 	rows512[m.Type.packing()](sums.to, 0, nil, sums.plus, sums.plus2, 0, q, steps,
 		&m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Block), uintptr(m.Block/m.Type.group()), shift, minima,
-		&numbers[m.Type][0])
+		&byteTables[m.Type][0])
 }
 
 func (d *dotPart) multiply2(sums []float32) {

@@ -2,8 +2,8 @@ package matrix
 
 import "unsafe"
 
-// An Input is rows of activations that products read, from several threads if needed. The zero Input is ready for Set.
-// Calls of Set reuse the Input's memory.
+// An Input is rows of activations in the representations that products read. Several threads may read it at the same
+// time. The zero Input is ready for Set, which reuses the Input's memory.
 type Input struct {
 	x        []float32
 	rows, in int
@@ -14,7 +14,7 @@ type Input struct {
 	rounded rounded // Rounded
 }
 
-// A Form is a representation of activations. Forms can be combined, but not Shorts with Pairs.
+// A Form is a set of representations of activations. It cannot have both Shorts and Pairs.
 type Form uint8
 
 const (
@@ -37,11 +37,12 @@ func (m *Matrix) Form() Form {
 	return Floats
 }
 
-// roundedTogether is the number of rows that a call of Pack rounds if there are no groups of rows.
-const roundedTogether = 8
+// rowsPerCall is the number of rows that a call of Pack rounds if rows are not packed in groups.
+const rowsPerCall = 8
 
-// Set sets the input to rows of in values each. It does not copy the values. forms are the forms that the following
-// products read. Before a product, Pack must be called with each number from 0 to calls-1, by any threads.
+// Set sets the input to rows of in values each, which it does not copy. forms are the representations that the
+// following products need. Pack makes them: before the first product, it must be called with each number from 0 to
+// calls-1, by any threads.
 func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
 	x.floats.rows, x.shorts.rows = 0, 0
@@ -59,7 +60,7 @@ func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	}
 	if forms&Rounded != 0 {
 		x.rounded.resize(rows * x.in)
-		calls += (rows + roundedTogether - 1) / roundedTogether
+		calls += (rows + rowsPerCall - 1) / rowsPerCall
 	}
 	return calls
 }
@@ -68,7 +69,7 @@ func (x *Input) shortCalls() int {
 	if x.shorts.group != 0 {
 		return x.shorts.groups()
 	}
-	return (x.shorts.rows + roundedTogether - 1) / roundedTogether
+	return (x.shorts.rows + rowsPerCall - 1) / rowsPerCall
 }
 
 // Pack does a part of the packing; see Set.
@@ -83,15 +84,15 @@ func (x *Input) Pack(call int) {
 		return
 	}
 	call -= x.shortCalls()
-	for r := call * roundedTogether; r < min((call+1)*roundedTogether, x.rows); r++ {
+	for r := call * rowsPerCall; r < min((call+1)*rowsPerCall, x.rows); r++ {
 		x.rounded.row(r, x.x[r*x.in:][:x.in])
 	}
 }
 
-// shorten rounds to BF16 the rows that call number call of Pack packs. If there are groups of rows, it packs a
-// group.
+// shorten does a call of Pack for Shorts or Pairs: it rounds rows to BF16 and, if rows are packed in groups, packs
+// them.
 func (x *Input) shorten(call int) {
-	s, n := &x.shorts, roundedTogether
+	s, n := &x.shorts, rowsPerCall
 	if s.group != 0 {
 		n = s.group
 	}
@@ -108,7 +109,7 @@ func (x *Input) shorten(call int) {
 	}
 }
 
-// words returns the rows that a product with the matrix reads, if it does not read 8-bit activations.
+// words returns the rows that a product with the matrix reads. The matrix must not need 8-bit activations.
 func (m *Matrix) words(x *Input) *words {
 	if m.Type == W16A16 {
 		return &x.shorts
@@ -116,13 +117,13 @@ func (m *Matrix) words(x *Input) *words {
 	return &x.floats
 }
 
-// words has rows of 32-bit values for kernels that compute with floats. A value is an f32 or a pair of BF16.
+// words has rows of 32-bit values, which are f32 or pairs of BF16.
 type words struct {
 	x                []float32
 	rows, in, stride int // stride: values from one row of x to the next
 
-	// Kernels for many rows read groups of group rows, a multiple of 4. In a group, the values of all rows for one
-	// input are adjacent. The last group is padded with zeros.
+	// Kernels for many rows read packed, which has groups of group rows, a multiple of 4. In a group, the values of all
+	// rows for one input are adjacent. The last group may be smaller, and is padded with rows of zeros.
 	group  int // 0 if kernels read x itself
 	packed []float32
 	zeros  []float32
@@ -137,14 +138,14 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs allocates rows for in BF16 each. It leaves a cache line between rows: reading several rows whose
-// distance is a multiple of 4 KB takes a quarter longer.
+// setPairs allocates memory for rows of in BF16 each. It leaves a cache line between rows, because reading several
+// rows whose distance is a multiple of 4 KB takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)
 }
 
-// groups returns the number of groups, or 0 if kernels read x itself.
+// groups returns the number of groups of rows, or 0 if kernels read x and not packed.
 func (w *words) groups() int {
 	if w.group == 0 {
 		return 0
@@ -153,7 +154,7 @@ func (w *words) groups() int {
 }
 
 // size returns the number of rows of a group, including padding.
-func (w *words) size(group int) int { return fillUp(min(w.group, w.rows-group*w.group)) }
+func (w *words) size(group int) int { return kernelRows(min(w.group, w.rows-group*w.group)) }
 
 func (w *words) at(group, k int) *float32 {
 	return &w.packed[group*w.group*w.in+k*w.size(group)]
@@ -181,7 +182,7 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
-// grow returns s if it has n values, else a copy of s with n values.
+// grow returns s if it has at least n values, else a copy of s that is extended to n values with zeros.
 func grow[T any](s []T, n int) []T {
 	if len(s) < n {
 		return append(s, make([]T, n-len(s))...)

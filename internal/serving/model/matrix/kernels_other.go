@@ -21,7 +21,7 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, _ uintp
 
 func groupOf(int) int { return 0 }
 
-func fillUp(rows int) int { return rows }
+func kernelRows(rows int) int { return rows }
 
 func (m *Matrix) wide([]float32, *words, int, int, int, *Scratch) {}
 
@@ -47,6 +47,6 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
 	m.portableDot(sums, x, p, k, n)
 }
 
-func (m *Matrix) placed() bool { return false }
+func (m *Matrix) writesResult() bool { return false }
 
 func (m *Matrix) compute([]float32, int, *Input, int, *Scratch) {}

@@ -18,25 +18,25 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = was })
 }
 
-// eachLevel calls f with each instruction set. It also calls f with AVX-512 without its instructions for products
-// of bytes and of BF16.
+// eachLevel calls f with each instruction set of the processor. Of AVX-512, it calls f without the instructions that
+// multiply bytes and BF16, and with each of them.
 func eachLevel(t testing.TB, f func(name string)) {
-	hadVNNI, hadPairs := vnni, pairs
-	t.Cleanup(func() { vnni, pairs = hadVNNI, hadPairs })
+	hadVNNI, hadBF16 := hasVNNI, hasBF16
+	t.Cleanup(func() { hasVNNI, hasBF16 = hadVNNI, hadBF16 })
 	for _, l := range levels() {
 		setLevel(t, l)
-		vnni, pairs = false, false
+		hasVNNI, hasBF16 = false, false
 		f(Kernels())
 		if l == avx512 && hadVNNI {
-			vnni = true
+			hasVNNI = true
 			f(Kernels() + " with VNNI")
 		}
-		if l == avx512 && hadPairs {
-			vnni, pairs = false, true
+		if l == avx512 && hadBF16 {
+			hasVNNI, hasBF16 = false, true
 			f(Kernels() + " with BF16")
 		}
 	}
-	vnni, pairs = hadVNNI, hadPairs
+	hasVNNI, hasBF16 = hadVNNI, hadBF16
 }
 
 // fuses reports whether sums have the bits of the kernels.

@@ -22,8 +22,8 @@ const (
 
 	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
 
-	// In the next three types, scales and minima are products of two numbers: a number for 64 inputs and an integer
-	// for each block.
+	// In the next three types, a scale is the product of two numbers: a factor for 64 inputs, which are a unit, and an
+	// integer for each block. Minima are such products as well.
 	Int8K    // 8-bit integers times a scale
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
@@ -90,7 +90,7 @@ func (t Type) units() bool { return kinds[t].units }
 
 func (t Type) rounds() bool { return kinds[t].rounds }
 
-// Table returns the numbers to which the integers of the type are indices, or nil if the integers are no indices.
+// Table returns the numbers to which the weights' integers are indices, or nil if the integers are not indices.
 func (t Type) Table() []float32 { return kinds[t].table }
 
 var (
@@ -98,8 +98,8 @@ var (
 	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// e4m3 returns the 256 numbers of E4M3, without infinities. The codes of NaN get numbers too, because no weight is
-// NaN.
+// e4m3 returns the 256 numbers of E4M3, which has no infinities. The encodings of NaN get numbers as well, because
+// no weight is NaN.
 func e4m3() []float32 {
 	all := make([]float32, 256)
 	for b := range all {
@@ -108,17 +108,17 @@ func e4m3() []float32 {
 	return all
 }
 
-// Panel is the number of outputs whose weights are interleaved. Work is divided in whole panels.
+// Panel is the number of outputs whose weights are interleaved. Workers compute whole panels.
 const Panel = 64
 
-// slab is the largest number of inputs whose weights are decoded at a time. These 96 × 64 × 4 bytes, and the values
-// of a group of rows, stay in the first-level cache until all rows are multiplied by the weights.
+// slab is the largest number of inputs whose weights are decoded at a time. The decoded weights, 96 × 64 × 4 bytes,
+// and the values of a group of rows stay in the first-level cache until all rows are multiplied.
 const slab = 96
 
-// unit is the number of inputs that share a factor, in types whose scales are products.
+// unit is the number of inputs in a unit, which share the factors of their scales and minima.
 const unit = 64
 
-// prefetchBytes is the number of bytes that a tile prefetches with each input, from the weights that are read next.
+// prefetchBytes is the number of bytes of later weights that tile prefetches with each input.
 const prefetchBytes = 64
 
 // A Matrix maps rows of In values to rows of Out values. It consists of panels of 64 outputs; the last panel is padded
@@ -142,9 +142,10 @@ type Matrix struct {
 	data       []byte
 }
 
-// New allocates a matrix of zeros. For types without scales, block must be 0; otherwise it must be 16, 32 or another
-// even divisor of 96, and must divide in. Types that round activations to 8 bits need a block of 32 (or 16, if their
-// weights do not have 5 bits) and an in that is a multiple of 32. W16A16 needs an even in.
+// New allocates a matrix of zeros. block is the number of inputs that share a scale. It must be 0 for types without
+// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For other types it
+// must be even and divide 96 and in. Types that round activations to 8 bits need blocks of 32, or 16 unless their
+// weights have 5 bits, and an in that is a multiple of 32. W16A16 needs an even in.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -177,8 +178,8 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	return m, nil
 }
 
-// Unit returns the number of inputs in the smallest piece of a row: a block of weights or of rounded activations, or
-// a pair. Rows cannot be divided within such a piece.
+// Unit returns the number of inputs of the smallest piece into which rows can be divided: a block or a unit of
+// weights, a block of rounded activations, or a pair.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
@@ -191,7 +192,7 @@ func (m *Matrix) Unit() int {
 	return max(1, m.Block)
 }
 
-// Slices returns the number of slices into which inputs can be divided in whole units: 4, 2 or 1.
+// Slices returns the largest n of 4, 2 and 1 for which the inputs can be divided into n equal slices of whole units.
 func Slices(in, unit int) int {
 	for _, n := range []int{4, 2} {
 		if in%(n*unit) == 0 {
@@ -201,8 +202,9 @@ func Slices(in, unit int) int {
 	return 1
 }
 
-// Slice divides the inputs of products into n slices: 1, 2 or 4. The products of the slices are added as a tree. If two
-// matrices have half of the inputs and half of the slices each, the sum of their results has the bits of the whole.
+// Slice sets into how many slices products divide their inputs: 1, 2 or 4. A product computes a sum for each slice,
+// and adds these sums in pairs. If two matrices each have half of the inputs and half of the slices of a whole
+// matrix, the sum of their products has the bits of the product with the whole.
 func (m *Matrix) Slice(n int) error {
 	if n != 1 && n != 2 && n != 4 || m.In%(n*m.Unit()) != 0 {
 		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Unit())
@@ -240,8 +242,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes returns the size of the scales and minima of a panel's block. For types whose scales are products, it
-// is the size of those of a unit.
+// scaleBytes returns the size of the scales and minima of a panel's block or, for types with units, of their factors
+// in a panel's unit.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {
@@ -253,7 +255,7 @@ func (t Type) scaleBytes() int {
 	return bytes
 }
 
-// factorBytes returns the size of the factors of scales and minima in a panel's block.
+// factorBytes returns the size of the integers by which a panel's block multiplies the factors of its unit.
 func (t Type) factorBytes() int {
 	if t.hasMinimum() {
 		return Panel * 2
@@ -261,7 +263,8 @@ func (t Type) factorBytes() int {
 	return Panel
 }
 
-// kernels returns the type whose kernels read the weights. W16A16 is packed as BF16 if there is no AVX512_BF16.
+// kernels returns the type whose kernels read the packed weights. Without AVX512_BF16, weights of W16A16 are packed
+// as BF16.
 func (m *Matrix) kernels() Type {
 	if m.Type == W16A16 && !m.pairs {
 		return BF16
@@ -269,7 +272,7 @@ func (m *Matrix) kernels() Type {
 	return m.Type
 }
 
-// slab returns the number of inputs that are decoded or multiplied at a time.
+// slab returns the number of inputs whose weights are decoded at a time, a multiple of Unit.
 func (m *Matrix) slab() int { return slab / m.Unit() * m.Unit() }
 
 func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }

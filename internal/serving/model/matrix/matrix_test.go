@@ -47,7 +47,7 @@ func (random) Row(i int, dst []float32) {
 	}
 }
 
-// zeros returns a matrix. Its memory is released at the end of the test.
+// zeros returns a matrix of zeros. Its memory is released at the end of the test.
 func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	var a Arena
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
@@ -56,7 +56,7 @@ func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
 	return m
 }
 
-// integers returns the lowest and the highest integer that a row of a Quantized source of the type can have.
+// integers returns the lowest and the highest integer that a Quantized source may have for matrices of the type.
 func (t Type) integers() (low, high int) {
 	switch t {
 	case F32, F16, BF16, W16A16:
@@ -272,7 +272,8 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorIs(t, m.Pack(random{}, 0, 1), ErrShape)
 }
 
-// BenchmarkProduct also prints the bytes of weights per second, which limit a product with one row.
+// BenchmarkProduct also reports how many bytes of weights per second a product reads, which is what limits products
+// with one row.
 func BenchmarkProduct(b *testing.B) {
 	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min,
 		W5A8, W5A8Min, W6A8, NL4A8, W16A16} {

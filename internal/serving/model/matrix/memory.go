@@ -43,17 +43,17 @@ func (m *Memory) Close() error {
 	return unix.Munmap(mapped)
 }
 
-// An Arena allocates matrices in huge pages that they share. Otherwise, a matrix smaller than a huge page would get
-// no huge page. The zero Arena is ready for use. One goroutine may use it at a time.
+// An Arena allocates the memory of matrices from shared huge pages. A matrix that is smaller than a huge page could
+// not have one of its own. The zero Arena is ready for use. One goroutine may use it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte
 }
 
-// arenaBytes is the number of bytes that an Arena maps at a time. Pages that are never used take no memory.
+// arenaBytes is the number of bytes that an Arena maps at a time. Pages that are not used take no memory.
 const arenaBytes = 64 << 20
 
-// line is the size of a cache line. Every piece of memory from an Arena begins at a multiple of it.
+// line is the size of a cache line. All memory from an Arena is aligned to it.
 const line = 64
 
 // take returns n zeroed bytes, valid until Close.

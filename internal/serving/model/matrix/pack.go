@@ -14,7 +14,7 @@ type Source interface {
 	Row(i int, dst []float32)
 }
 
-// A Scale converts the integers q of a block to weights: q × D × By + Min × MinBy.
+// A Scale converts an integer q of a block to a weight: q × D × By + Min × MinBy.
 type Scale struct {
 	D, Min    float32
 	By, MinBy int8
@@ -24,7 +24,7 @@ func (s Scale) values() (scale, minimum float32) {
 	return s.D * float32(s.By), s.Min * float32(s.MinBy)
 }
 
-// Weight returns the weight of an integer. table is the table of the integer's type, or nil.
+// Weight returns the weight for integer q. If table is not nil, q is an index of it, and Min does not count.
 func (s Scale) Weight(q int8, table []float32) float32 {
 	scale, minimum := s.values()
 	if table != nil {
@@ -33,17 +33,19 @@ func (s Scale) Weight(q int8, table []float32) float32 {
 	return float32(float32(q)*scale) + minimum
 }
 
-// A Quantized source has rows of integers and the scales of their blocks.
+// A Quantized is a Source that also has the weights as integers and scales of blocks.
 type Quantized interface {
 	Source
 	Quantized(i int, q []int8, scales []Scale)
 }
 
-// Pack fills panels from to to-1. A matrix with blocks needs a Quantized source with the same blocks. Integers must
-// satisfy 0 ≤ q < 16 for 4 bits and 0 ≤ q < 32 for W5A8Min. Min must be 0 for types without minima, except W4A8, W5A8
-// and W6A8: there it may be an integer multiple of D, which is added to the integers if the sums fit into the type. For
-// types with units of 64 inputs, D and Min are rounded to F16; for other types, D × By and Min × MinBy are rounded.
-// Blocks of a unit must have the same D and the same Min.
+// Pack sets panels from to to-1 to the weights of src. A matrix with blocks needs a Quantized source with the same
+// blocks. For W4A8, W5A8 and W6A8, Min must be an integer multiple of D, and integers plus Min/D must be from -8 to
+// 7, -16 to 15, and -32 to 31. For other types without minima, Min must be 0. Integers must be from 0 to 15 for
+// other types of 4 bits, and from 0 to 31 for W5A8Min.
+//
+// For types with units, D and Min are rounded to F16, and the blocks of a unit must have the same D and the same
+// Min. For other types, D × By and Min × MinBy are rounded, to F16 or F32.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {
@@ -114,7 +116,7 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 	}
 }
 
-// number reads the i-th number among the scales and minima of a block.
+// number returns number i of head, which has the scales and then the minima of a block.
 func (m *Matrix) number(head []byte, i int) float32 {
 	if kinds[m.Type].single {
 		return math.Float32frombits(binary.LittleEndian.Uint32(head[i*4:]))
@@ -178,7 +180,7 @@ func (m *Matrix) integers(p, b int) []byte {
 	return head[m.Type.scaleBytes():]
 }
 
-// Row writes the weights of output i to dst, with the values that products use.
+// Row writes the weights of output i to dst, as products use them after rounding.
 func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
 	switch {
@@ -202,6 +204,6 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// fma returns a×b + c, rounded once to float64 and once to float32. If a and b are small integers or F16, the
-// result equals that of the processor's instruction.
+// fma returns a×b + c, rounded to float64 and then to float32. If a and b are small integers or F16, the result is
+// the same as with one rounding, which the processor's instruction does.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

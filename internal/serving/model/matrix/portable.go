@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// portableTile multiplies rows of x by a slab of f32 weights and adds the products to dst. It rounds after each
-// product, so its last bits differ from those of kernels with fused multiply-add.
+// portableTile does what tile does, without prefetching. It rounds each product and each sum, so the last bits
+// differ from those of kernels with fused multiply-add.
 func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
 	weights := unsafe.Slice((*float32)(unsafe.Pointer(w)), k*Panel)
 	for r := range rows {

@@ -18,8 +18,8 @@ func NewScratch() *Scratch {
 	return &Scratch{slab: make([]float32, slab*Panel)}
 }
 
-// Product multiplies x by the matrix. For each row of x, it sets the outputs of panels from to to-1 in dst. Row r of
-// dst begins at dst[r×stride]. Product panics if the rows of x do not have m.In values, or if x was not set for m.Form.
+// Product multiplies x by panels from to to-1 of the matrix. It writes the outputs of row r to dst, output i to
+// dst[r×stride+i]. It panics if the rows of x do not have m.In values, or if x was not set for m.Form.
 func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
 	if x.rows == 0 || from >= to {
 		return
@@ -31,39 +31,26 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	if x.forms&m.Form() == 0 {
 		panic(fmt.Sprintf("matrix: an input set for the forms %b, and a matrix of form %b", x.forms, m.Form()))
 	}
-	if m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() && !m.pairs {
-		m.direct(dst, stride, x, from, to, s)
-		return
-	}
+	direct := m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() && !m.pairs
 	for p := from; p < to; p++ {
-		if m.placed() {
-			m.compute(dst, stride, x, p, s)
-			continue
-		}
-		sums := m.sliced(x, p, s)
 		width := min(Panel, m.Out-p*Panel)
-		for r := range x.rows {
-			copy(dst[r*stride+p*Panel:][:width], sums[r*Panel:])
-		}
-	}
-}
-
-func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
-	for p := from; p < to; p++ {
-		if m.Out-p*Panel >= Panel {
+		switch {
+		case m.writesResult():
+			m.compute(dst, stride, x, p, s)
+		case direct && width == Panel:
 			m.product(&dst[p*Panel], stride, m.words(x), p, 0, m.In, s)
-			continue
-		}
-		sums := m.sliced(x, p, s)
-		for r := range x.rows {
-			copy(dst[r*stride+p*Panel:][:m.Out-p*Panel], sums[r*Panel:])
+		default:
+			sums := m.sliced(x, p, s)
+			for r := range x.rows {
+				copy(dst[r*stride+p*Panel:][:width], sums[r*Panel:])
+			}
 		}
 	}
 }
 
-// sliced computes a panel, with 64 values a row. It computes a sum for each slice of the inputs and adds the sums in
-// pairs. A matrix that has only the first or the second half of the slices computes one of the two sums that are added
-// last.
+// sliced returns the product of x with panel p, 64 values a row. It computes a sum for each slice of the inputs and
+// adds these sums in pairs. A matrix with only the first or the second half of the slices computes one of the two
+// sums that are added last.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
 	if in.group != 0 && !m.Type.rounds() {
@@ -103,7 +90,7 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product multiplies the input by inputs from to to-1 of panel p, and sets dst to the products. Rows of dst are stride
+// product sets dst to the products of all rows of input and inputs from to to-1 of panel p. Rows of dst are stride
 // values apart.
 func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
@@ -139,15 +126,16 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// ArgMax finds the largest value in parts of this length. It searches for the index in one part only.
-const compared = 1024
+// argMaxPart is the number of values whose maximum ArgMax finds at a time. It searches for the index of the largest
+// value only in the part with the largest maximum.
+const argMaxPart = 1024
 
 // ArgMax returns the index and the value of the largest number in x. Among equal numbers, it returns the first. If
 // a number is NaN, the value is NaN.
 func ArgMax(x []float32) (index int, value float32) {
 	value = float32(math.Inf(-1))
-	for at := 0; at < len(x); at += compared {
-		v := largestOf(x[at:min(at+compared, len(x))])
+	for at := 0; at < len(x); at += argMaxPart {
+		v := largestOf(x[at:min(at+argMaxPart, len(x))])
 		if v != v {
 			return 0, v
 		}

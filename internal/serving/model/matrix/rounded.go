@@ -6,14 +6,14 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// inputBlock is the number of activations that share a scale after rounding to 8 bits.
+// inputBlock is the number of activations that share a scale when they are rounded to 8 bits.
 const inputBlock = 32
 
-// tiny is the magnitude below which activations count as 0, so that 127 divided by a magnitude is finite.
-const tiny = 1.0 / (1 << 100)
+// minActivation is the magnitude below which activations become 0, so that 127 divided by a magnitude is finite.
+const minActivation = 1.0 / (1 << 100)
 
-// A step has the scale of a block of rounded activations, and minus, the negative sum of the block's integers.
-// Kernels use minus to correct for the offset of weights. times is minus × scale.
+// A step has the scale of a block of rounded activations; minus, the negated sum of the block's integers, by which
+// kernels correct for the offset of weights; and times, which is minus × scale.
 type step struct {
 	scale float32
 	minus int32
@@ -22,9 +22,9 @@ type step struct {
 
 func newStep(scale float32, minus int32) step { return step{scale, minus, float32(minus) * scale} }
 
-// A rounded has activations as integers from -127 to 127 times a scale. Each block of 32 has its own scale: its
-// largest magnitude divided by 127. If all magnitudes of a block are below tiny, the block becomes zeros. If a block
-// has an infinity or a NaN, its scale is NaN, and so is every product with it.
+// A rounded has activations as integers from -127 to 127 and scales. Each block of 32 has its own scale: its largest
+// magnitude divided by 127. If all magnitudes of a block are below minActivation, its integers and its scale are 0.
+// If a block has an infinity or a NaN, its scale is NaN, and so is every product with it.
 type rounded struct {
 	q       []int8
 	steps32 []step // of blocks of 32
@@ -62,7 +62,7 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	}
 	largest := math.Float32frombits(top)
 	scale, inverse := largest/127+(largest-largest), 127/largest
-	if largest < tiny {
+	if largest < minActivation {
 		scale, inverse = 0, 0
 	}
 	var minus [2]int32
@@ -77,13 +77,13 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	*whole = newStep(scale, minus[0]+minus[1])
 }
 
-// leastShort is the magnitude below which weights and activations of W16A16 count as 0. All products and sums are then
-// multiples of 2^-126, so none is a denormal. VDPBF16PS treats denormals as 0, and other instructions do not.
-const leastShort = 1.0 / (1 << 56)
+// minShort is the magnitude below which weights and activations of W16A16 become 0. All products and sums are then
+// multiples of 2^-126, so none is a denormal, which VDPBF16PS treats as 0, unlike other instructions.
+const minShort = 1.0 / (1 << 56)
 
-// short rounds to BF16 as the kernels do: to nearest, ties to even. Magnitudes below leastShort become 0.
+// short rounds v to BF16 as the kernels do: to nearest, ties to even. Magnitudes below minShort become 0.
 func short(v float32) uint16 {
-	if v > -leastShort && v < leastShort {
+	if v > -minShort && v < minShort {
 		return 0
 	}
 	return half.ToBF16(v)
@@ -96,8 +96,8 @@ func roundShorts(dst, x []float32) {
 	}
 }
 
-// roundPairs rounds x to BF16 and combines two values to one of dst. The value with the even index is in the high
-// half, which VDPBF16PS multiplies first.
+// roundPairs rounds x to BF16 and stores two values in each element of dst. The value with the even index is in the
+// high half, which VDPBF16PS multiplies first.
 func roundPairs(dst, x []float32) {
 	n := pairsOf(dst, x) / 2
 	for i := range dst[n:] {
@@ -105,7 +105,7 @@ func roundPairs(dst, x []float32) {
 	}
 }
 
-// half returns the index of output c's weight for input k in a panel of 16-bit weights.
+// half returns the index of the weight of output c for input k in a panel of 16-bit weights.
 func (m *Matrix) half(c, k int) int {
 	if m.pairs {
 		return k/2*2*Panel + c*2 + 1 - k%2

@@ -19,7 +19,8 @@ var dotShapes = []shape{
 }
 
 // nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of the largest
-// magnitude divided by 127. errors has the largest possible error of each value.
+// magnitude divided by 127. It returns these multiples, the rounded values, and the largest possible error of each
+// value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)
@@ -39,8 +40,8 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded compares products with float64 products of the rounded activations, and of the exact activations.
-// Compared with the exact activations, each rounded one may be wrong by half a step.
+// checkRounded requires that products equal those of the rounded activations, computed in float64, and are as close
+// to those of the exact activations as rounding each by half a step allows.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
 	rounded, off := make([][]float64, rows), make([][]float64, rows)
@@ -57,7 +58,7 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
 				bound += off[k] * math.Abs(weight)
-				// The terms of a block's sum, which multiplies a minimum, may cancel, so the bound adds their
+				// The minimum of a block is multiplied by a sum of activations, which may cancel, so the bound adds their
 				// magnitudes.
 				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
 			}
@@ -264,7 +265,7 @@ func (s scaled) Quantized(i int, q []int8, scales []Scale) {
 	}
 }
 
-// Ensure that products read 8-bit weights where they are, so that a thread needs no memory for them.
+// Ensure that products read 8-bit weights directly from the matrix and do not copy them to scratch memory.
 func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	eachLevel(t, func(name string) {
 		const rows, out, in = 50, 64, 320
@@ -274,7 +275,8 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	})
 }
 
-// requireSlicesAddUp requires that the products of two halves of the inputs add up to the bits of the whole.
+// requireSlicesAddUp requires that the sum of the products of two halves of the inputs has the bits of the whole
+// product.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
 	whole, x := packed(t, kind, out, in, block), activations(rows, in)
@@ -308,8 +310,8 @@ var fuzzShapes = []shape{
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
 
-// Ensure that all instruction sets give the same result for activations with any bits, and that the result for
-// finite activations is the float64 sum.
+// Ensure that all instruction sets give the same result for activations with any bits, and that the result is close
+// to the float64 sum if all activations are finite.
 func FuzzRoundedProduct(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63}, uint8(0))
 	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))

@@ -13,11 +13,11 @@ import (
 
 var shortShapes = []shape{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 100, 640, 0}}
 
-// odd is a source of numbers of all magnitudes. Some are denormal, infinite or NaN. The finite numbers
-// are so small that no product overflows.
-type odd struct{ seed uint64 }
+// extremes is a source of numbers of all magnitudes, including denormal numbers, infinities and NaN. The finite
+// numbers are so small that no product overflows.
+type extremes struct{ seed uint64 }
 
-func (o odd) Row(i int, dst []float32) {
+func (o extremes) Row(i int, dst []float32) {
 	rnd := rand.New(rand.NewPCG(o.seed, uint64(i)))
 	for k := range dst {
 		dst[k] = math.Float32frombits(rnd.Uint32())
@@ -32,13 +32,14 @@ func (o odd) Row(i int, dst []float32) {
 		case n < 40:
 			dst[k] = math.Float32frombits(rnd.Uint32N(1<<23) | rnd.Uint32()<<31)
 		case n < 80:
-			dst[k] = leastShort * (1 + rnd.Float32()*0.1 - 0.05)
+			dst[k] = minShort * (1 + rnd.Float32()*0.1 - 0.05)
 		}
 	}
 }
 
-// inOrder returns the sum of the BF16 products in the order of the inputs, with one rounding for each addition. The
-// products are exact in float64. Rounding a float64 sum to float32 is correct, because a product has 16 bits.
+// inOrder returns the sum of the products of BF16 in the order of the inputs, with one rounding for each addition. A
+// product has at most 16 bits, so it is exact in float64, and rounding its float64 sum with a float32 gives the
+// correctly rounded float32.
 func inOrder(x, w []float32) float32 {
 	sum := float32(0)
 	for k := range x {
@@ -47,7 +48,7 @@ func inOrder(x, w []float32) float32 {
 	return sum
 }
 
-// bitsOf returns the bits of the values. All NaN have the same bits.
+// bitsOf returns the bits of the values. Every NaN is represented by the same bits.
 func bitsOf(values []float32) []uint32 {
 	bits := make([]uint32, len(values))
 	for i, v := range values {
@@ -58,10 +59,10 @@ func bitsOf(values []float32) []uint32 {
 	return bits
 }
 
-// Ensure that all instruction sets, and plain Go, give the same bits for any number of rows.
+// Ensure that all instruction sets, and the portable code, give the same bits for any number of rows.
 func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 	for _, s := range shortShapes {
-		for name, src := range map[string]Source{"normal": random{}, "odd": odd{1}, "odd again": odd{2}} {
+		for name, src := range map[string]Source{"normal": random{}, "odd": extremes{1}, "odd again": extremes{2}} {
 			const most = 50
 			w, x, want := make([]float32, s.in), make([]float32, most*s.in), make([]float32, most*s.out)
 			for r := range most {
@@ -102,7 +103,7 @@ func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 }
 
 func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
-	inf, nan, minimum := float32(math.Inf(1)), float32(math.NaN()), float32(leastShort)
+	inf, nan, minimum := float32(math.Inf(1)), float32(math.NaN()), float32(minShort)
 	tests := []struct{ in, want float32 }{
 		{0, 0}, {1, 1}, {-3, -3},
 		{1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1.0/(1<<20), 1 + 2.0/256}, {-1 - 1.0/256, -1},

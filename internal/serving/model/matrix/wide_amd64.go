@@ -4,24 +4,25 @@ package matrix
 
 import "unsafe"
 
-// widest is the number of rows of the largest kernel for groups of rows.
-const widest = 24
+// maxWideRows is the number of rows of the largest kernel for groups of rows.
+const maxWideRows = 24
 
-// widestBlocks is the number of rows of the largest kernel that reads blocks. A kernel for 24 rows gained less than 5
-// % over decoding the blocks first.
-const widestBlocks = 20
+// maxWideBlockRows is the number of rows of the largest kernel that reads blocks. A kernel for 24 rows was less than
+// 5 % faster than decoding the blocks first.
+const maxWideBlockRows = 20
 
-// groupOf returns the number of rows in a group, or 0 if kernels read the rows directly.
+// groupOf returns how many rows a group has if there are that many rows, or 0 if kernels read the rows without
+// packing.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
 	}
-	groups := (rows + widest - 1) / widest
-	return fillUp((rows + groups - 1) / groups)
+	groups := (rows + maxWideRows - 1) / maxWideRows
+	return kernelRows((rows + groups - 1) / groups)
 }
 
-// fillUp returns the number of rows of the smallest kernel that can take the given number of rows.
-func fillUp(rows int) int { return max(8, (rows+3)&^3) }
+// kernelRows returns the number of rows of the smallest kernel that can multiply the given number of rows.
+func kernelRows(rows int) int { return max(8, (rows+3)&^3) }
 
 type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
 
@@ -29,7 +30,7 @@ type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block
 
 type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
 
-// Kernels for 8, 12, 16, 20 and 24 rows. Those that read blocks end with widestBlocks.
+// Kernels for 8, 12, 16, 20 and 24 rows; those that read blocks, for up to maxWideBlockRows.
 var (
 	wideKernels = [...][5]wideKernel{
 		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
@@ -50,16 +51,16 @@ var (
 	}
 )
 
-// wide multiplies the packed rows of x by inputs from to to-1 of a panel, and adds the products to sums, which have 64
-// values a row. A slab of weights stays in the first-level cache for all rows. If there are so many groups that
-// decoding in each group would take longer, wide decodes the slab first.
+// wide adds to sums, which have 64 values a row, the products of the packed rows of x and inputs from to to-1 of
+// panel p. It multiplies all rows by a slab of weights, which stays in the first-level cache, before the next slab.
+// If there are so many groups that decoding the weights in each group would take longer, wide decodes the slab once.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {
 		n := min(m.slab(), to-k)
 		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.kernels()
 		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
-		if groups > 2 && kind != F32 || m.Block != 0 && (groups > 1 || x.group > widestBlocks) {
+		if groups > 2 && kind != F32 || m.Block != 0 && (groups > 1 || x.group > maxWideBlockRows) {
 			m.decode(&s.slab[0], p, k, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
@@ -79,10 +80,10 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	}
 }
 
-// ahead returns the address that a kernel prefetches while it multiplies n inputs for group g, and the number of bytes
-// by which the kernel advances the address after each input in each pass. With at most two groups, each group
-// prefetches its share of the next weights. With more groups, each prefetches the values of the next group: the
-// weights are few in comparison, and are decoded sequentially.
+// ahead returns the address that a kernel prefetches while it multiplies n inputs for group g, and the number of
+// bytes by which each iteration of the kernel advances the address. With at most two groups, each group prefetches
+// its share of the next weights, which are at next. With more groups, each prefetches the values of the next group:
+// then there are few weights in comparison, and decoding reads them sequentially, which the processor prefetches.
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
@@ -102,7 +103,7 @@ func passes(rows int) int {
 	return 4
 }
 
-// gather packs values of 4 rows, from the first on, as far as the kernel can, and returns how many of each row.
+// gather packs the first values of 4 rows, as many as the kernel can, and returns how many of each row.
 func gather(dst []float32, stride int, rows *[4][]float32) int {
 	n := len(rows[0]) &^ 15
 	if n > 0 {

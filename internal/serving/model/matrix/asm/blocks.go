@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// unit is the number of inputs that share a factor of scales.
+// unit is the number of inputs that share a factor of the scales, in kinds with units.
 const unit = 64
 
-// A kind is a type of weights that are integers in blocks.
+// A kind is a type of weights that are stored as integers in blocks with a scale.
 type kind struct {
 	name       string
 	bits       int
@@ -47,12 +47,14 @@ func (k kind) twice(n int) int {
 	return n
 }
 
-// head is at the beginning of a unit, or of a block if the kind has no units.
-func (k kind) head() int { return k.twice(panel * k.scaleBytes) }
+// headBytes returns the size of the scales and minima at the beginning of a block, or of a unit if the kind has
+// units.
+func (k kind) headBytes() int { return k.twice(panel * k.scaleBytes) }
 
-func (k kind) together() int { return 8 / k.bits }
+func (k kind) inputsPerStep() int { return 8 / k.bits }
 
-// A block holds the scales and minima of some vectors of outputs in registers.
+// A block emits the code that reads the weights of a block. It has the scales and minima of some vectors of outputs
+// in registers.
 type block struct {
 	kind
 	width
@@ -99,20 +101,21 @@ func (w width) and(mask, from, to VecVirtual) {
 }
 
 func (b *block) all(w Register, body func(w, n Register)) {
-	asm.ADDQ(U32(uint32(b.head())), w)
+	asm.ADDQ(U32(uint32(b.headBytes())), w)
 	b.pass(w, nil, body)
 }
 
-// pass calls body for each block, with the block's scales and minima in registers. from is the end of the head of the
-// first unit, or of the first block without units. If diff is nil, pass reads the whole head; otherwise it reads the
-// part of the head at from + diff. body processes the n inputs whose weights start at w.
+// pass emits a loop that calls body for each block, after it has loaded the block's scales and minima into
+// registers. body emits the code for the n inputs whose weights start at w. Register from has the address after the
+// head of the first unit, or block if there are no units. If diff is nil, the scales and minima are read from the
+// beginning of the head, otherwise from w + diff, where those of the outputs of the current pass begin.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)
 	asm.Load(asm.Param("blocks"), count)
 	loop("unit", count, 1, func() {
 		if diff == nil {
-			asm.LEAQ(Mem{Base: w, Disp: -b.head()}, head)
+			asm.LEAQ(Mem{Base: w, Disp: -b.headBytes()}, head)
 		} else {
 			asm.LEAQ(Mem{Base: w, Index: diff, Scale: 1}, head)
 		}
@@ -127,7 +130,7 @@ func (b *block) pass(from, diff Register, body func(w, n Register)) {
 			asm.SUBQ(address("block"), rest)
 			asm.JNZ(LabelRef("block"))
 		}
-		asm.ADDQ(U32(uint32(b.head())), w)
+		asm.ADDQ(U32(uint32(b.headBytes())), w)
 	})
 }
 
@@ -201,7 +204,8 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	return low, high
 }
 
-// lookUp sets to to values of the table. The index of a lane's value is in the lane's lowest 4 bits.
+// lookUp emits the code that sets each lane of to to a value of the table, whose index is in the lowest 4 bits of
+// the lane of indices.
 func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VPERMPS(b.tables[0], indices, to)
 	if b.bytes == 64 {
@@ -213,22 +217,21 @@ func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VBLENDVPS(fourth, second, to, to)
 }
 
-// decodeBlocks generates the kernel that converts blocks to f32. It converts 64 outputs at once with AVX-512, and
-// 32 with AVX2.
+// decodeBlocks generates the kernel that converts blocks to f32, 64 outputs at a time with AVX-512 and 32 with AVX2.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4
 	dst, head, values, diff, to := arg("dst"), arg("w"), asm.GP64(), asm.GP64(), asm.GP64()
 	passes, size := asm.GP64(), wide.bytes
 	b := newBlock(wide, kind, vectors)
-	asm.LEAQ(Mem{Base: head, Disp: kind.head()}, values)
+	asm.LEAQ(Mem{Base: head, Disp: kind.headBytes()}, values)
 	asm.MOVQ(U32(uint32(panel*4/vectors/size)), passes)
 	loop("pass", passes, 1, func() {
 		asm.MOVQ(dst, to)
 		asm.MOVQ(head, diff)
 		asm.SUBQ(values, diff)
 		b.pass(values, diff, func(w, n Register) {
-			loop("step", n, kind.together(), func() {
+			loop("step", n, kind.inputsPerStep(), func() {
 				for i := range vectors {
 					at := Mem{Base: to, Disp: i * size}
 					if kind.bits == 8 {
@@ -242,7 +245,7 @@ func decodeBlocks(wide width, kind kind) {
 					asm.VMOVUPS(high, at.Offset(panel*4))
 				}
 				asm.ADDQ(U32(panel), w)
-				asm.ADDQ(U32(uint32(panel*4*kind.together())), to)
+				asm.ADDQ(U32(uint32(panel*4*kind.inputsPerStep())), to)
 			})
 		})
 		asm.ADDQ(U32(uint32(vectors*size/4*kind.scaleBytes)), head)

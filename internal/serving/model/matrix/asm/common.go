@@ -16,10 +16,11 @@ const (
 
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// A panel has the weights of input 0 for panel outputs, then those of input 1, and so on.
+// panel is the number of outputs whose weights are interleaved: those of input 0 for all outputs of a panel, then
+// those of input 1, and so on.
 const panel = 64
 
-// A width is an instruction set with the size of its registers in bytes.
+// A width is an instruction set: its name, the bytes of a register, and a function that allocates one.
 type width struct {
 	name  string
 	bytes int
@@ -68,7 +69,8 @@ func address(name string) Mem {
 	return b.Addr
 }
 
-// loop runs body until count is 0. After each run it subtracts step from count.
+// loop emits a loop that runs body, at least once, until register count is 0. Each iteration subtracts step from
+// count.
 func loop(label string, count Register, step int, body func()) {
 	asm.Label(label)
 	body()

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// quads is the number of bytes of a panel's weights for 4 inputs, if each weight is a byte.
-const quads = panel * 4
+// quadBytes is the size of a panel's weights for a quad, which is 4 inputs, if each weight is a byte.
+const quadBytes = panel * 4
 
 // stepBytes is the size of a step of activations.
 const stepBytes = 12
@@ -19,13 +19,14 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot is an AVX2 kernel. It multiplies rows of 8-bit activations by blocks of 8-bit weights of 16 outputs, and adds
-// the products to sums, whose rows are 64 values apart.
+// A dot generates an AVX2 kernel that multiplies rows of 8-bit activations by blocks of 8-bit weights of 16 outputs,
+// and adds the products to sums, whose rows are 64 values apart.
 //
-// The weights are unsigned: 2 to the power of shift was added to each. Each kernel says how it corrects for that. The
-// sum of a block is exact. The kernel converts it to a float and multiplies it by the weights' scale. The product of
-// the result and the activations' scale is added with one rounding. If minima is not 0, the minima of the weights
-// follow their scales; the kernel adds the products of the minima and the sums of the activations.
+// The weights are unsigned, because 2 to the power of shift was added to each of them; the comment of each kernel
+// says how it corrects for that. The sum of a block is exact. The kernel converts it to a float and multiplies it by
+// the weights' scale. It multiplies the result by the activations' scale and adds the product with one rounding. If
+// minima is not 0, the minima of the weights follow their scales, and the kernel adds the products of the minima and
+// the sums of the activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
@@ -41,7 +42,8 @@ func newDot(w width, name string, rows, vectors int) *dot {
 	return d
 }
 
-// blocks loops over all blocks. For each block it calls first, then quad for every 4 inputs, then last.
+// blocks emits a loop over all blocks, and the end of the kernel. For a block, the loop runs first, then quad for
+// every 4 inputs, then last.
 func (d *dot) blocks(w Register, first, quad, last func()) {
 	blocks, n := arg("blocks"), asm.GP64()
 	loop("block", blocks, 1, func() {
@@ -49,7 +51,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 		asm.Load(asm.Param("quads"), n)
 		loop("quad", n, 1, func() {
 			quad()
-			asm.ADDQ(U32(quads), w)
+			asm.ADDQ(U32(quadBytes), w)
 			asm.ADDQ(Imm(4), d.x.Base)
 		})
 		last()
@@ -60,7 +62,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
-// scale returns the address of the scales of vector v of outputs, or of their minima if minima is true.
+// scale returns the address of the scales of vector v of the outputs or, if minima is true, of their minima.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {
@@ -105,9 +107,9 @@ func (d *dot) minima(mins []VecVirtual) {
 	}
 }
 
-// dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights and moves their signs to
-// the activations. The reason is that the processor adds pairs of products in 16 bits, which is too few for unsigned
-// weights.
+// dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights, and multiplies the
+// activations by the signs of the weights. The processor adds pairs of products in 16 bits, in which products with
+// unsigned weights would overflow.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -133,8 +135,8 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits, because 8 × 2 × 15
-// × 127 fits.
+// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits: 8 sums of two
+// products that are at most 15 × 127 fit.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

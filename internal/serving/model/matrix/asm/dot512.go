@@ -9,11 +9,11 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// dot512 generates the kernel for several rows. It computes one half of the outputs and then the other. For 32
-// outputs of all rows it keeps two kinds of sums in registers: those of the present block, and those of all blocks.
-// Loading and storing the sums of all blocks for each block would take a third of the time.
+// dot512 generates the AVX-512 kernel for several rows. It computes one half of the panel's outputs and then the
+// other, so that registers can have two sums for each row and output: that of the current block and that of all
+// blocks. Loading and storing the sums of all blocks for each block would take a third of the time.
 func dot512(rows int) {
-	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+sumsOf+", x *int8, xStride uintptr, steps *uint64, "+
+	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+resultParameters+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
 		"blocks, quads, shift, minima uintptr)")
 	const vectors = panel / 16 / 2
@@ -30,13 +30,13 @@ func dot512(rows int) {
 	loop("block", blocks, 1, func() {
 		d.begin()
 		asm.Load(asm.Param("quads"), n)
-		loop("quad", n, together, func() {
-			for quad := range together {
+		loop("quad", n, quadsPerStep, func() {
+			for quad := range quadsPerStep {
 				asm.PREFETCHT0(Mem{Base: ahead})
 				asm.ADDQ(address("aheadStep"), ahead)
 				ws := zmms(vectors)
 				for v, z := range ws {
-					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quads + v*64}, z)
+					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quadBytes + v*64}, z)
 				}
 				for r := range rows {
 					b := asm.ZMM()
@@ -46,8 +46,8 @@ func dot512(rows int) {
 					}
 				}
 			}
-			asm.ADDQ(U32(together*quads), w)
-			asm.ADDQ(Imm(together*4), x.Base)
+			asm.ADDQ(U32(quadsPerStep*quadBytes), w)
+			asm.ADDQ(Imm(quadsPerStep*4), x.Base)
 		})
 		d.add(Mem{Base: scales}, func() { asm.CMPQ(address("minima"), Imm(0)) })
 		asm.ADDQ(Imm(stepBytes), steps.Base)
@@ -63,31 +63,32 @@ func dot512(rows int) {
 	end()
 }
 
-// together is the number of quads, groups of 4 inputs, that dot512 multiplies in one iteration. The smallest block
-// has 4 quads.
-const together = 4
+// quadsPerStep is the number of quadBytes, groups of 4 inputs, that an iteration of dot512 multiplies. The smallest
+// block has 4 quads.
+const quadsPerStep = 4
 
-// A blockSums holds the sums of a block in acc, and the sums of all blocks in placed. The comment of dot describes
-// them.
+// A blockSums has two sums for each row and output, whose computation the comment of dot describes: acc for the
+// current block, resultSums for all blocks.
 type blockSums struct {
-	placed
+	resultSums
 	steps *assembly.Rows
 	shift Register
 	acc   sums
 }
 
 func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
-	s := &blockSums{placed: placed{newSums(avx512, rows, vectors)}, steps: steps, shift: asm.XMM()}
+	s := &blockSums{resultSums: resultSums{newSums(avx512, rows, vectors)}, steps: steps, shift: asm.XMM()}
 	asm.VMOVQ(address("shift"), s.shift)
 	s.acc = newSums(avx512, rows, vectors)
 	return s
 }
 
-// begin sets the sums of a block to 0. It could set them to the correction for shift, which add adds, but that is
-// slower.
+// begin emits the code that sets the sums of a block to 0. Setting them to the correction for shift, which add adds,
+// would be slower.
 func (s *blockSums) begin() { s.acc.zero() }
 
-// add adds the sums of a block to the sums of all blocks. compare must set the zero flag if there are no minima.
+// add emits the code that adds the sums of a block to the sums of all blocks. compare must emit an instruction that
+// sets the zero flag if there are no minima.
 func (s *blockSums) add(scales Mem, compare func()) {
 	compare()
 	asm.JNE(LabelRef("multiply"))

@@ -80,9 +80,9 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is the distance in bytes at which weights are prefetched. This is needed because the processor's own
-// prefetcher stops at each page of 4 KB. The weights are prefetched to the second-level cache, from which they reach
-// the first-level cache in time. Prefetches to the first-level cache occupy its few line buffers while they wait for
+// prefetch is the distance in bytes at which weights are prefetched, because the processor's own prefetcher stops at
+// the end of each page of 4 KB. The weights are prefetched to the second-level cache, from which they reach the
+// first-level cache in time. Prefetches to the first-level cache occupy its few line buffers while they wait for
 // memory; with them, reading was 6 % slower on one core and 8 % on two.
 const prefetch = 4096
 
@@ -93,7 +93,7 @@ func blocks512(rows int, kind kind) {
 	sums, block := newSums(avx512, rows, panel/16), newBlock(avx512, kind, panel/16)
 	sums.zero()
 	block.all(arg("w"), func(w, n Register) {
-		loop("step", n, kind.together(), func() {
+		loop("step", n, kind.inputsPerStep(), func() {
 			asm.PREFETCHT0(Mem{Base: w, Disp: prefetch})
 			if kind.bits == 8 {
 				ws := zmms(panel / 16)
@@ -110,15 +110,15 @@ func blocks512(rows int, kind kind) {
 					}
 				}
 			}
-			asm.ADDQ(Imm(uint64(4*kind.together())), x.Base)
+			asm.ADDQ(Imm(uint64(4*kind.inputsPerStep())), x.Base)
 			asm.ADDQ(U32(panel), w)
 		})
 	})
 	sums.store(dst)
 }
 
-// tile2 generates the AVX2 kernel for f32 weights. It computes 16 of the 64 outputs at a time, as many as fit into
-// registers.
+// tile2 generates the AVX2 kernel for f32 weights. A call computes 16 of the 64 outputs of a panel, as many as fit
+// into registers.
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)

@@ -4,7 +4,7 @@
 //
 // Every kernel adds the products of an output in the order of the inputs, with one fused multiply-add each, so that
 // all kernels give the same bits. In kernels for pairs of BF16, an instruction does two multiply-adds, first for the
-// high halves. Kernels for 8-bit activations add the exact sums of blocks.
+// high halves. Kernels for 8-bit activations compute exact sums of blocks and add these.
 package main
 
 import (

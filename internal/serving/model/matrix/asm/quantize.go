@@ -10,7 +10,7 @@ import (
 const quantizeBlocks = "func(q *int8, steps32, steps16 *uint64, x *float32, blocks uintptr)"
 
 // A quantizer generates a kernel that rounds blocks of 32 activations to 8 bits, with the same operations as
-// quantizeBlock. It stores the sums of the block and of the block's two halves.
+// quantizeBlock of package matrix. The kernel stores a step for each block and one for each half of a block.
 type quantizer struct {
 	q, x, blocks, steps32, steps16 Register
 	limit                          VecVirtual // 127
@@ -33,8 +33,8 @@ func broadcastX(bits uint32) VecVirtual {
 	return x
 }
 
-// factors computes two numbers from the largest magnitude of a block: the scale, and the factor by which values are
-// multiplied before they are rounded.
+// factors emits the code that computes, from the largest magnitude of a block, the block's scale and the factor by
+// which its values are multiplied before they are rounded.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()
@@ -51,8 +51,8 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half adds the 4 sums in x, which together are the sum of 16 values. It stores the scale, the negated sum, and the
-// product of the two.
+// half emits the code that adds the 4 integers in each of x and other, which together are the sum of half a block,
+// and stores the half's step: the scale, the negated sum, and their product.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)
@@ -88,8 +88,8 @@ func (k *quantizer) step(to Mem, scale, sum Register) {
 	asm.VMOVSS(product, to.Offset(8))
 }
 
-// largest4 finds the largest of the 4 magnitudes in top and the 4 in other, and leaves it in the first lane of top. It
-// compares the magnitudes as integers, so that a NaN is the largest.
+// largest4 emits the code that finds the largest of the 4 magnitudes in top and the 4 in other, and leaves it in the
+// first lane of top. It compares magnitudes as integers, so that a NaN is the largest.
 func largest4(top, other Register) {
 	asm.VPMAXUD(other, top, top)
 	asm.VPSHUFD(Imm(0x4e), top, other)
@@ -167,9 +167,9 @@ func quantize2() {
 	end()
 }
 
-// shorten generates the kernel that rounds a multiple of 16 values to BF16, as short of package matrix does. The
-// kernel writes f32 or, if paired is true, pairs with the first value in the high half. This work takes 1 % of the
-// time of a prompt, so AVX2 is fast enough.
+// shorten generates the kernel that rounds a multiple of 16 values to BF16, as the function short of package matrix
+// does. The kernel writes f32 or, if paired is true, pairs of BF16 with the first value in the high half. Rounding
+// takes 1 % of the time of a prompt, so there is no AVX-512 kernel.
 func shorten(name string, paired bool) {
 	begin(name, "func(dst *float32, x *float32, n uintptr)")
 	dst, x, n := arg("dst"), arg("x"), arg("n")

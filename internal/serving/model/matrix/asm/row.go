@@ -5,8 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// dotRow generates the kernel that multiplies one row by all outputs of a panel. It unpacks weights into registers,
-// where it also keeps the sums. Each block begins with its scales. If there is no packing, weights are bytes.
+// dotRow generates the AVX-512 kernel that multiplies one row by all outputs of a panel. It unpacks weights into
+// registers, where it also keeps the sums. Each block begins with its scales. If p is nil, weights are bytes.
 func dotRow(p *packing) {
 	r := newRowDot(p)
 	r.sums.load()
@@ -48,7 +48,7 @@ func newRowDot(p *packing) *rowDot {
 		r.pairs, r.fetch = p.pairs(), func(at Mem) { asm.PREFETCHT0(at) }
 	}
 	begin("dotRow"+name+"AVX512",
-		"func("+sumsOf+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)")
+		"func("+resultParameters+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)")
 	r.x, r.w, r.blocks, r.minima = arg("x"), arg("w"), arg("blocks"), arg("minima")
 	r.groups, r.scales = asm.GP64(), asm.GP64()
 	r.sums = newBlockSums(rowsOf("steps", "", 1), 1, rowVectors)
@@ -58,7 +58,8 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// fetchScales prefetches the scales, or the minima, of a later block, and moves w behind those of this block.
+// fetchScales emits the code that prefetches a later block's scales or minima, prefetch bytes after at, and advances
+// w past those of the current block.
 func (r *rowDot) fetchScales(at Register) {
 	for line := range panel * 2 / 64 {
 		r.fetch(Mem{Base: at, Disp: prefetch + line*64})
@@ -72,10 +73,10 @@ func (r *rowDot) load(at int, z VecVirtual) {
 }
 
 func (r *rowDot) group() {
-	first, size, high := 0, 2*r.pairs*quads, make([]VecVirtual, rowVectors)
+	first, size, high := 0, 2*r.pairs*quadBytes, make([]VecVirtual, rowVectors)
 	if r.packing != nil {
 		first = r.packing.first()
-		size = first + r.pairs*quads
+		size = first + r.pairs*quadBytes
 	}
 	for v := 0; v < rowVectors && first > 0; v++ {
 		high[v] = asm.ZMM()
@@ -98,15 +99,15 @@ func (r *rowDot) group() {
 func (r *rowDot) multiply(pair, v, first int, high VecVirtual, bs []VecVirtual) {
 	ws := zmms(2)
 	if r.packing == nil {
-		r.load(2*pair*quads+v*64, ws[0])
-		r.load((2*pair+1)*quads+v*64, ws[1])
+		r.load(2*pair*quadBytes+v*64, ws[0])
+		r.load((2*pair+1)*quadBytes+v*64, ws[1])
 	} else {
-		r.load(first+pair*quads+v*64, ws[0])
+		r.load(first+pair*quadBytes+v*64, ws[0])
 		asm.VPSRLD(Imm(4), ws[0], ws[1])
 	}
 	for i, z := range ws {
 		if r.packing != nil {
-			r.unpacking.number(z, high, 2*pair+i)
+			r.unpacking.expand(z, high, 2*pair+i)
 		}
 		asm.VPDPBUSD(bs[i], z, r.sums.acc[0][v])
 	}

@@ -5,9 +5,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A packing is the layout of weights that have less than 8 bits. Weights are stored in groups of inputs. A group
-// begins with 256 bytes for the bits above the low 4 bits, if the weights have such bits. Then it has 256 bytes for
-// each pair of quads (groups of 4 inputs), with the low 4 bits of their weights.
+// A packing is the layout of weights of less than 8 bits. Weights are stored in groups of inputs. If the weights
+// have more than 4 bits, a group begins with 256 bytes for the bits above the low 4. Then it has 256 bytes for each
+// pair of quads (groups of 4 inputs), with the low 4 bits of their weights.
 type packing struct {
 	name  string
 	high  int  // bits above the low 4
@@ -23,10 +23,10 @@ func (p packing) pairs() int {
 	return 2
 }
 
-func (p packing) first() int { return min(p.high, 1) * quads }
+func (p packing) first() int { return min(p.high, 1) * quadBytes }
 
-// unpack generates the kernel that expands weights to bytes. A byte of a pair has two weights: the low half belongs to
-// the pair's first quad, the high half to its second quad.
+// unpack generates the kernel that expands weights to bytes. A byte of a pair of quads has two weights: the low half
+// is of the first quad, the high half of the second.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
@@ -35,14 +35,14 @@ func unpack(width width, p packing) {
 	loop("block", blocks, 1, func() {
 		asm.Load(asm.Param("groups"), groups)
 		loop("group", groups, 1, func() {
-			asm.MOVQ(U32(uint32(quads/width.bytes)), n)
+			asm.MOVQ(U32(uint32(quadBytes/width.bytes)), n)
 			loop("column", n, 1, func() {
 				high := width.reg()
 				if p.high > 0 {
 					asm.VMOVUPS(Mem{Base: w}, high)
 				}
 				for pair := range p.pairs() {
-					from := Mem{Base: w, Disp: first + pair*quads}
+					from := Mem{Base: w, Disp: first + pair*quadBytes}
 					if width.bytes == 64 {
 						asm.PREFETCHT0(from.Offset(prefetch))
 					}
@@ -50,15 +50,15 @@ func unpack(width width, p packing) {
 					asm.VMOVUPS(from, low)
 					asm.VPSRLD(Imm(4), low, next)
 					for i, z := range []VecVirtual{low, next} {
-						u.number(z, high, 2*pair+i)
-						asm.VMOVUPS(z, Mem{Base: dst, Disp: (2*pair + i) * quads})
+						u.expand(z, high, 2*pair+i)
+						asm.VMOVUPS(z, Mem{Base: dst, Disp: (2*pair + i) * quadBytes})
 					}
 				}
 				asm.ADDQ(U32(uint32(width.bytes)), w)
 				asm.ADDQ(U32(uint32(width.bytes)), dst)
 			})
-			asm.ADDQ(U32(uint32(first+(p.pairs()-1)*quads)), w)
-			asm.ADDQ(U32(uint32((2*p.pairs()-1)*quads)), dst)
+			asm.ADDQ(U32(uint32(first+(p.pairs()-1)*quadBytes)), w)
+			asm.ADDQ(U32(uint32((2*p.pairs()-1)*quadBytes)), dst)
 		})
 		asm.ADDQ(stride, w)
 	})
@@ -88,9 +88,9 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// number replaces each byte of z, whose low 4 bits are those of a weight, by the whole weight. high has the other
-// bits of the weights; quad is the index of the quad in the group.
-func (u *unpacking) number(z, high VecVirtual, quad int) {
+// expand emits the code that replaces each byte of z, whose low 4 bits are those of a weight, by the whole weight.
+// high has the bits above the low 4 of the group's weights; quad is the index of the quad in the group.
+func (u *unpacking) expand(z, high VecVirtual, quad int) {
 	u.and(u.low, z, z)
 	if u.table {
 		asm.VPSHUFB(z, u.values, z)

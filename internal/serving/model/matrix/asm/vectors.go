@@ -7,9 +7,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// An exponential computes exp(x) as 2^n × p(r), with n = round(x/ln 2) and r = x − n ln 2. p is the Taylor polynomial
-// of degree 7; for |r| ≤ ln 2/2, its error is smaller than the rounding of f32. The kernel subtracts n ln 2 in two
-// parts, the first of which has few bits.
+// An exponential emits the code that computes exp(x) as 2^n × p(r), with n = round(x/ln 2) and r = x − n ln 2. p is
+// the Taylor polynomial of degree 7; for |r| ≤ ln 2/2, its error is smaller than the rounding of f32. ln 2 is the
+// sum of two numbers, of which the first has so few bits that its product with n is exact.
 type exponential struct {
 	log2e, high, low VecVirtual
 	coefficients     [8]VecVirtual
@@ -42,8 +42,8 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 	return p
 }
 
-// exp512 generates the kernel that computes exp((x − top) × scale) for a multiple of 16 values. Smaller exponents than
-// −1,000 are replaced by −1,000, for which the result is 0, so that −∞ does not become NaN.
+// exp512 generates the kernel that replaces each of n values by exp((x − top) × scale). n is a multiple of 16.
+// Exponents below −1,000 are replaced by −1,000, for which the result is 0, so that −∞ does not become NaN.
 func exp512() {
 	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)")
 	asm.Pragma("noescape") // callers may have x on the stack
@@ -64,7 +64,7 @@ func exp512() {
 	end()
 }
 
-// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up for a multiple of 16 values.
+// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up for n values, a multiple of 16.
 func siluMul512() {
 	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)")
 	asm.Pragma("noescape") // the last values are in arrays on the stack
@@ -95,9 +95,9 @@ func constant(v float64) VecVirtual {
 	return z
 }
 
-// largest512 generates the kernel that finds the largest of a multiple of 64 values. The result is NaN if one of the
-// values is NaN. If one of its two operands is NaN, VMAXPS returns its second source (the first in Go's order), which
-// may be a number. Therefore VCMPPS also sets bits of a mask where one of the two is NaN.
+// largest512 generates the kernel that finds the largest of n values, a multiple of 64, or returns NaN if a value is
+// NaN. VMAXPS alone can lose a NaN: if one of its operands is NaN, it returns its second source (the first in Go's
+// order), which may be a number. Therefore VCMPPS also sets bits of a mask where a value is NaN.
 func largest512() {
 	begin("largestAVX512", "func(x *float32, n uintptr) float32")
 	x, n := arg("x"), arg("n")

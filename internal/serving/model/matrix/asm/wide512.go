@@ -11,11 +11,11 @@ import (
 
 const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
 
-// A wide is a kernel that multiplies rows of x by a panel and adds the products to sums, which have 64 values a row. In
-// x, the values of all rows for one input are adjacent. A pass over the weights computes 16 or 32 of the 64 outputs, as
-// many as fit into registers for all rows. In a pass, the kernel converts a weight to a float once, and each product
-// reads the value of x from memory. With each input, the kernel prefetches the memory at ahead and advances ahead by
-// step bytes.
+// A wide generates a kernel that multiplies rows of x by a panel and adds the products to sums, which have 64 values
+// a row. In x, the values of all rows for one input are adjacent. The kernel makes 2 or 4 passes over the weights.
+// Each computes 32 or 16 of the 64 outputs, as many as fit into registers for all rows: it converts each weight to a
+// float once, and multiplies it by values of x in memory. In each iteration, which is for one input, or two if
+// weights have 4 bits, the kernel prefetches the memory at ahead and advances ahead by step bytes.
 type wide struct {
 	rows, vectors           int
 	sums, x, w, ahead, step Register
@@ -56,7 +56,8 @@ func (k *wide) sum(i int) Mem {
 	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
 }
 
-// add takes the values of x for the i-th input after the current one.
+// add emits the code that multiplies the weights w of a vector of outputs by all rows' values of x for the i-th
+// input after the current one.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
 		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
@@ -93,16 +94,16 @@ func wideBlocks512(rows int, kind kind) {
 	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
 		kind.table()+")")
 	block := newBlock(avx512, kind, k.vectors)
-	// In each pass, the address of the scales advances by their size, and that of the integers by 16 bytes for each
-	// vector.
+	// The scales of the outputs of a pass are at head + the offset of the block, their integers at values + that
+	// offset. In each pass, head advances by the size of the scales, and values by 16 bytes for each vector.
 	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(k.w, head)
-	asm.LEAQ(Mem{Base: k.w, Disp: kind.head()}, values)
+	asm.LEAQ(Mem{Base: k.w, Disp: kind.headBytes()}, values)
 	k.passes(func() {
 		asm.MOVQ(head, diff)
 		asm.SUBQ(values, diff)
 		block.pass(values, diff, func(w, n Register) {
-			loop("step", n, kind.together(), func() {
+			loop("step", n, kind.inputsPerStep(), func() {
 				for v := range k.vectors {
 					if kind.bits == 8 {
 						z := asm.ZMM()
@@ -114,7 +115,7 @@ func wideBlocks512(rows int, kind kind) {
 					k.add(low, v, 0)
 					k.add(high, v, 1)
 				}
-				k.next(kind.together())
+				k.next(kind.inputsPerStep())
 				asm.ADDQ(U32(panel), w)
 			})
 		})
@@ -123,8 +124,8 @@ func wideBlocks512(rows int, kind kind) {
 	})
 }
 
-// gather4 generates the kernel that interleaves n values of four rows. The four values of input k are at dst + k ×
-// stride.
+// gather4 generates the kernel that interleaves n values of four rows. It stores the four values of input k at dst +
+// k × stride.
 func gather4() {
 	begin("gather4AVX512", "func(dst *float32, stride uintptr, a, b, c, d *float32, n uintptr)")
 	dst, stride := arg("dst"), arg("stride")

@@ -4,16 +4,17 @@ package matrix
 
 import "unsafe"
 
-// together is the largest number of rows that are multiplied by a slab of weights before the next slab is read. The
-// sums of these rows stay in the first-level cache.
-const together = 48
+// maxGroupRows is the largest number of rows that are multiplied by some inputs of a panel before the next inputs
+// are read. The sums of so many rows stay in the first-level cache.
+const maxGroupRows = 48
 
-// pairInputs is the number of inputs of W16A16 that are multiplied at a time. Their 32 KB of weights stay in the
-// first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// pairInputs is the number of inputs of W16A16 by which a group of rows is multiplied before the next inputs. Their
+// weights, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
-// placed reports whether the matrix's kernels write products to the result themselves.
-func (m *Matrix) placed() bool { return m.pairs || m.Type.rounds() && isa == avx512 && vnni }
+// writesResult reports whether the matrix's kernels write complete sums to the result, so that they need not be
+// copied from scratch memory.
+func (m *Matrix) writesResult() bool { return m.pairs || m.Type.rounds() && isa == avx512 && hasVNNI }
 
 type rowGroup struct {
 	m          *Matrix
@@ -24,8 +25,8 @@ type rowGroup struct {
 	from, to   int // rows
 }
 
-// placed has the addresses of sums that a kernel reads and writes. Rows at from, plus and plus2 have 64 sums.
-type placed struct {
+// sumAddresses has the addresses of sums that a kernel reads and writes. Rows at from, plus and plus2 have 64 sums.
+type sumAddresses struct {
 	to                *float32
 	stride            uintptr  // bytes from one row to the next
 	from, plus, plus2 *float32 // sums of earlier inputs and of other slices, or nil
@@ -33,9 +34,9 @@ type placed struct {
 
 func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch) {
 	for i := range s.sums {
-		s.sums[i] = grow(s.sums[i], together*Panel)
+		s.sums[i] = grow(s.sums[i], maxGroupRows*Panel)
 	}
-	width, all := min(Panel, m.Out-p*Panel), (x.rows+together-1)/together
+	width, all := min(Panel, m.Out-p*Panel), (x.rows+maxGroupRows-1)/maxGroupRows
 	for i := range all {
 		g := rowGroup{m: m, x: x, s: s, p: p, index: i, all: all, from: x.rows * i / all, to: x.rows * (i + 1) / all}
 		if width == Panel {
@@ -50,11 +51,12 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 	}
 }
 
-// slices sets rows of dst to the sums over all slices. It adds the slices in the same order as Matrix.sliced.
+// slices sets rows of dst to the sums over all slices of the inputs. It adds the slices in the same order as
+// Matrix.sliced.
 func (g *rowGroup) slices(dst *float32, stride int) {
 	first, second, all := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
-	n, to := g.m.In/all, placed{to: dst, stride: uintptr(stride * 4)}
-	inner := func(sums, plus *float32) placed { return placed{to: sums, stride: Panel * 4, plus: plus} }
+	n, to := g.m.In/all, sumAddresses{to: dst, stride: uintptr(stride * 4)}
+	inner := func(sums, plus *float32) sumAddresses { return sumAddresses{to: sums, stride: Panel * 4, plus: plus} }
 	switch all {
 	case 2:
 		g.slice(inner(first, nil), 0, n)
@@ -68,7 +70,7 @@ func (g *rowGroup) slices(dst *float32, stride int) {
 	g.slice(to, (all-1)*n, n)
 }
 
-func (g *rowGroup) slice(sums placed, k, n int) {
+func (g *rowGroup) slice(sums sumAddresses, k, n int) {
 	multiply, limit := g.dot512, dotInputs
 	switch {
 	case g.m.pairs && g.x.rows <= len(pairs512):
@@ -80,14 +82,14 @@ func (g *rowGroup) slice(sums placed, k, n int) {
 	}
 	end, before := k+n, &g.s.sums[2][0]
 	for ; end-k > limit; k += limit {
-		multiply(placed{to: before, stride: Panel * 4, from: sums.from}, k, limit)
+		multiply(sumAddresses{to: before, stride: Panel * 4, from: sums.from}, k, limit)
 		sums.from = before
 	}
 	multiply(sums, k, end-k)
 }
 
-// tiles have about equal size, at most limit rows.
-func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums placed)) {
+// tiles calls kernel for pieces of about equal size of the group, each of at most limit rows.
+func (g *rowGroup) tiles(limit int, sums sumAddresses, kernel func(r, rows int, sums sumAddresses)) {
 	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
 		rows := (g.to - r) / n
 		kernel(r, rows, sums.row(r-g.from))
@@ -95,7 +97,7 @@ func (g *rowGroup) tiles(limit int, sums placed, kernel func(r, rows int, sums p
 	}
 }
 
-func (s placed) row(r int) placed {
+func (s sumAddresses) row(r int) sumAddresses {
 	s.to = add(s.to, r*int(s.stride)/4)
 	for _, other := range []**float32{&s.from, &s.plus, &s.plus2} {
 		if *other != nil {
@@ -107,9 +109,9 @@ func (s placed) row(r int) placed {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns what each tile prefetches while kernels multiply inputs k to k+n: the first address, and the number
-// of bytes. If one group of rows covers the panel, the tiles prefetch the weights of the next n inputs. If several
-// groups share the panel, each group prefetches its part of the next panel.
+// ahead returns the address from which on tiles should prefetch while they multiply inputs k to k+n-1, and the
+// number of bytes for each tile. If there is only one group of rows, its tiles prefetch the weights of the next n
+// inputs. If there are several, each group prefetches its share of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
@@ -124,19 +126,20 @@ type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32,
 
 var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pairsAVX512x4, pairsAVX512x5, pairsAVX512x6}
 
-func (g *rowGroup) pairs512(sums placed, k, n int) {
+func (g *rowGroup) pairs512(sums sumAddresses, k, n int) {
 	m, x := g.m, &g.x.shorts
 	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)
 	ahead, share := g.ahead(k, n)
 	if g.x.rows <= len(pairs512) {
 		ahead = uintptr(unsafe.Pointer(w)) + pairsAhead
 	}
-	g.tiles(len(pairs512), sums, func(r, rows int, sums placed) {
+	g.tiles(len(pairs512), sums, func(r, rows int, sums sumAddresses) {
 		pairs512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, &x.x[r*x.stride+k/2],
 			uintptr(x.stride*4), w, ahead, share/words, words)
 		ahead += share
 	})
 }
 
-// pairsAhead is the distance in bytes at which weights that are read once are prefetched; see prefetch in ./asm.
+// pairsAhead is the distance in bytes at which weights are prefetched that are read only once; see prefetch in
+// ./asm.
 const pairsAhead = 4096

@@ -9,18 +9,18 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// placed holds the sums of a kernel that writes its sums to the result itself. There is a sum for each row and
-// output.
-type placed struct{ sums }
+// resultSums emits the code of a kernel that adds up a row's sum over all inputs and stores it in the result. It has
+// a register for each row and vector of outputs.
+type resultSums struct{ sums }
 
-// sumsOf has the parameters of kernels with placed sums. The sums start with the values at from, or with 0 if from is
-// nil. At the end, the kernel adds the values at plus and then those at plus2, unless they are nil, and stores the
-// results at to. Rows at from, plus and plus2 have 64 sums. offset is added to all addresses.
-const sumsOf = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
+// resultParameters are the parameters of kernels with resultSums. The sums start with the values at from, or with 0
+// if from is nil. At the end, the kernel adds the values at plus, then those at plus2, unless the pointers are nil,
+// and stores the sums at to. Rows at from, plus and plus2 have 64 values. offset is added to all addresses.
+const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at calls f for each vector of sums, with its place in the memory that an argument points to. It does nothing if
-// the argument is nil.
-func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
+// at emits a call of f for each vector of sums, with the vector's address in the memory at the given argument. The
+// kernel skips this code if the argument is nil.
+func (s resultSums) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
 	asm.JEQ(LabelRef(label))
@@ -29,12 +29,12 @@ func (s placed) at(at string, f func(m Mem, z VecVirtual)) {
 	asm.Label(label)
 }
 
-func (s placed) load() {
+func (s resultSums) load() {
 	s.zero()
 	s.at("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
 }
 
-func (s placed) store() {
+func (s resultSums) store() {
 	s.at("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
 	s.at("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
 	to := arg("to")
@@ -49,12 +49,12 @@ func (s placed) store() {
 	}
 }
 
-// pairs512 generates the kernel that multiplies pairs of BF16. For each pair of inputs, it prefetches 4 cache lines
-// at ahead and advances ahead by step bytes.
+// pairs512 generates the kernel that multiplies pairs of BF16. With each pair of inputs, the kernel prefetches 4
+// cache lines at ahead and advances ahead by step bytes.
 func pairs512(rows int) {
-	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+sumsOf+", x *float32, xStride uintptr, w *byte, "+
+	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+resultParameters+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
-	s := placed{newSums(avx512, rows, panel/16)}
+	s := resultSums{newSums(avx512, rows, panel/16)}
 	s.load()
 	x, w, ahead, step, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
 	loop("step", k, 1, func() {
@@ -78,8 +78,8 @@ func pairs512(rows int) {
 	end()
 }
 
-// addSums generates the kernel that adds the sums of a slice to other sums. n is their number, a multiple of 16.
-// The kernel takes an eighth of the time of Go code.
+// addSums generates the kernel that adds n values at x to those at sums. n is a multiple of 16. Go code takes 8
+// times as long.
 func addSums() {
 	begin("addAVX2", "func(sums, x *float32, n uintptr)")
 	sums, x, n := arg("sums"), arg("x"), arg("n")
