@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"net/http"
 
 	"llmmemory/internal/serving/engine/openai"
@@ -16,12 +17,7 @@ func Interface() openai.Interface {
 
 // create answers POST /v1/messages.
 func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
-	setID(w.Header())
-	var b body
-	if err := s.Decode(w, r, &b, otherFields); err != nil {
-		return err
-	}
-	c, err := b.chat()
+	b, c, err := read(s, w, r)
 	if err != nil {
 		return err
 	}
@@ -34,12 +30,7 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 
 // count answers POST /v1/messages/count_tokens.
 func count(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
-	setID(w.Header())
-	var b body
-	if err := s.Decode(w, r, &b, otherFields); err != nil {
-		return err
-	}
-	c, err := b.chat()
+	_, c, err := read(s, w, r)
 	if err != nil {
 		return err
 	}
@@ -48,6 +39,15 @@ func count(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 			InputTokens int `json:"input_tokens"`
 		}{tokens}
 	})
+}
+
+// read reads the body of a request, and sets the id of the answer.
+func read(s *openai.Server, w http.ResponseWriter, r *http.Request) (b body, c *openai.Chat, err error) {
+	setID(w.Header())
+	if err = s.Decode(w, r, &b, otherFields); err == nil {
+		c, err = b.chat()
+	}
+	return b, c, err
 }
 
 // An errorBody is Anthropic's form of an error.
@@ -62,36 +62,31 @@ type errorObject struct {
 	Message string `json:"message"`
 }
 
-// failure returns the body of an error, and sets the header request-id.
+// failure returns the body of an error in Anthropic's form, and sets the header request-id.
 func failure(h http.Header, status int, message string) any {
 	return errorBody{"error", errorObject{errorType(status), message}, setID(h)}
 }
 
-// errorType returns Anthropic's type of error for a status.
-func errorType(status int) string {
-	switch status {
-	case http.StatusUnauthorized:
-		return "authentication_error"
-	case http.StatusForbidden:
-		return "permission_error"
-	case http.StatusNotFound:
-		return "not_found_error"
-	case http.StatusRequestTimeout:
-		return "timeout_error"
-	case http.StatusRequestEntityTooLarge:
-		return "request_too_large"
-	case http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case http.StatusServiceUnavailable:
-		return "overloaded_error"
-	}
-	if status >= http.StatusInternalServerError {
-		return "api_error"
-	}
-	return "invalid_request_error"
+// errorTypes are Anthropic's types of errors by status.
+var errorTypes = map[int]string{
+	http.StatusUnauthorized:          "authentication_error",
+	http.StatusForbidden:             "permission_error",
+	http.StatusNotFound:              "not_found_error",
+	http.StatusRequestTimeout:        "timeout_error",
+	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
+	http.StatusServiceUnavailable:    "overloaded_error",
 }
 
-// setID returns the request-id of an answer. It sets a new one if there is none.
+// errorType returns Anthropic's type of an error with the given status.
+func errorType(status int) string {
+	if status >= http.StatusInternalServerError {
+		return cmp.Or(errorTypes[status], "api_error")
+	}
+	return cmp.Or(errorTypes[status], "invalid_request_error")
+}
+
+// setID returns the header request-id of an answer. If it is missing, setID sets it to a new id.
 func setID(h http.Header) string {
 	if h.Get("Request-Id") == "" {
 		h.Set("Request-Id", openai.NewID("req_"))

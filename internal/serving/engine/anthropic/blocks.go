@@ -17,7 +17,7 @@ type message struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// A block is a block of content. Which fields it has depends on its type.
+// A block is a block of the content of a message. Its type decides which fields it has.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -31,7 +31,7 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// blockFields lists the fields of the supported types of blocks, besides type and cache_control. signature and is_error
+// blockFields lists the fields of each supported type of blocks, besides type and cache_control. signature and is_error
 // have no effect.
 var blockFields = map[string][]string{
 	"text":        {"text", "citations"},
@@ -40,7 +40,8 @@ var blockFields = map[string][]string{
 	"tool_result": {"tool_use_id", "content", "is_error"},
 }
 
-// readContent reads a text, or a list of blocks of the given types.
+// readContent returns the blocks of a content, which is a string or a list of blocks. Only blocks of the given types
+// are possible. Errors are about the field, and call what has the content name.
 func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
 	content = bytes.TrimSpace(content)
 	if openai.IsNull(content) {
@@ -84,34 +85,34 @@ func (b *block) read(field, name string, raw json.RawMessage, types []string) er
 	return err
 }
 
-// A turn is a message of a chat whose texts are not joined yet. As in Anthropic's interface, messages of one role that
-// follow each other are one turn. Each result of a tool is a turn of its own.
-type turn struct {
+// A draft is a message of a chat whose texts are not joined yet. As in Anthropic's interface, consecutive messages of
+// one role become one message. Each result of a tool becomes a message of its own.
+type draft struct {
 	chat.Message
 	texts, thoughts []string
 }
 
-type turns []turn
+type drafts []draft
 
-// of returns the last turn if it has the role, or a new one.
-func (t *turns) of(role string) *turn {
+// withRole returns the last draft if it has the role, or a new one.
+func (t *drafts) withRole(role string) *draft {
 	if n := len(*t); n == 0 || (*t)[n-1].Role != role {
-		*t = append(*t, turn{Message: chat.Message{Role: role}})
+		*t = append(*t, draft{Message: chat.Message{Role: role}})
 	}
 	return &(*t)[len(*t)-1]
 }
 
-// messages joins texts by line breaks, as vLLM does.
-func (t turns) messages() (list []chat.Message) {
-	for _, turn := range t {
-		turn.Content, turn.Reasoning = strings.Join(turn.texts, "\n"), strings.Join(turn.thoughts, "\n")
-		list = append(list, turn.Message)
+// messages returns the messages. It joins the texts of each by line breaks, as vLLM does.
+func (t drafts) messages() (list []chat.Message) {
+	for _, d := range t {
+		d.Content, d.Reasoning = strings.Join(d.texts, "\n"), strings.Join(d.thoughts, "\n")
+		list = append(list, d.Message)
 	}
 	return list
 }
 
-// add adds the message with the given number.
-func (t *turns) add(i int, m *message) error {
+// add adds message i of a request.
+func (t *drafts) add(i int, m *message) error {
 	name := fmt.Sprintf("message %d", i)
 	types := map[string][]string{"user": {"text", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
 	if types == nil {
@@ -127,10 +128,10 @@ func (t *turns) add(i int, m *message) error {
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			to := t.of(m.Role)
+			to := t.withRole(m.Role)
 			to.texts = append(to.texts, b.Text)
 		case "thinking":
-			to := t.of(m.Role)
+			to := t.withRole(m.Role)
 			to.thoughts = append(to.thoughts, b.Thinking)
 		case "tool_use":
 			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
@@ -142,7 +143,7 @@ func (t *turns) add(i int, m *message) error {
 			case b.ID == "":
 				return openai.Invalid("messages", "A tool_use of %s has no id.", name)
 			}
-			to := t.of(m.Role)
+			to := t.withRole(m.Role)
 			to.ToolCalls = append(to.ToolCalls, call)
 		case "tool_result":
 			if err := t.addResult(name, &b); err != nil {
@@ -153,8 +154,8 @@ func (t *turns) add(i int, m *message) error {
 	return nil
 }
 
-func (t *turns) addResult(name string, b *block) error {
-	to := turn{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
+func (t *drafts) addResult(name string, b *block) error {
+	to := draft{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
 	}

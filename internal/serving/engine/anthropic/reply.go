@@ -24,7 +24,7 @@ type (
 		StopSequence *string   `json:"stop_sequence"`
 		Usage        usage     `json:"usage"`
 	}
-	// A content is a block of a message. The fields that its type does not have are nil.
+	// A content is a block of an answer. Fields that its type does not have are nil.
 	content struct {
 		Type      string          `json:"type"`
 		Text      *string         `json:"text,omitempty"`
@@ -82,7 +82,7 @@ type (
 	}
 )
 
-// A reply makes a message from the events of an answer. In a stream it sends Anthropic's events.
+// A reply makes a message from the events of an answer. If there is a stream, it sends Anthropic's events.
 type reply struct {
 	message messageBody
 	send    openai.Send // nil if the message is sent when it is complete
@@ -128,7 +128,7 @@ func (r *reply) Add(e toolparser.Event) {
 	}
 }
 
-// begin begins a block, unless the last one is of the same type and has not ended.
+// begin begins a new block, unless the last block has the same type and has not ended.
 func (r *reply) begin(c content) {
 	if n := len(r.message.Content); r.open && r.message.Content[n-1].Type == c.Type {
 		return
@@ -169,9 +169,9 @@ func (r *reply) end() {
 	r.event("content_block_stop", blockStop{"content_block_stop", r.index()})
 }
 
-// input returns the input of a call. Of arguments that are cut, it has the values that are complete, which is what
-// Anthropic's clients read from a stream that is cut. Other arguments that are not JSON are wrapped, as Anthropic advises
-// clients to do.
+// input returns the input of a tool_use from the arguments of a call. If the arguments are the beginning of an object,
+// because the answer was cut, the input has their complete values, as Anthropic's clients read from a stream that was
+// cut. Other arguments that are not JSON are wrapped in an object, as Anthropic advises clients to do.
 func input(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
@@ -186,8 +186,8 @@ func input(arguments string) json.RawMessage {
 	return wrapped
 }
 
-// complete takes the beginning of a JSON object and returns a whole object, without the values that are not complete.
-// If text is not the beginning of an object, it returns "".
+// complete returns an object with the complete values of text, which is the beginning of a JSON object. If text is not
+// the beginning of an object, it returns "".
 func complete(text string) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -20,7 +20,7 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.CallEnd},
 }
 
-// reply returns the body of the answer and its streamed events, a line each.
+// replied returns the body of the answer to events, and the events of a stream of it, one in each line.
 func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)
@@ -95,8 +95,8 @@ func TestWhyAMessageEnds(t *testing.T) {
 	}
 }
 
-// Ensure that the input of a call that is cut has the values that are complete, and that other arguments that are not JSON
-// are wrapped.
+// Ensure that if arguments are cut, the input has the complete values, and that other arguments that are not JSON are
+// wrapped.
 func TestArgumentsThatAreNotJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                  `{}`,

@@ -75,14 +75,14 @@ func (b *body) chat() (*openai.Chat, error) {
 }
 
 func (b *body) readMessages(c *openai.Chat) error {
-	var all turns
+	var all drafts
 	if !openai.IsNull(b.System) {
 		blocks, err := readContent("system", "system", b.System, "text")
 		if err != nil {
 			return err
 		}
 		if strings.Join(texts(blocks), "") != "" {
-			all.of("system").texts = texts(blocks)
+			all.withRole("system").texts = texts(blocks)
 		}
 	}
 	if len(b.Messages) == 0 {
@@ -94,7 +94,7 @@ func (b *body) readMessages(c *openai.Chat) error {
 		}
 	}
 	c.Messages = all.messages()
-	// As in Anthropic's interface, the answer continues the text of a last message of the assistant.
+	// As in Anthropic's interface, the answer continues the last message if that is the assistant's text.
 	last := &c.Messages[len(c.Messages)-1]
 	c.Continue = last.Role == "assistant" && len(last.ToolCalls) == 0
 	if c.Continue && last.Content == "" {
@@ -174,7 +174,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 	return nil
 }
 
-// readThinking reads whether the model shall think. A template without a variable for it decides itself.
+// readThinking sets whether the model shall think. It has no effect if the template has no variable for this.
 func (b *body) readThinking(c *openai.Chat) error {
 	if openai.IsNull(b.Thinking) {
 		return nil

@@ -113,8 +113,8 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	return a
 }
 
-// withPrompt returns a copy of a whose body has the tokens and log probabilities of the prompt, which chats have in the
-// body. In a stream, the first chunk of each answer has them. For completions, withPrompt returns a.
+// withPrompt returns an answer for chats whose body also has the tokens and log probabilities of p's prompt. A stream
+// sends it once for each answer. For completions, withPrompt returns a unchanged.
 func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a

@@ -144,14 +144,6 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	return f, nil
 }
 
-// stopReason returns the stop_reason of an answer that has ended.
-func (f *search) stopReason(answer []int32) any {
-	if last := answer[len(answer)-1]; !slices.Contains(f.eos, last) {
-		return last
-	}
-	return nil
-}
-
 // run returns the best beams after a prompt, the best first.
 func (f *search) run(ctx context.Context, prompt []int32) ([]*beam, error) {
 	first := &beam{length: len(prompt)}
@@ -318,7 +310,10 @@ func (f *search) event(j *job, k int, prompt []int32, b *beam, includeStop bool)
 	}
 	switch {
 	case b.ended:
-		e.Finish, e.StopReason = engine.FinishStop, f.stopReason(answer)
+		e.Finish = engine.FinishStop
+		if !slices.Contains(f.eos, b.token) {
+			e.StopReason = b.token
+		}
 		if !includeStop {
 			answer = answer[:len(answer)-1]
 		}

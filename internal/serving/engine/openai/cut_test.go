@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a call in which a stop string ends the answer has the same events as one in which max_tokens does, whole
-// and streamed: the arguments so far, or no call. The finish reason is tool_calls only if the call is complete.
+// Ensure that if a stop string occurs in a call, the answer is cut as by max_tokens, whole and streamed: the call has
+// the arguments so far or is left out. The finish reason is tool_calls only if the call is complete.
 func TestAStopStringCutsACall(t *testing.T) {
 	const begin = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
 	const whole = begin + "{\"city\":\"Rom\",\"days\": 7}}\n</tool_call>"

@@ -18,8 +18,8 @@ func IsNull(value json.RawMessage) bool {
 	return text == "" || text == "null"
 }
 
-// Object returns the fields of value, which must be an object. Fields other than names must be null or false. Errors
-// are about the field of the body that contains the object, and call the object name.
+// Object returns the fields of value, which must be an object. Fields other than names must be null or false. In
+// errors, field is the field of the body that contains the object, and name denotes the object.
 func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if IsNull(value) {
@@ -36,7 +36,7 @@ func Object(field, name string, value json.RawMessage, names ...string) (map[str
 	return fields, nil
 }
 
-// Read decodes a value inside a field of the body. Errors are about the field, and call the value name.
+// Read decodes a value inside a field of the body. In errors, field is that field, and name denotes the value.
 func Read(field, name string, value json.RawMessage, to any) error {
 	err := json.Unmarshal(exact(value, reflect.TypeOf(to)), to)
 	var wrong *json.UnmarshalTypeError

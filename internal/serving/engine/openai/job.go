@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// A job is what the engine does for an HTTP request: it has a stream for each prompt.
+// A job is the work of the engine for one HTTP request. It has a stream for each prompt.
 type job struct {
 	streams     []*engine.Stream
 	source      source
@@ -30,7 +30,7 @@ type job struct {
 	special       func(token int32) bool
 
 	// promptOnly means that the client gets no answers (echo with max_tokens 0). As in vLLM, the engine still generates
-	// one token of each.
+	// one token of each answer.
 	promptOnly bool
 }
 

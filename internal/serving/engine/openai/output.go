@@ -208,8 +208,8 @@ type promptEvents struct {
 	events []engine.Event
 }
 
-// merge returns a channel with the events of all streams of a job. It is closed when all answers have ended or ctx is
-// done.
+// merge returns a channel with the events of all streams of a job. The channel is closed when all answers have ended or
+// ctx is done.
 func (j *job) merge(ctx context.Context) <-chan promptEvents {
 	out := make(chan promptEvents)
 	var wait sync.WaitGroup

@@ -51,7 +51,7 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 	return order(append(done, live...))
 }
 
-// likely replaces the engine: the search gets the most likely next tokens from the function tops of the answer so far.
+// likely makes the search get the most likely tokens after an answer from tops instead of the engine.
 func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	f.next = func(_ context.Context, prompt []int32, beams []*beam) (all [][]sampling.Logprob, err error) {
 		for _, b := range beams {
@@ -61,8 +61,7 @@ func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	}
 }
 
-// Ensure that the result equals that of a search that keeps all beams until its end, with equal beams
-// in the same order.
+// Ensure that a search has the same result as one that keeps all beams until its end, also in the order of equal beams.
 func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), maxTokens: rapid.IntRange(1, 8).Draw(t, "maxTokens"),

@@ -57,7 +57,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 		"goroutines are left")
 }
 
-// settle waits until the engine has no request, and requires that every block is free.
+// settle waits until the engine has no request and every block is free. It returns the memory statistics at that time.
 func settle(t *testing.T, s *served) runtime.MemStats {
 	require.Eventually(t, func() bool {
 		l := s.engine.Load()

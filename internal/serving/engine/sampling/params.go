@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Params are a request's sampling parameters; names and meanings are those of vLLM's SamplingParams.
+// Params are a request's sampling parameters. Names and meanings are those of vLLM's SamplingParams.
 type Params struct {
 	Temperature float64 // below 1e-5 means the most likely token
 	TopP        float64 // 1 means all tokens
@@ -81,7 +81,7 @@ func (p *Params) Check(vocabSize int) error {
 	return nil
 }
 
-// TakesLargest reports whether Sample changes no logit and returns the first token with the largest logit.
+// TakesLargest reports whether Sample would change no logit and return the first token with the largest logit.
 func (p *Params) TakesLargest(st State) bool {
 	if !p.greedy() {
 		return false

@@ -13,8 +13,8 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler chooses tokens. It contains only scratch memory, so it keeps nothing from one request to the next. Only one
-// goroutine may use a Sampler at a time. The zero Sampler is ready to use.
+// A Sampler chooses tokens. Its fields are only scratch memory, so no call affects a later one. Only one goroutine may
+// use a Sampler at a time. The zero Sampler is ready to use.
 type Sampler struct {
 	logits []float32
 	sums   []float64
@@ -24,7 +24,7 @@ type Sampler struct {
 	buckets *buckets
 }
 
-// A State has what sampling needs besides Params: the tokens of a sequence, and the tokens that may be next.
+// A State has what sampling needs besides Params: the tokens of a sequence, and which tokens may be next.
 type State struct {
 	Prompt, Output []int32
 	Forbidden      []int32  // end tokens, while the answer is shorter than its minimum
@@ -37,7 +37,7 @@ func (st *State) Allows(token int32) bool {
 	return st.Allowed == nil || word < len(st.Allowed) && st.Allowed[word]>>(token&63)&1 == 1
 }
 
-// Sample chooses the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
+// Sample returns the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TakesLargest(st) {
 		best, largest := matrix.ArgMax(logits)
@@ -67,7 +67,7 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	return s.draw(uniform(p.Seed, len(st.Output)), best)
 }
 
-// ifFinite returns the token with the largest logit, or -1 if that logit is NaN or infinite.
+// ifFinite returns token, or -1 if largest, the token's logit, is NaN or infinite.
 func ifFinite(token int, largest float32) int32 {
 	if largest-largest != 0 {
 		return -1
@@ -75,7 +75,7 @@ func ifFinite(token int, largest float32) int32 {
 	return int32(token)
 }
 
-// uniform returns the random number of output token i, at least 0 and below 1.
+// uniform returns the random number for output token i, which is at least 0 and below 1.
 func uniform(seed uint64, i int) float64 {
 	pcg := rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)
 	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
@@ -87,8 +87,8 @@ type adjustment struct {
 	apply   func(s *Sampler, p *Params, st State)
 }
 
-// adjustments are all changes of logits, in vLLM's order. Add each new change of logits here: Sample applies the
-// entries, and TakesLargest checks whether a request needs any of them.
+// adjustments are all changes of logits, in vLLM's order. Add new changes here: Sample applies the entries, and
+// TakesLargest checks whether a request needs any of them.
 var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
@@ -176,8 +176,8 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 // chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw draws a token with a probability proportional to its weight. It selects first a chunk by the sum of its
-// weights, then a token of the chunk. If rounding errors leave no token, draw returns best.
+// draw returns a token, with a probability proportional to its weight. It first selects a chunk by the sum of the
+// weights, and then a token of the chunk. If rounding errors leave no token, it returns best.
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0
@@ -207,7 +207,7 @@ func (s *Sampler) draw(u float64, best int32) int32 {
 	return best
 }
 
-// sumOf returns the sum of x. It keeps four partial sums, which a processor can add at the same time.
+// sumOf returns the sum of x. It computes four partial sums, which a processor can do at the same time.
 func sumOf(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {
@@ -219,7 +219,7 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// Rank returns the rank of a token by its logit, from 1. As in vLLM, equal logits rank before it.
+// Rank returns the rank of a token by its logit, from 1. As in vLLM, tokens with equal logits rank before it.
 func Rank(logits []float32, token int32) (n int) {
 	for _, v := range logits {
 		if v >= logits[token] {

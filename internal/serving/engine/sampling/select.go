@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// This file finds the heaviest tokens without sorting all tokens. It counts tokens in buckets by the first bits of
+// This file finds the heaviest tokens without sorting all tokens: it counts tokens in buckets by the first bits of
 // their weight, and sorts only the tokens of one bucket.
 
 // Weights are at most 1. A bucket holds the weights with the same exponent and the same first four bits of the
@@ -21,7 +21,7 @@ func bucket(w float32) uint32 {
 	return max(math.Float32bits(w)>>bucketShift, lightest) - lightest
 }
 
-// buckets has the number of tokens, and the sum of their weights, for each bucket.
+// buckets has the number of tokens and the sum of their weights for each bucket.
 type buckets struct {
 	counts [numBuckets]int32
 	sums   [numBuckets]float64
@@ -43,7 +43,7 @@ func (s *Sampler) count() *buckets {
 	return b
 }
 
-// before orders tokens by weight, the heaviest first. Tokens of equal weight are in the order of their numbers.
+// before compares tokens for a sort: the heaviest first, and tokens of equal weight by their ids.
 func (s *Sampler) before(a, b int32) int {
 	return cmp.Or(cmp.Compare(s.logits[b], s.logits[a]), int(a-b))
 }
@@ -62,8 +62,8 @@ func (s *Sampler) keepK(k int) {
 	}
 }
 
-// keepP keeps the fewest of the heaviest tokens whose weights sum to at least p times the sum of all weights. It
-// sets the other weights to 0.
+// keepP keeps as few of the heaviest tokens as have at least p times the sum of all weights, and sets the other weights
+// to 0.
 func (s *Sampler) keepP(p float64) {
 	b, total := s.count(), 0.0
 	for _, sum := range b.sums {
@@ -102,7 +102,7 @@ func (s *Sampler) bucketInOrder(at uint32) []int32 {
 	return s.order
 }
 
-// drop sets to 0 the weights in buckets before the given one, and the weights of the given tokens.
+// drop sets to 0 the weights in buckets below the given one, and the weights of the given tokens.
 func (s *Sampler) drop(below uint32, some []int32) {
 	for id, w := range s.logits {
 		if bucket(w) < below {
@@ -114,7 +114,7 @@ func (s *Sampler) drop(below uint32, some []int32) {
 	}
 }
 
-// heaviest returns the n tokens with the largest values, which may be negative, of those that st allows.
+// heaviest returns the n allowed tokens with the largest values, in descending order. Values may be negative.
 func (s *Sampler) heaviest(n int, st *State) []int32 {
 	s.order = s.order[:0]
 	for i := range s.logits {

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// An item is an item of input. Which fields it has depends on its type.
+// An item is an item of the input. Its type decides which fields it has.
 type item struct {
 	Type      string          `json:"type"`
 	Role      string          `json:"role"`
@@ -22,7 +22,7 @@ type item struct {
 	Output    json.RawMessage `json:"output"`
 }
 
-// itemFields lists the fields of the supported types of items, besides type, id and status.
+// itemFields lists the fields of each supported type of items, besides type, id and status.
 var itemFields = map[string][]string{
 	"message":              {"role", "content", "phase"},
 	"function_call":        {"call_id", "name", "arguments", "caller"},
@@ -30,7 +30,7 @@ var itemFields = map[string][]string{
 	"reasoning":            {"summary", "content"},
 }
 
-// readInput translates a text or a list of items to messages.
+// readInput adds the messages of the input, which is a string or a list of items.
 func (b *body) readInput(c *openai.Chat) error {
 	if openai.IsNull(b.Input) {
 		return openai.Invalid("input", "input is missing.")
@@ -74,7 +74,7 @@ func (b *body) readInput(c *openai.Chat) error {
 	return nil
 }
 
-// translate adds an item to a chat. Reasoning, text and calls of the assistant that follow each other are one message.
+// translate adds an item to a chat. Consecutive reasoning, text and calls of the assistant become one message.
 func (it *item) translate(name string, c *openai.Chat) (err error) {
 	if (it.Type == "function_call" || it.Type == "function_call_output") && it.CallID == "" {
 		return openai.Invalid("input", "%s has no call_id.", name)
@@ -127,7 +127,8 @@ func (it *item) translateMessage(name string, c *openai.Chat) error {
 	return nil
 }
 
-// assistant returns the last message if it is the assistant's and can be continued, or a new one.
+// assistant returns the last message if it is the assistant's and continues returns true for it, or else adds a
+// message.
 func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message {
 	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" || !continues(&c.Messages[n-1]) {
 		c.Messages = append(c.Messages, chat.Message{Role: "assistant"})
@@ -135,7 +136,8 @@ func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message
 	return &c.Messages[len(c.Messages)-1]
 }
 
-// readTexts reads a text, or a list of parts of the given types. It joins parts by line breaks, as vLLM does.
+// readTexts returns the text of a content, which is a string or a list of parts of the given types. As in vLLM, the
+// texts of the parts are joined by line breaks.
 func readTexts(name string, content json.RawMessage, types ...string) (text string, err error) {
 	if openai.IsNull(content) || json.Unmarshal(content, &text) == nil {
 		return text, nil

@@ -12,7 +12,7 @@ import (
 )
 
 type (
-	// A response is the answer to a request. It repeats settings of the request, as OpenAI's does.
+	// A response is the answer to a request. As in OpenAI's interface, it repeats settings of the request.
 	response struct {
 		ID                string            `json:"id"`
 		Object            string            `json:"object"`
@@ -44,7 +44,7 @@ type (
 	incomplete struct {
 		Reason string `json:"reason"`
 	}
-	// An output is an item of the output: a message, a reasoning or a function_call. The fields that its type does not have
+	// An output is an item of the output: a message, a reasoning or a function_call. Fields that its type does not have
 	// are nil.
 	output struct {
 		ID        string  `json:"id"`
@@ -76,7 +76,7 @@ type (
 	outputDetails struct {
 		Reasoning int `json:"reasoning_tokens"`
 	}
-	// An event is a streamed event. The fields that its type does not have are nil.
+	// An event is an event of a stream. Fields that its type does not have are nil.
 	event struct {
 		Type         string    `json:"type"`
 		Sequence     int       `json:"sequence_number"`
@@ -94,7 +94,7 @@ type (
 	}
 )
 
-// A reply makes a response from the events of an answer. In a stream it sends OpenAI's events.
+// A reply makes a response from the events of an answer. If there is a stream, it sends OpenAI's events.
 type reply struct {
 	response response
 	send     openai.Send // nil if the response is sent when it is complete
@@ -103,7 +103,7 @@ type reply struct {
 	text     []byte      // of the open item
 }
 
-// newReply returns a reply. In a stream it sends the first events.
+// newReply returns a reply. If there is a stream, it sends the first events.
 func newReply(model string, b *body, send openai.Send) *reply {
 	r := &reply{send: send, response: response{
 		ID: openai.NewID("resp_"), Object: "response", CreatedAt: time.Now().Unix(), Status: "in_progress",
@@ -176,7 +176,7 @@ func (r *reply) Add(e toolparser.Event) {
 	}
 }
 
-// begin begins an item, unless the open one has the same type.
+// begin begins a new item, unless the open item has the same type.
 func (r *reply) begin(o *output) {
 	if r.open != nil && r.open.Type == o.Type {
 		return

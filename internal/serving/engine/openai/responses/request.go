@@ -70,8 +70,8 @@ var otherFields = openai.Fields{
 	},
 }
 
-// included are the values of include that change no answer: those of tools and inputs that are not supported, and the
-// encrypted reasoning, which no answer has.
+// included are the values of include that are accepted, because they change no answer: those about tools and inputs
+// that are not supported, and the encrypted reasoning, which no answer has.
 var included = []string{"reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
 	"file_search_call.results", "computer_call_output.output.image_url", "code_interpreter_call.outputs",
 	"message.input_image.image_url"}
@@ -226,7 +226,7 @@ func (b *body) readText(c *openai.Chat) error {
 	return err
 }
 
-// readReasoning reads the effort. The answer has the reasoning itself, so summary has no effect.
+// readReasoning sets the effort. The answer has the whole reasoning, so summary has no effect.
 func (b *body) readReasoning(c *openai.Chat) error {
 	if openai.IsNull(b.Reasoning) {
 		return nil
