@@ -8,11 +8,10 @@ import (
 	"unsafe"
 )
 
-// A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from
-// another thread fail. Therefore each Context has a goroutine that is locked to a thread. The methods
-// of a Context, and of everything created from it, pass their calls to this goroutine and wait. They
-// may be called from any goroutine. A caller that makes many calls runs them inside Do, where a call
-// does not change the thread.
+// A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from another
+// thread fail. Therefore each Context has a goroutine that is locked to a thread. The methods of a Context,
+// and of everything created from it, may be called from any goroutine: they pass their calls to this
+// goroutine and wait. Inside Do, calls are made directly, which saves time if there are many.
 //
 // Everything created from a context must be closed before the context.
 type Context struct {
@@ -66,8 +65,8 @@ func (d *Driver) Current() (*Context, error) {
 // here reports whether the calling thread can call the driver.
 func (c *Context) here() bool { return c.thread == 0 || syscall.Gettid() == c.thread }
 
-// run is the locked goroutine. Its thread ends with it, so that no other goroutine gets a thread that
-// still has the driver's context.
+// run is the goroutine that makes the context's calls, locked to its thread. It returns without unlocking, so
+// that the Go runtime ends the thread and no other goroutine gets a thread with the driver's context.
 func (c *Context) run(ready chan<- error) {
 	runtime.LockOSThread()
 	c.thread = syscall.Gettid()

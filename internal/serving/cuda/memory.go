@@ -74,8 +74,9 @@ func (m *Memory) Write(offset int, data []byte) error {
 	if err := m.context.call(doing, cuMemcpyHtoD, uintptr(m.pointer)+uintptr(offset), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data))); err != nil {
 		return err
 	}
-	// The copy returns when the driver has staged the data. Streams of NewStream do not wait for the default stream, in
-	// which the rest of the copy is ("API synchronization behavior" in the driver's manual).
+	// The driver returns when it has copied the data to its own memory. It copies the data to the GPU in the
+	// default stream, for which the streams of NewStream do not wait ("API synchronization behavior" in the
+	// driver's manual). So wait for the default stream.
 	return m.context.call(doing, cuStreamSynchronize, 0)
 }
 

@@ -95,8 +95,8 @@ func (k *Kernel) Needs() (Needs, error) {
 	return n, nil
 }
 
-// AllowShared allows launches with up to size bytes of dynamic shared memory. Without this call, a
-// launch may have 48 KiB less what the kernel itself declares.
+// AllowShared allows launches with up to size bytes of dynamic shared memory. Otherwise a kernel may have 48
+// KiB of shared memory, including the memory that it declares itself.
 func (k *Kernel) AllowShared(size int) error {
 	return k.context.call(fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size), cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size))
 }
@@ -116,8 +116,8 @@ func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 	if err != nil {
 		return err
 	}
-	if shape.X < 0 || shape.X > mostBlocksX || shape.Y < 0 || shape.Y > mostBlocksYZ || shape.Z < 0 || shape.Z > mostBlocksYZ {
-		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be at most %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, mostBlocksX, mostBlocksYZ, mostBlocksYZ)
+	if shape.X < 0 || shape.X > maxBlocksX || shape.Y < 0 || shape.Y > maxBlocksYZ || shape.Z < 0 || shape.Z > maxBlocksYZ {
+		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be at most %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, maxBlocksX, maxBlocksYZ, maxBlocksYZ)
 	}
 	dimension := func(n int) uintptr { return uintptr(max(n, 1)) }
 	return k.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),

@@ -42,26 +42,30 @@ func (s *Stream) Synchronize() error {
 // Upload starts copying bytes of pinned memory to the GPU. The bytes must not change until the copy is
 // complete.
 func (s *Stream) Upload(to *Memory, offset int, from *Pinned, fromOffset, size int) error {
-	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
-		return err
-	}
-	return s.context.call("copy to the GPU", cuMemcpyHtoDAsync, uintptr(to.pointer)+uintptr(offset), uintptr(from.Pointer())+uintptr(fromOffset), uintptr(size), s.handle)
+	return s.copy("copy to the GPU", cuMemcpyHtoDAsync, to, offset, from, fromOffset, size)
 }
 
 // Download begins a copy from the GPU to pinned memory.
 func (s *Stream) Download(to *Pinned, offset int, from *Memory, fromOffset, size int) error {
-	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
-		return err
-	}
-	return s.context.call("copy from the GPU", cuMemcpyDtoHAsync, uintptr(to.Pointer())+uintptr(offset), uintptr(from.pointer)+uintptr(fromOffset), uintptr(size), s.handle)
+	return s.copy("copy from the GPU", cuMemcpyDtoHAsync, to, offset, from, fromOffset, size)
 }
 
 // Copy begins a copy inside the GPU.
 func (s *Stream) Copy(to *Memory, offset int, from *Memory, fromOffset, size int) error {
+	return s.copy("copy inside the GPU", cuMemcpyDtoDAsync, to, offset, from, fromOffset, size)
+}
+
+// region is a Memory or a Pinned.
+type region interface {
+	within(offset, size int) error
+	Pointer() Pointer
+}
+
+func (s *Stream) copy(doing string, f function, to region, offset int, from region, fromOffset, size int) error {
 	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
 		return err
 	}
-	return s.context.call("copy inside the GPU", cuMemcpyDtoDAsync, uintptr(to.pointer)+uintptr(offset), uintptr(from.pointer)+uintptr(fromOffset), uintptr(size), s.handle)
+	return s.context.call(doing, f, uintptr(to.Pointer())+uintptr(offset), uintptr(from.Pointer())+uintptr(fromOffset), uintptr(size), s.handle)
 }
 
 // Fill starts setting bytes of the GPU's memory to a value.

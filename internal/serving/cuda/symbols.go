@@ -129,11 +129,11 @@ const (
 	jitErrorLogSize = 6
 )
 
-// The most blocks of a launch ("Technical Specifications per Compute Capability" in the CUDA
+// The largest numbers of blocks of a launch ("Technical Specifications per Compute Capability" in the CUDA
 // programming guide).
 const (
-	mostBlocksX  = 1<<31 - 1
-	mostBlocksYZ = 1<<16 - 1
+	maxBlocksX  = 1<<31 - 1
+	maxBlocksYZ = 1<<16 - 1
 )
 
 const (

@@ -165,8 +165,8 @@ func TestAStreamSeesWhatWasWrittenBefore(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close()))
 }
 
-// Ensure that a stream may delay its work until the program waits for it, as on a GPU, and that an
-// event orders two streams.
+// Ensure that the emulator delays the work of a stream until the program waits for it, as a GPU may, and that
+// an event orders the work of two streams.
 func TestEventsOrderStreams(t *testing.T) {
 	g := newGPU(t)
 	second, err := g.context.NewStream()

@@ -12,11 +12,12 @@ import (
 	"llmmemory/internal/serving/kvstore"
 )
 
-// blocks holds the keys and values of all layers: for each layer of the store an array of keys, then one of values.
+// blocks holds the keys and values on the GPU. Each layer of the store has an array of keys and an array of
+// values.
 type blocks struct {
 	gpu    *Device
 	store  kvstore.Config
-	caches []*cuda.Memory
+	caches memories
 	arrays *cuda.Memory // the addresses of all arrays
 
 	mu     sync.Mutex   // protects the fields below; not taken on the context's thread
@@ -47,7 +48,7 @@ func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
 	return b, errors.Join(errs[:]...)
 }
 
-// cache returns the addresses of the keys and of the values of a layer of the store.
+// cache returns the addresses of the array of keys and of the array of values of a layer of the store.
 func (b *blocks) cache(i int) (keys, values cuda.Pointer) {
 	m := b.caches[i]
 	return m.Pointer(), m.Pointer() + cuda.Pointer(m.Size()/2)
@@ -58,13 +59,13 @@ func (b *blocks) all() kernels.Blocks {
 	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
 }
 
-// CopyBlocks implements engine.ModelRunner. A kernel copies pairs in any order, so a pair that needs the result of an
-// earlier one begins another kernel.
+// CopyBlocks implements engine.ModelRunner. A kernel copies its pairs in any order. So a pair that reads or
+// writes a block that an earlier pair has changed is copied by another kernel.
 func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 	if len(pairs) == 0 {
 		return nil
 	}
-	return r.device.context.Do(func() error {
+	return r.context.Do(func() error {
 		f, err := r.next()
 		if err == nil {
 			f.pairs, err = r.device.grown(f.pairs, 8*len(pairs))
@@ -82,8 +83,8 @@ func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 			return err
 		}
 		for i, p := range pairs {
-			if most := int32(r.store.NumBlocks); p.Src < 0 || p.Dst < 0 || p.Src >= most || p.Dst >= most {
-				return fmt.Errorf("copying block %d to block %d of %d", p.Src, p.Dst, most)
+			if n := int32(r.store.NumBlocks); p.Src < 0 || p.Dst < 0 || p.Src >= n || p.Dst >= n {
+				return fmt.Errorf("copying block %d to block %d of %d", p.Src, p.Dst, n)
 			}
 			if written[p.Src] || written[p.Dst] || read[p.Dst] {
 				if err := flush(i); err != nil {
@@ -131,7 +132,8 @@ func (b *blocks) WriteBlock(id int32, from []byte) {
 	b.swap(0, id, true)
 }
 
-// swap moves a block between the GPU and the pinned memory, and waits for that. b.mu is held.
+// swap copies a block between the GPU and the pinned memory, and waits until it is copied. The caller must
+// hold b.mu.
 func (b *blocks) swap(from, to int32, in bool) {
 	at := b.store.BlockBytes()
 	putPair(b.host.Bytes()[at:], from, to)
@@ -155,9 +157,5 @@ func (b *blocks) failure() error {
 }
 
 func (b *blocks) close() error {
-	errs := []error{b.host.Close(), b.moves.Close(), b.arrays.Close()}
-	for _, m := range b.caches {
-		errs = append(errs, m.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(b.host.Close(), b.moves.Close(), b.arrays.Close(), b.caches.close())
 }

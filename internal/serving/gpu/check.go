@@ -17,7 +17,7 @@ func unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnsupported, fmt.Errorf(format, args...))
 }
 
-// unit is the number of elements that kernels load at a time. Sizes of rows are multiples of it.
+// unit is the number of elements that kernels load at a time. The size of every row is a multiple of unit.
 const unit = 8
 
 // functions has the kernel of each activation.
@@ -33,8 +33,8 @@ func Check(c *model.Config) error {
 		return unsupported("models with experts, such as %s, run on the CPU only", c.Family)
 	case !known:
 		return unsupported("the activation of %s has no kernel", c.Family)
-	case c.NumHeads/c.NumKVHeads > kernels.MostQueryHeads:
-		return unsupported("each key head serves %d query heads; at most %d are possible", c.NumHeads/c.NumKVHeads, kernels.MostQueryHeads)
+	case c.NumHeads/c.NumKVHeads > kernels.MaxQueryHeads:
+		return unsupported("each key head serves %d query heads; at most %d are possible", c.NumHeads/c.NumKVHeads, kernels.MaxQueryHeads)
 	case c.HiddenSize%unit != 0 || c.IntermediateSize%unit != 0:
 		return unsupported("hidden_size is %d and intermediate_size %d; both must be multiples of %d", c.HiddenSize, c.IntermediateSize, unit)
 	}
@@ -74,8 +74,9 @@ func (s *shape) ropes() map[*model.Rope]bool {
 	return all
 }
 
-// headEpsilon returns the epsilon of norms of heads. The mean of the squares of a padded head is smaller than that of the
-// head without padding. headEpsilon and headWeight compensate for this.
+// headEpsilon returns the epsilon of the norms of padded heads. The zeros of the padding reduce the mean of
+// the squares of a head. The smaller epsilon, with weights multiplied by headWeight, gives the results of the
+// head without padding.
 func (s *shape) headEpsilon() float32 {
 	return float32(s.NormEps * float64(s.HeadDim) / float64(s.size))
 }

@@ -15,7 +15,7 @@ type Device struct {
 	stream  *cuda.Stream // of weights and of steps
 }
 
-// Open opens a GPU. library is the file of NVIDIA's driver, usually cuda.Library.
+// Open opens a GPU. The parameter library is the file of NVIDIA's driver, usually cuda.Library.
 func Open(library string, ordinal int) (*Device, error) {
 	driver, err := cuda.Open(library)
 	if err != nil {
@@ -55,11 +55,46 @@ func (d *Device) Kind() string {
 	return fmt.Sprintf("CUDA, compute capability %d.%d", g.Major, g.Minor)
 }
 
-// A launcher launches kernels until one fails.
+// memories is memory that is freed together.
+type memories []*cuda.Memory
+
+func (all memories) close() error {
+	var errs []error
+	for _, m := range all {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A launcher allocates memory on a GPU and adds work to its stream. After the first error, its methods do nothing.
 type launcher struct {
-	set    *kernels.Set
-	stream *cuda.Stream
-	err    error
+	context   *cuda.Context
+	set       *kernels.Set
+	stream    *cuda.Stream
+	allocated memories
+	err       error
+}
+
+func (d *Device) launcher() launcher {
+	return launcher{context: d.context, set: d.set, stream: d.stream}
+}
+
+func (l *launcher) try(work func() error) {
+	if l.err == nil {
+		l.err = work()
+	}
+}
+
+// alloc allocates memory. After an error, it returns memory of no bytes.
+func (l *launcher) alloc(size int) *cuda.Memory {
+	if l.err == nil {
+		var m *cuda.Memory
+		if m, l.err = l.context.Alloc(size); l.err == nil {
+			l.allocated = append(l.allocated, m)
+			return m
+		}
+	}
+	return &cuda.Memory{}
 }
 
 type kernel interface {
@@ -67,7 +102,5 @@ type kernel interface {
 }
 
 func (l *launcher) launch(k kernel) {
-	if l.err == nil {
-		l.err = k.Launch(l.set, l.stream)
-	}
+	l.try(func() error { return k.Launch(l.set, l.stream) })
 }

@@ -1,13 +1,15 @@
-// Package gpu computes models on an NVIDIA GPU, with the kernels of package cuda/kernels. A Device is a
-// GPU. A Model has its weights there; its NewRunner makes an engine.ModelRunner.
+// Package gpu computes models on an NVIDIA GPU, with the kernels of package cuda/kernels. A Device is a GPU.
+// A Model has weights on a Device. Its method NewRunner makes an engine.ModelRunner.
 //
-// Activations are F16 or BF16, and so are keys and values, or E4M3 or E5M2. Weights are stored as in the file if a kernel reads their
-// type, else in the activations' type. Sums are float32, and logits too.
+// Activations are F16 or BF16. Keys and values have the type of the activations, or E4M3 or E5M2. Weights are
+// stored as in the file if a kernel reads their type, and otherwise in the type of the activations. Sums and
+// logits are float32.
 //
-// The bits of a token's logits depend on its sequence alone, because every kernel computes a row in the same way in every batch.
+// The bits of a token's logits depend only on its sequence, because every kernel computes a row in the same
+// way in every batch.
 //
-// Decoding steps are padded, so that few shapes occur, and captured as graphs.
+// Decoding steps are padded, so that few different shapes occur, and are captured as graphs.
 //
-// Check refuses models that cannot be computed, such as those with experts. Heads of a size that the kernels do
-// not have are padded with zeros.
+// Check refuses models that cannot be computed, such as those with experts. If there is no kernel for the
+// size of a model's heads, the heads are padded with zeros.
 package gpu

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A flight is the host's memory of a batch. There are two, because a batch is launched while the GPU reads the inputs of
-// the one before, and before the results of that one are taken. The GPU's memory needs no second copy: the stream
-// executes the batches one after the other.
+// A flight is the host's memory of one batch. A runner has two. While the GPU reads the inputs of a batch
+// from one flight, and until the engine takes its results, the next batch is launched with the other. On the
+// GPU, batches can share memory, because the stream computes them one after the other.
 type flight struct {
 	pairs    *cuda.Pinned // blocks to copy
 	inputs   *cuda.Pinned
@@ -31,7 +31,7 @@ func (f *flight) close() error {
 	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.computed.Close())
 }
 
-// next returns the flight of the next batch. It returns an error if both flights are used.
+// next returns the flight for the next batch. It returns an error if both flights are in use.
 func (r *Runner) next() (*flight, error) {
 	if len(r.launched) == len(r.flights) {
 		return nil, fmt.Errorf("%w: %d batches are computed already", model.ErrBatch, len(r.launched))
@@ -42,7 +42,8 @@ func (r *Runner) next() (*flight, error) {
 	return &r.flights[0], nil
 }
 
-// grown returns pinned memory of at least size bytes: p, or larger memory after p is freed. The GPU does not use p.
+// grown returns p if it has at least size bytes. Otherwise it frees p and returns larger pinned memory. The
+// GPU must not be using p.
 func (d *Device) grown(p *cuda.Pinned, size int) (*cuda.Pinned, error) {
 	if p != nil && len(p.Bytes()) >= size {
 		return p, nil

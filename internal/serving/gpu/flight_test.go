@@ -16,8 +16,9 @@ import (
 
 const turns = 6
 
-// turnsOf returns batches of two sequences: their prompts, then a token of each, in an order that changes. The tokens are
-// unknown, and have placeholders if placeholders is true.
+// turnsOf returns a batch for each turn. The first has the prompts of two sequences. Each other batch has a
+// token of each sequence, in alternating order. The values of these tokens are unknown. If placeholders is
+// true, they have placeholders.
 func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
 	prompts, tables := [2][]int32{randomTokens(1, 5, vocab), randomTokens(2, 7, vocab)}, [2][]int32{{1}, {2}}
 	all[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})
@@ -38,16 +39,17 @@ func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
 	return all
 }
 
-// copiesOf returns the copies before a turn. Each copies what the one before has written, and the first one copies
-// block 11.
+// copiesOf returns the copy of a block before a turn. It copies the block that the copy before the previous
+// turn has written. The first copy reads block 11.
 func copiesOf(turn int) []kvstore.Pair {
 	return []kvstore.Pair{{Src: int32(10 + turn), Dst: int32(11 + turn)}}
 }
 
-// Ensure that a batch that is launched before the one before is computed has the same bits as after it: its inputs and
-// its copies of blocks do not replace those that the GPU has not read, and its results do not replace those that were
-// not taken. It gets the tokens that the batch before chooses, in any order. Ensure the same for a batch whose inputs
-// are sent before, except tokens.
+// Ensure that a batch that is launched while the GPU still computes the batch before it has the same logits
+// as when it is launched later. So its inputs and its copies of blocks must not overwrite memory that the GPU
+// has not read, its results must not overwrite results that were not taken, and its placeholders must become
+// the tokens that the batch before it chooses. The second round sends all inputs except the tokens earlier,
+// with Prepare.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver := cudatest.Open(t)
 	d, err := gpu.Open(driver.Path, 0)
@@ -86,7 +88,8 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	}
 }
 
-// launchNext launches a turn, or prepares it. Then the result launches it.
+// launchNext launches the batch of turn k. If prepare is true, it only prepares the batch, and the function
+// launch launches it.
 func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [turns]*model.Batch, prepare bool) (launch func()) {
 	t.Helper()
 	switch {

@@ -21,7 +21,7 @@ import (
 const (
 	blockSize = 16
 	numBlocks = 24
-	most      = 64 // tokens of a batch, and rows of logits
+	maxTokens = 64 // tokens of a batch, and rows of logits
 )
 
 func newPool(t *testing.T) *parallel.Pool {
@@ -61,7 +61,8 @@ func load(t *testing.T, d *gpu.Device, open opener) (*model.Model, *gpu.Model) {
 	return loadWith(t, d, open, "auto")
 }
 
-// loadWith puts a model with keys and values of a type on a GPU.
+// loadWith loads a model on a GPU. The parameter cache is the type of keys and values, as in
+// --kv-cache-dtype.
 func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Model, *gpu.Model) {
 	t.Helper()
 	pool := newPool(t)
@@ -83,14 +84,15 @@ func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Mo
 	return m, w
 }
 
-// A chunk is consecutive tokens of a sequence, with its block table.
+// A chunk is some consecutive tokens of a sequence: the position of the first one, and the sequence's block
+// table.
 type chunk struct {
 	tokens []int32
 	from   int
 	table  []int32
 }
 
-// batchOf returns a batch of chunks, with the logits of all tokens.
+// batchOf returns a batch of chunks that asks for the logits of all tokens.
 func batchOf(chunks ...chunk) *model.Batch {
 	var b model.Batch
 	b.QueryStart, b.TableStride = []int32{0}, 8
@@ -126,7 +128,7 @@ func logitsOf(t *testing.T, r engine.ModelRunner, b *model.Batch) (logits [][]fl
 	return logits
 }
 
-// onCPU returns a runner of the CPU, with keys and values of a type.
+// onCPU returns a runner on the CPU. The parameter cache is the type of keys and values.
 func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner {
 	t.Helper()
 	pool := newPool(t)
@@ -150,7 +152,7 @@ func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.DeviceRunner {
 	s, err := w.KVShape(blockSize)
 	require.NoError(t, err)
 	c := engine.RunnerConfig{Store: kvstore.Config{Shape: s, Layers: m.NumLayers, NumBlocks: numBlocks}, MaxModelLen: 128, AskedModelLen: m.MaxModelLen,
-		MaxNumSeqs: 4, MaxNumBatchedTokens: most}
+		MaxNumSeqs: 4, MaxNumBatchedTokens: maxTokens}
 	for i := range m.NumLayers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}

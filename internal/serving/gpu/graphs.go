@@ -2,34 +2,33 @@ package gpu
 
 import (
 	"errors"
+	"math/bits"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/model"
 )
 
-// mostGraphs is the number of graphs that are kept. When there would be more, all are removed.
-const mostGraphs = 128
+// maxGraphs is the largest number of graphs that are kept. One more graph removes all others.
+const maxGraphs = 128
 
-// graphs are captured decoding steps. The first step of a shape launches its kernels one by one, so that all are
-// compiled. The second one is captured.
+// graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one
+// by one, so that the driver compiles them, which it cannot do during a capture. The second step is captured.
 type graphs struct {
 	of map[string]*cuda.Graph // by shape; nil after the first step
 }
 
-// run launches a step of the given shape. launch adds its kernels to the stream.
+// run runs a step of the given shape with its graph. If there is none yet, or the shape is empty, it calls
+// launch, which adds the step's kernels to the stream.
 func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 	graph, known := g.of[shape]
 	switch {
 	case shape == "":
 		return launch()
 	case !known:
-		if len(g.of) >= mostGraphs {
+		if len(g.of) >= maxGraphs {
 			if err := g.close(); err != nil {
 				return err
 			}
-		}
-		if g.of == nil {
-			g.of = map[string]*cuda.Graph{}
 		}
 		g.of[shape] = nil
 		return launch()
@@ -43,7 +42,7 @@ func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 	return graph.Launch(s)
 }
 
-// close removes all graphs. It must be called when memory that they use is freed.
+// close removes all graphs. It must be called before memory that they use is freed.
 func (g *graphs) close() error {
 	var errs []error
 	for _, graph := range g.of {
@@ -54,17 +53,12 @@ func (g *graphs) close() error {
 }
 
 // powerOfTwo returns the smallest power of two that is at least n.
-func powerOfTwo(n int) int {
-	p := 1
-	for p < n {
-		p *= 2
-	}
-	return p
-}
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// padded returns a batch with as many sequences as the next power of two, and block tables as wide as the next one, so
-// that few shapes of graphs occur. The keys and values of the added tokens are dropped. It returns b itself if b is not a
-// decoding step, with one token of each sequence, or if the padded one would be too large.
+// padded returns a decoding step with more sequences, so that few shapes of graphs occur: the numbers of
+// sequences and of entries of a block table become powers of two. The keys and values of the added sequences
+// are not stored. If b is not a decoding step, in which each sequence has one token, or if the padded batch
+// would be too large, padded returns b and false.
 func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	n := len(b.SeqLens)
 	rows := powerOfTwo(n)
@@ -85,7 +79,8 @@ func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	return p, true
 }
 
-// padBlocks returns the blocks of n sequences for a number of rows, in the memory of old.
+// padBlocks returns the slots and block tables of n sequences, padded for rows sequences. It reuses the
+// memory of old.
 func padBlocks(old, b *model.Blocks, n, rows int) model.Blocks {
 	p := model.Blocks{Slots: append(old.Slots[:0], b.Slots...), BlockTables: old.BlockTables[:0], TableStride: powerOfTwo(b.TableStride)}
 	for i := range n {

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// inputs are the numbers of a batch on the GPU. They go there in one copy.
+// inputs has the addresses of a batch's inputs on the GPU, where one copy puts them.
 type inputs struct {
 	device *cuda.Memory
 
@@ -43,8 +43,9 @@ func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []by
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))
 }
 
-// fill sends the inputs of a batch through f. For a decoding step it returns the shape of the launches, else "". Steps of
-// the same shape have their inputs at the same addresses.
+// fill sends the inputs of a batch to the GPU, through the memory of f. For a decoding step, it returns a
+// text that is the same for all steps with the same kernels and addresses, so that they can share a graph.
+// For other batches it returns "".
 func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape string, err error) {
 	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
 		fieldOf(&in.seqLens, b.SeqLens)}
@@ -66,7 +67,7 @@ func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape
 		if in.plans[window] != nil {
 			continue
 		}
-		p, err := r.attentionShape.Plan(r.device.context.Device(), b.QueryStart, b.SeqLens, window)
+		p, err := r.attentionShape.Plan(r.context.Device(), b.QueryStart, b.SeqLens, window)
 		if err != nil {
 			return "", err
 		}
@@ -106,7 +107,7 @@ func (in *inputs) send(r *Runner, to *flight, fields []field) (err error) {
 		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), in.device.Close()); err != nil {
 			return err
 		}
-		if in.device, err = r.device.context.Alloc(2 * size); err != nil {
+		if in.device, err = r.context.Alloc(2 * size); err != nil {
 			return err
 		}
 	}
@@ -119,18 +120,18 @@ func (in *inputs) send(r *Runner, to *flight, fields []field) (err error) {
 	return r.stream.Upload(in.device, 0, to.inputs, 0, size)
 }
 
-// replace replaces placeholders by the tokens that the batch before has chosen. Consecutive ones are copied together.
-func (in *inputs) replace(r *Runner, all []model.Placeholder) error {
+// replace replaces placeholders by the tokens that the previous batch has chosen. Placeholders of consecutive
+// tokens and logits are replaced by one copy.
+func (in *inputs) replace(r *Runner, all []model.Placeholder) {
 	for len(all) > 0 {
 		n, first := 1, all[0]
 		for n < len(all) && all[n].Token == first.Token+int32(n) && all[n].Logits == first.Logits+int32(n) {
 			n++
 		}
 		at := int(in.tokens-in.device.Pointer()) + 4*int(first.Token)
-		if err := r.stream.Copy(in.device, at, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n); err != nil {
-			return err
-		}
+		r.try(func() error {
+			return r.stream.Copy(in.device, at, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n)
+		})
 		all = all[n:]
 	}
-	return nil
 }

@@ -28,7 +28,8 @@ func (r *Runner) layer(i, n int) {
 	r.addSums(l.mlpPost, n)
 }
 
-// normalized returns the residual stream, normalized if the norm has weights. It first adds pending sums.
+// normalized adds pending sums to the residual stream, and returns the address of the normalized residual
+// stream. If the norm has no weights, it returns that of the residual stream itself.
 func (r *Runner) normalized(n norm, rows int) cuda.Pointer {
 	if n.weight == 0 {
 		r.addPending(rows)
@@ -43,7 +44,8 @@ func (r *Runner) normalized(n norm, rows int) cuda.Pointer {
 	return r.normed
 }
 
-// normalize normalizes rows of hidden size. If there is a residual, it first adds in to it, and normalizes that.
+// normalize writes the normalized rows of in to out. If residual is not 0, it first adds in to residual, and
+// normalizes residual instead.
 func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
 	if r.Norm == model.LayerNorm {
 		r.launch(kernels.LayerNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Bias: n.bias, Rows: rows, N: r.HiddenSize,
@@ -53,7 +55,8 @@ func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
 	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
 }
 
-// addSums normalizes sums if the norm has weights, and adds them to the residual stream, now or with the next norm.
+// addSums adds sums to the residual stream, after normalizing them if the norm has weights. If possible, it
+// leaves the addition to the next norm, whose kernel can do it, too.
 func (r *Runner) addSums(post norm, rows int) {
 	if post.weight != 0 {
 		r.normalize(post, r.sums, r.sums, 0, rows)
@@ -82,16 +85,15 @@ func (r *Runner) multiply(l *linear, out, in cuda.Pointer, rows int) {
 // multiplyTo computes a product without its bias, in float32 if wide.
 func (r *Runner) multiplyTo(l *linear, out, in cuda.Pointer, rows int, wide bool) {
 	for _, p := range l.parts {
-		plan, err := p.Plan(r.device.context.Device(), rows)
-		if r.err == nil {
-			r.err = err
-		}
+		plan, err := p.Plan(r.context.Device(), rows)
+		r.try(func() error { return err })
 		r.launch(kernels.Product{Weights: p.Weights, Out: out + cuda.Pointer(p.first*r.kind.Bytes()), OutStride: l.out, In: in, Rows: rows, Float32: wide,
 			Plan: plan, Parts: r.scratch.parts, Arrived: r.scratch.arrived, Unpacked: r.scratch.unpacked})
 	}
 }
 
-// attention normalizes and rotates queries and keys, writes keys and values to their blocks, and attends.
+// attention normalizes and rotates queries and keys, writes keys and values to their blocks, and computes
+// attention.
 func (r *Runner) attention(i, n int) {
 	l, bytes, in := &r.layers[i], r.kind.Bytes(), &r.inputs
 	key := r.qkv + cuda.Pointer(r.query*bytes)

@@ -15,10 +15,8 @@ type results struct {
 	rows, size int // the largest number of rows, and the logits of a row
 }
 
-func (r *results) allocate(c *cuda.Context, rows, size int) (err error) {
-	r.rows, r.size = rows, size
-	r.Memory, err = c.Alloc(4 * rows * (size + 2))
-	return err
+func (r *results) allocate(l *launcher, rows, size int) {
+	*r = results{l.alloc(4 * rows * (size + 2)), rows, size}
 }
 
 // indices returns the offset of the indices; the values follow.
@@ -27,7 +25,7 @@ func (r *results) indices() int { return 4 * r.rows * r.size }
 // at returns the address at an offset.
 func (r *results) at(offset int) cuda.Pointer { return r.Pointer() + cuda.Pointer(offset) }
 
-// download copies the results of some rows to the host, without the logits that are not needed.
+// download copies the results of some rows to the host. It leaves out the logits of rows that are not needed.
 func (r *results) download(s *cuda.Stream, to *cuda.Pinned, rows int, unneeded []bool) error {
 	at := r.indices()
 	err := s.Download(to, at, r.Memory, at, 8*r.rows)
@@ -43,7 +41,7 @@ func (r *results) download(s *cuda.Stream, to *cuda.Pinned, rows int, unneeded [
 	return err
 }
 
-// numbers returns n numbers of 4 bytes each in pinned memory. The first is at the given offset.
+// numbers returns n numbers of 4 bytes in pinned memory. The parameter at is the offset of the first number.
 func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&p.Bytes()[at])), n)
 }
@@ -52,7 +50,7 @@ func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
 func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
 	n := to - from
 	r.largest = r.largest[:0]
-	err := r.device.context.Do(func() error {
+	err := r.context.Do(func() error {
 		if from > 0 {
 			return r.moreLogits(b, from, n)
 		}
@@ -81,40 +79,37 @@ func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) 
 	return logits, nil
 }
 
-// moreLogits computes the logits that did not fit into the memory for results, and waits for that.
+// moreLogits computes logits for which the memory for results was too small at first, and waits until they
+// are on the host.
 func (r *Runner) moreLogits(b *model.Batch, from, n int) error {
 	if len(r.launched) > 0 || r.prepared.flight != nil || r.taken == nil || n > r.results.rows {
 		return fmt.Errorf("%w: %d more logits, for at most %d, while %d batches are computed", model.ErrBatch, n, r.results.rows, len(r.launched))
 	}
-	if err := r.launchLogits(b, from, n, r.taken.results); err != nil {
-		return err
-	}
-	return r.stream.Synchronize()
+	r.err = nil
+	r.launchLogits(b, from, n, r.taken.results)
+	r.try(r.stream.Synchronize)
+	return r.err
 }
 
-// launchLogits computes n logits, from logit first of the batch on, and copies them to the host.
-func (r *Runner) launchLogits(b *model.Batch, first, n int, to *cuda.Pinned) error {
+// launchLogits computes n of the batch's logits, beginning with number first, and copies them to the host.
+func (r *Runner) launchLogits(b *model.Batch, first, n int, to *cuda.Pinned) {
 	if n == 0 {
-		return nil
+		return
 	}
-	r.err = nil
 	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*first), Rows: n, N: r.HiddenSize,
 		Scale: 1})
 	r.normalize(r.Model.norm, r.picked, r.picked, 0, n)
-	for at := 0; at < n; at += kernels.MostFloat32Rows {
+	for at := 0; at < n; at += kernels.MaxFloat32Rows {
 		in := r.picked + cuda.Pointer(at*r.HiddenSize*r.kind.Bytes())
-		r.multiplyTo(&r.head, r.results.at(4*at*r.VocabSize), in, min(kernels.MostFloat32Rows, n-at), true)
+		r.multiplyTo(&r.head, r.results.at(4*at*r.VocabSize), in, min(kernels.MaxFloat32Rows, n-at), true)
 	}
 	indices := r.results.indices()
 	r.launch(kernels.ArgMax{Indices: r.results.at(indices), Values: r.results.at(indices + 4*r.results.rows), Logits: r.results.at(0), Rows: n, N: r.VocabSize})
-	if r.err != nil {
-		return r.err
-	}
 	unneeded := make([]bool, n)
 	if !r.ChangesLogits() && b.LargestOnly != nil {
 		unneeded = b.LargestOnly[first : first+n]
 	}
-	return r.results.download(r.stream, to, n, unneeded)
+	r.try(func() error { return r.results.download(r.stream, to, n, unneeded) })
 }
 
 // Largest implements engine.ModelRunner.

@@ -22,10 +22,10 @@ import (
 
 // requireClose compares logits with those of the CPU, whose activations are float32.
 //
-// On the GPU some 14 values in a row are rounded in each layer: weights, products, keys, sums and outputs of norms. Let
-// u be the error of a rounding. The errors are independent and are not amplified, so that the standard deviation of a
-// logit's error is near u times the square root of the number of roundings, times the size of the logits. The
-// largest of some thousand errors is below 6 times this.
+// In each layer, the GPU rounds about 14 values one after the other: weights, products, keys, sums and
+// outputs of norms. Let u be the error of a rounding. The errors are independent and are not amplified. So
+// the standard deviation of a logit's error is about u times the square root of the number of roundings,
+// times the size of the logits. The largest of several thousand errors is below 6 standard deviations.
 func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float32) {
 	t.Helper()
 	u := map[string]float64{"f16": 0x1p-11, "bf16": 0x1p-8}[kind]
@@ -42,8 +42,8 @@ func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float
 	require.Less(t, worst, 6*math.Sqrt(2*14*float64(m.NumLayers))*u*size, "logits of size %v", size)
 }
 
-// Ensure that models of all families without experts have the logits of the CPU, and that models with experts are
-// refused. Their heads are padded.
+// Ensure that models of all families without experts have the same logits as on the CPU, up to rounding, and
+// that models with experts are refused. The heads of these models are padded.
 func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	computed := 0
@@ -85,7 +85,8 @@ func built(c model.Config, tensors *weights.Tensors) opener {
 	}
 }
 
-// randomWeights returns tensors by their names and shapes, as "name rows cols". Vectors are norms and biases.
+// randomWeights returns random tensors. A line of a list has the name, rows and columns of a tensor. The
+// tensors of the list each are made for every layer. Tensors of one row are norms and biases.
 func randomWeights(layers int, each, others string) *weights.Tensors {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	var all []*weights.Tensor
@@ -114,8 +115,8 @@ func randomWeights(layers int, each, others string) *weights.Tensors {
 	return weights.Collect(all...)
 }
 
-// Ensure the same for models with LayerNorm, biases and learned positions, with matrices that are transposed in the
-// file, and without gates.
+// Ensure that models with LayerNorm, biases, learned positions, transposed matrices and no gates have the
+// same logits as on the CPU, up to rounding.
 func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
 	d := openDevice(t)
 	c := model.Config{VocabSize: 100, HiddenSize: 64, NumLayers: 2, NumHeads: 4, NumKVHeads: 4, HeadDim: 16, IntermediateSize: 96, MaxModelLen: 64,
@@ -163,8 +164,9 @@ func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
 		model.decoder.final_layer_norm.bias 1 64`)))
 }
 
-// typesOfGGUF has the numbers of types, the elements and bytes of a block, where it has scales, and their size. Queries
-// and keys, of Q8_0 and Q4_0, are small: a softmax of large logits amplifies errors.
+// typesOfGGUF describes types of weights: the number of the type in a file, the elements and bytes of a
+// block, the offsets of scales in it, and the size of random scales. Q8_0 and Q4_0, the types of queries and
+// keys, get small scales, because a softmax of large logits amplifies errors.
 var typesOfGGUF = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -226,8 +228,8 @@ func TestQuantizedWeights(t *testing.T) {
 	require.Equal(t, []string{"weights of the types Q5_0, Q8_0 (embeddings) are kept as F16"}, w.Notes())
 }
 
-// Ensure that decoding steps are graphs from the third one of a shape on, that 3 and 4 sequences have the same shape,
-// and that logits have the same bits as in other steps.
+// Ensure that decoding steps run as graphs from the third step of a shape on, that 3 and 4 sequences have the
+// same shape, and that a graph gives logits with the same bits as other steps.
 func TestDecodingStepsAreGraphs(t *testing.T) {
 	driver := cudatest.Open(t)
 	d, err := gpu.Open(driver.Path, 0)
@@ -261,8 +263,8 @@ func TestDecodingStepsAreGraphs(t *testing.T) {
 	require.Equal(t, length-prompt-1+3, driver.Calls("cuGraphLaunch"))
 }
 
-// Ensure that logits over keys and values of 8 bits are nearer to those of the CPU over the same type than to those
-// over another one.
+// Ensure that with keys and values of 8 bits, the logits are nearer to the CPU's logits with the same type
+// than to its logits with another type.
 func TestKeysAndValuesOf8BitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	open := openSmall(small)
@@ -297,8 +299,8 @@ func distance(a, b [][]float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// Ensure that a token's logits have the same bits alone and beside others, in one piece and in chunks, and in any
-// blocks.
+// Ensure that a token's logits have the same bits alone and beside other sequences, in one piece and in
+// chunks, and in any blocks.
 func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 	d := openDevice(t)
 	for _, tiny := range weightfile.Tinies() {

@@ -9,13 +9,14 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// packedOutputs is the number of outputs whose weights are contiguous in a packed matrix.
+// packedOutputs is the number of consecutive outputs whose weights are contiguous in a packed matrix.
 const packedOutputs = 128
 
-// padding says which dimension of a matrix consists of heads that are padded.
+// padding says which dimension of a matrix is divided into heads, and is padded with them.
 type padding struct{ outputs, columns bool }
 
-// rows writes the rows of a matrix as the GPU gets them: as in the file, or rounded to the activations' type.
+// rows writes the rows of a matrix in the form in which the GPU gets them: as in the file, or rounded to the
+// activations' type.
 type rows struct {
 	matrix *model.MatrixSource
 	kind   kernels.Type
@@ -25,7 +26,7 @@ type rows struct {
 	head, size int // elements of a head in the file, and with padding
 }
 
-// write fills data with consecutive rows, of which the first is number first.
+// write fills data with consecutive rows of the padded matrix, from row first on.
 func (r *rows) write(first int, data []byte) {
 	values := make([]float32, r.matrix.In)
 	for i := range len(data) / r.bytes {
@@ -66,8 +67,10 @@ func (u *upload) linear(l *model.LinearSource, p padding) (lin linear) {
 		p = padding{}
 	}
 	for i := range l.Parts {
-		if lin.out%unit != 0 && u.err == nil {
-			u.err = unsupported("a matrix of %d outputs is followed by another one; the number must be a multiple of %d", lin.out, unit)
+		if lin.out%unit != 0 {
+			u.try(func() error {
+				return unsupported("a matrix of %d outputs is followed by another one; the number must be a multiple of %d", lin.out, unit)
+			})
 		}
 		m := u.matrix(&l.Parts[i], p)
 		lin.parts = append(lin.parts, part{m, lin.out})
@@ -114,7 +117,7 @@ func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
 	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, first, n int) error {
 		piece := w
 		piece.Outputs, piece.Packed = n, w.Packed+cuda.Pointer(first/packedOutputs*tile.PackedBytes())
-		return kernels.PackWeights{Weights: piece, Rows: s.rows.Pointer()}.Launch(u.device.set, u.device.stream)
+		return kernels.PackWeights{Weights: piece, Rows: s.rows.Pointer()}.Launch(u.set, u.stream)
 	})
 	m.Release(0, m.Out)
 	return w
@@ -138,9 +141,6 @@ func (u *upload) table(t *weights.Tensor) cuda.Pointer {
 			t.Row(first+i, values)
 			encode(u.kind, values, data[i*size:])
 		}
-	}, func(s *slot, first, n int) error { return u.device.stream.Copy(m, first*size, s.rows, 0, n*size) })
-	if u.err != nil {
-		return 0
-	}
+	}, func(s *slot, first, n int) error { return u.stream.Copy(m, first*size, s.rows, 0, n*size) })
 	return m.Pointer()
 }

@@ -13,39 +13,29 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// A buffer is memory of a Runner whose size does not change.
-type buffer struct {
-	to   func(r *Runner) *cuda.Pointer
-	size int
-	zero bool // its contents begin as zeros
-}
-
-// buffers lists the memory for the largest batch, without that for results and for attention.
-func (m *Model) buffers(c *engine.RunnerConfig) ([]buffer, error) {
-	n, bytes := c.MaxNumBatchedTokens, m.kind.Bytes()
-	row := func(elements int) int { return n * elements * bytes }
-	products, err := m.products(c)
-	if err != nil {
-		return nil, err
+// allocateBuffers allocates the memory that the largest batch needs, without the memory for results and for attention.
+func (r *Runner) allocateBuffers() {
+	n, bytes := r.config.MaxNumBatchedTokens, r.kind.Bytes()
+	var products kernels.ProductPlan
+	r.try(func() (err error) { products, err = r.products(&r.config); return err })
+	for _, b := range []struct {
+		to   *cuda.Pointer
+		size int
+	}{
+		{&r.x, n * r.HiddenSize * bytes}, {&r.normed, n * r.HiddenSize * bytes}, {&r.sums, n * r.HiddenSize * bytes},
+		{&r.qkv, n * r.width * bytes}, {&r.attended, n * r.query * bytes}, {&r.up, n * r.layers[0].up.out * bytes},
+		{&r.act, n * r.layers[0].down.parts[0].Columns * bytes}, {&r.picked, r.config.MaxLogits() * r.HiddenSize * bytes},
+		{&r.scratch.parts, max(products.PartBytes, 16)}, {&r.scratch.unpacked, max(products.UnpackedBytes, 16)},
+	} {
+		*b.to = r.alloc(b.size).Pointer()
 	}
-	l := &m.layers[0]
-	return []buffer{
-		{to: func(r *Runner) *cuda.Pointer { return &r.x }, size: row(m.HiddenSize)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.normed }, size: row(m.HiddenSize)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.sums }, size: row(m.HiddenSize)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.qkv }, size: row(m.width)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.attended }, size: row(m.query)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.up }, size: row(l.up.out)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.act }, size: row(l.down.parts[0].Columns)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.picked }, size: c.MaxLogits() * m.HiddenSize * bytes},
-		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.parts }, size: max(products.PartBytes, 16)},
-		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.arrived }, size: max(4*products.Counters, 16), zero: true},
-		{to: func(r *Runner) *cuda.Pointer { return &r.scratch.unpacked }, size: max(products.UnpackedBytes, 16)},
-	}, nil
+	arrived := r.alloc(max(4*products.Counters, 16))
+	r.scratch.arrived = arrived.Pointer()
+	r.try(func() error { return r.stream.Fill(arrived, 0, arrived.Size(), 0) })
 }
 
-// products returns the most memory that a product needs besides its operands.
-func (m *Model) products(c *engine.RunnerConfig) (most kernels.ProductPlan, err error) {
+// products returns a plan with the largest numbers of bytes and counters that any product of the model needs.
+func (m *Model) products(c *engine.RunnerConfig) (largest kernels.ProductPlan, err error) {
 	linears := []*linear{&m.head}
 	for i := range m.layers {
 		l := &m.layers[i]
@@ -62,24 +52,26 @@ func (m *Model) products(c *engine.RunnerConfig) (most kernels.ProductPlan, err 
 			for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits()); rows++ {
 				plan, err := w.Plan(m.device.context.Device(), rows)
 				if err != nil {
-					return most, err
+					return largest, err
 				}
-				most.PartBytes, most.Counters = max(most.PartBytes, plan.PartBytes), max(most.Counters, plan.Counters)
-				most.UnpackedBytes = max(most.UnpackedBytes, plan.UnpackedBytes)
+				largest.PartBytes, largest.Counters = max(largest.PartBytes, plan.PartBytes), max(largest.Counters, plan.Counters)
+				largest.UnpackedBytes = max(largest.UnpackedBytes, plan.UnpackedBytes)
 			}
 		}
 	}
-	return most, nil
+	return largest, nil
 }
 
-// attentionBytes returns the memory for the attention of a decoding step in which the sequences have all blocks.
+// attentionBytes returns the memory for results of partitions in a decoding step whose sequences use all
+// blocks.
 func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
 
-// KVCacheBytes returns how much memory is left for keys and values (vLLM's determine_available_memory). utilization is the
-// part of the GPU's memory that may be in use (vLLM's gpu_memory_utilization). weightBytes are the bytes of weights that
-// are not on the GPU yet. The error says how much is missing.
+// KVCacheBytes returns the memory for keys and values that is left beside weights and batches (vLLM's
+// determine_available_memory). The parameter utilization is the fraction of the GPU's memory that may be in
+// use (vLLM's gpu_memory_utilization), and weightBytes is the size of the weights that are not on the GPU
+// yet. If no memory is left, the error says how much is missing.
 func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.RunnerConfig) (int, error) {
 	free, total, err := m.device.context.MemoryLeft()
 	if err != nil {
@@ -106,10 +98,10 @@ func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.Runn
 		m.device, cuda.BytesText(weightBytes+m.Bytes()), cuda.BytesText(batch), cuda.BytesText(-left), cuda.BytesText(free+m.Bytes()), cuda.BytesText(total), utilization, cuda.BytesText(reserved), advice)
 }
 
-// profile computes the largest batches over one block, and returns how much less memory is free then (vLLM's profile_run).
-// Besides a runner's buffers, the driver takes memory for compiled kernels, for what their threads spill, and for graphs.
-// Its size is known only afterwards. Graphs of more shapes take more later, which is the reason to leave a part of the
-// memory unused.
+// profile computes the largest batches with a store of one block, and returns how much free memory this takes
+// (vLLM's profile_run). Besides the runner's buffers, this includes the memory that the driver takes for
+// compiled kernels, for registers that do not fit, and for graphs, which is known only afterwards. Graphs of
+// other shapes take more memory later. Therefore a part of the memory must remain unused.
 func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
 	before, _, err := m.device.context.MemoryLeft()
 	if err != nil {
@@ -140,8 +132,8 @@ func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
 	return before - after, err
 }
 
-// largestBatch returns the batch with the most tokens of sequences of at most the given length, whose keys and values are
-// not written.
+// largestBatch returns the largest batch of sequences with at most length tokens to compute. Their keys and
+// values are not stored.
 func largestBatch(c *engine.RunnerConfig, length int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}}
 	b.TableStride = (c.MaxModelLen + c.Store.BlockSize - 1) / c.Store.BlockSize

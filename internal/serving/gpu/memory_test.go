@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that keys and values get what the largest batches leave of the memory, of which the driver takes a part for
-// compiled kernels.
+// Ensure that keys and values get the memory that the largest batches and the driver, for compiled kernels,
+// leave free.
 func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	driver := cudatest.Open(t)
 	driver.Set(t, "memory", 48<<20)
@@ -23,7 +23,7 @@ func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	m, w := load(t, d, openSmall(small))
-	c := engine.RunnerConfig{MaxModelLen: 128, MaxNumSeqs: 4, MaxNumBatchedTokens: most}
+	c := engine.RunnerConfig{MaxModelLen: 128, MaxNumSeqs: 4, MaxNumBatchedTokens: maxTokens}
 	before := driver.Allocated()
 	bytes, err := w.KVCacheBytes(1, 0, c)
 	require.NoError(t, err)
@@ -38,9 +38,9 @@ func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	r, err := w.NewRunner(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
-	step(t, r, chunk{randomTokens(1, most, m.VocabSize), 0, []int32{1, 2, 3, 4}})
+	step(t, r, chunk{randomTokens(1, maxTokens, m.VocabSize), 0, []int32{1, 2, 3, 4}})
 	for p := range 3 {
-		step(t, r, chunk{[]int32{1}, most + p, []int32{1, 2, 3, 4, 5}})
+		step(t, r, chunk{[]int32{1}, maxTokens + p, []int32{1, 2, 3, 4, 5}})
 	}
 
 	_, err = w.KVCacheBytes(1, 0, c)

@@ -18,7 +18,7 @@ import (
 type Model struct {
 	shape
 	device *Device
-	memory []*cuda.Memory // of the weights
+	memory memories // of the weights
 
 	embed, positions cuda.Pointer // positions is 0 if there are rotations
 	layers           []layer
@@ -35,7 +35,7 @@ type layer struct {
 	qkv, out, up, down                   linear
 }
 
-// A norm has pointers to its weights and its bias, each 0 if there is none.
+// A norm has pointers to the weights and the bias of a norm. A pointer is 0 if the norm does not have them.
 type norm struct{ weight, bias cuda.Pointer }
 
 // A linear multiplies the same inputs by one or more matrices and concatenates the outputs.
@@ -50,21 +50,23 @@ type part struct {
 	first int // of the linear's outputs
 }
 
-// formats are the types of weights that kernels read as they are in files.
+// formats has the types of weights in files that kernels read without conversion.
 var formats = map[weights.DType]kernels.WeightFormat{
 	weights.Q8_0: kernels.Q8_0, weights.Q4_0: kernels.Q4_0, weights.MXFP4: kernels.MXFP4,
 	weights.Q4_K: kernels.Q4_K, weights.Q5_K: kernels.Q5_K, weights.Q6_K: kernels.Q6_K,
 }
 
-// dtypes are the types of activations as types of weights in files.
+// dtypes maps the types of activations to types of weights in files.
 var dtypes = map[kernels.Type]weights.DType{kernels.F16: weights.F16, kernels.BF16: weights.BF16}
 
-// CacheTypes are the types of keys and values, by the names of --kv-cache-dtype. auto is the type of activations.
+// CacheTypes are the types of keys and values, by their names in --kv-cache-dtype. The name auto means the
+// type of activations.
 var CacheTypes = map[string]kernels.CacheType{
 	"auto": kernels.CacheAuto, "fp8": kernels.CacheE4M3, "fp8_e4m3": kernels.CacheE4M3, "fp8_e5m2": kernels.CacheE5M2,
 }
 
-// NewModel returns a model without weights. Load puts them on the GPU. cache is the type of keys and values.
+// NewModel returns a model without weights. Load puts the weights on the GPU. The parameter cache is the type
+// of keys and values.
 func (d *Device) NewModel(c *model.Config, cache kernels.CacheType) (*Model, error) {
 	if err := Check(c); err != nil {
 		return nil, err
@@ -75,10 +77,10 @@ func (d *Device) NewModel(c *model.Config, cache kernels.CacheType) (*Model, err
 // types are the types of activations, by their names.
 var types = map[string]kernels.Type{"f16": kernels.F16, "bf16": kernels.BF16}
 
-// Load puts the weights on the GPU, layer by layer as they are read, on pool. dtype is the type of activations: f16,
-// bf16, or auto, which is bf16 if the weights are BF16, or if the model has norms around attention and MLP (Gemma),
-// because its activations exceed the range of F16. After each layer, Load calls sent with the number of layers that were
-// sent and the number of all layers.
+// Load puts the weights on the GPU, layer by layer as they are read, on pool. The type of activations, dtype,
+// is f16, bf16 or auto. With auto it is bf16 if the weights are BF16, or if the model has norms around
+// attention and MLP (Gemma), because its activations exceed the range of F16. After each layer, Load calls
+// sent with the number of layers sent so far and the number of all layers.
 func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent func(layers, all int)) error {
 	kind, ok := types[dtype]
 	switch {
@@ -91,11 +93,12 @@ func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent f
 	default:
 		m.kind = kind
 	}
-	u := &upload{Model: m, pool: pool}
+	u := &upload{Model: m, pool: pool, launcher: m.device.launcher()}
 	err := m.device.context.Do(func() error {
 		u.load(s, sent)
-		return errors.Join(u.err, m.device.stream.Synchronize(), u.close())
+		return errors.Join(u.err, u.stream.Synchronize(), u.close())
 	})
+	m.memory = u.allocated
 	if err != nil {
 		return errors.Join(err, m.Close())
 	}
@@ -150,10 +153,7 @@ func (m *Model) Notes() (notes []string) {
 
 // Close frees the memory.
 func (m *Model) Close() error {
-	var errs []error
-	for _, w := range m.memory {
-		errs = append(errs, w.Close())
-	}
+	err := m.memory.close()
 	m.memory = nil
-	return errors.Join(errs...)
+	return err
 }

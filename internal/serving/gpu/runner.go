@@ -34,7 +34,6 @@ type Runner struct {
 	*Model
 	config engine.RunnerConfig
 	*blocks
-	memory []*cuda.Memory
 
 	x, normed, qkv, attended, sums, up, act cuda.Pointer // [tokens][...], in the activations' type
 	picked                                  cuda.Pointer // the rows of x whose logits are computed
@@ -57,60 +56,34 @@ type Runner struct {
 	pending bool // sums are not yet added to x
 }
 
-// NewRunner allocates the blocks and the memory for the largest batch. It implements engine.Device.
+// NewRunner allocates the blocks, and the memory that the largest batch needs. It implements engine.Device.
 func (m *Model) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) {
-	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{}}
-	r.launcher = launcher{set: m.device.set, stream: m.device.stream}
+	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{},
+		graphs: graphs{of: map[string]*cuda.Graph{}}}
+	r.launcher = m.device.launcher()
 	for _, p := range c.Places {
 		r.groups = max(r.groups, p.Group+1)
 	}
-	err := m.device.context.Do(r.allocate)
-	if err != nil {
+	if err := m.device.context.Do(r.allocate); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Runner) allocate() (err error) {
-	if r.blocks, err = newBlocks(r.device, r.config.Store); err != nil {
-		return err
-	}
-	buffers, err := r.buffers(&r.config)
-	if err != nil {
-		return err
-	}
-	for _, b := range buffers {
-		m, err := r.device.context.Alloc(b.size)
-		if err != nil {
-			return err
-		}
-		r.memory = append(r.memory, m)
-		*b.to(r) = m.Pointer()
-		if b.zero {
-			if err := r.stream.Fill(m, 0, b.size, 0); err != nil {
-				return err
-			}
-		}
-	}
-	if err := r.allocateAngles(); err != nil {
-		return err
-	}
-	if err := r.growAttention(r.attentionBytes()); err != nil {
-		return err
-	}
-	if err := r.results.allocate(r.device.context, r.config.MaxLogits(), r.VocabSize); err != nil {
-		return err
-	}
+func (r *Runner) allocate() error {
+	r.try(func() (err error) { r.blocks, err = newBlocks(r.device, r.config.Store); return err })
+	r.allocateBuffers()
+	r.allocateAngles()
+	r.try(func() error { return r.growAttention(r.attentionBytes()) })
+	r.results.allocate(&r.launcher, r.config.MaxLogits(), r.VocabSize)
 	for i := range r.flights {
-		if err := r.flights[i].allocate(r.device.context, r.results.Size()); err != nil {
-			return err
-		}
+		r.try(func() error { return r.flights[i].allocate(r.context, r.results.Size()) })
 	}
-	return nil
+	return r.err
 }
 
 // allocateAngles computes the tables of rotations.
-func (r *Runner) allocateAngles() error {
+func (r *Runner) allocateAngles() {
 	for rope := range r.ropes() {
 		pairs := rope.Rotated(r.HeadDim) / 2
 		cos, sin := rope.Angles(r.config.MaxModelLen, r.config.AskedModelLen, r.HeadDim)
@@ -118,20 +91,14 @@ func (r *Runner) allocateAngles() error {
 		for p := 0; p < len(cos); p += pairs {
 			table = append(append(table, cos[p:p+pairs]...), sin[p:p+pairs]...)
 		}
-		m, err := r.device.context.Alloc(4 * len(table))
-		if err != nil {
-			return err
-		}
-		r.memory = append(r.memory, m)
-		if err := m.Write(0, bytesOf(table)); err != nil {
-			return err
-		}
+		m := r.alloc(4 * len(table))
+		r.try(func() error { return m.Write(0, bytesOf(table)) })
 		r.angles[rope] = m.Pointer()
 	}
-	return nil
 }
 
-// Forward implements engine.ModelRunner. It returns when all kernels are launched, and the copies of the results.
+// Forward implements engine.ModelRunner. It returns when the kernels of the batch, and the copies of its
+// results, are in the stream.
 func (r *Runner) Forward(b *model.Batch) error {
 	r.Prepare(b)
 	return r.launchPrepared(b)
@@ -168,7 +135,7 @@ func (r *Runner) Prepare(b *model.Batch) {
 	if *p = (prepared{err: r.check(b)}); p.err != nil {
 		return
 	}
-	p.err = r.device.context.Do(func() (err error) {
+	p.err = r.context.Do(func() (err error) {
 		if p.flight, err = r.next(); err != nil {
 			return err
 		}
@@ -179,7 +146,8 @@ func (r *Runner) Prepare(b *model.Batch) {
 	})
 }
 
-// ForwardPrepared implements engine.DeviceRunner. It sends the tokens again, which are the first inputs.
+// ForwardPrepared implements engine.DeviceRunner. It sends the tokens of the batch, which were not known to
+// Prepare, and then launches it. The tokens are at the beginning of the inputs.
 func (r *Runner) ForwardPrepared(b *model.Batch) error {
 	if p := &r.prepared; p.err == nil {
 		copy(p.flight.inputs.Bytes(), bytesOf(b.Tokens))
@@ -194,7 +162,7 @@ func (r *Runner) ForwardPrepared(b *model.Batch) error {
 func (r *Runner) launchPrepared(b *model.Batch) error {
 	p := r.prepared
 	r.prepared = prepared{err: fmt.Errorf("%w: it is not prepared", model.ErrBatch)}
-	return r.device.context.Do(func() error {
+	return r.context.Do(func() error {
 		if p.err == nil {
 			p.err = r.launchBatch(&p, b)
 		}
@@ -210,23 +178,16 @@ func (r *Runner) launchPrepared(b *model.Batch) error {
 // launchBatch computes a batch and its results.
 func (r *Runner) launchBatch(p *prepared, b *model.Batch) error {
 	f := p.flight
-	err := r.inputs.replace(r, b.Placeholders)
-	if err == nil {
-		err = r.graphs.run(p.shape, r.stream, func() error { return r.launchStep(p.tokens) })
-	}
-	f.rows = min(len(b.Logits), r.results.rows)
-	if err == nil {
-		err = r.launchLogits(b, 0, f.rows, f.results)
-	}
-	if err == nil {
-		err = r.stream.Record(f.computed)
-	}
-	return err
+	f.rows, r.err = min(len(b.Logits), r.results.rows), nil
+	r.inputs.replace(r, b.Placeholders)
+	r.try(func() error { return r.graphs.run(p.shape, r.stream, func() error { return r.launchStep(p.tokens) }) })
+	r.launchLogits(b, 0, f.rows, f.results)
+	r.try(func() error { return r.stream.Record(f.computed) })
+	return r.err
 }
 
 // launchStep computes all layers of n tokens.
 func (r *Runner) launchStep(n int) error {
-	r.err = nil
 	r.embedTokens(n)
 	for i := range r.layers {
 		r.layer(i, n)
@@ -237,12 +198,9 @@ func (r *Runner) launchStep(n int) error {
 
 // Close implements engine.ModelRunner.
 func (r *Runner) Close() error {
-	errs := []error{r.stream.Synchronize(), r.graphs.close(), r.inputs.device.Close(), r.scratch.attention.Close(), r.results.Close(), r.flights[0].close(), r.flights[1].close()}
-	for _, m := range r.memory {
-		errs = append(errs, m.Close())
-	}
+	err := errors.Join(r.stream.Synchronize(), r.graphs.close(), r.inputs.device.Close(), r.scratch.attention.Close(), r.flights[0].close(), r.flights[1].close(), r.allocated.close())
 	if r.blocks != nil {
-		errs = append(errs, r.blocks.close())
+		err = errors.Join(err, r.blocks.close())
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -12,14 +12,14 @@ type scratch struct {
 	attention                *cuda.Memory // results of partitions
 }
 
-// growAttention makes the memory for results of partitions at least size bytes large. Before it frees smaller
-// memory, it waits for the batches that use it.
+// growAttention makes the memory for results of partitions at least size bytes large. Before it frees the
+// smaller memory, it waits until no batch uses it.
 func (r *Runner) growAttention(size int) error {
 	s := &r.scratch
 	if s.attention != nil && s.attention.Size() >= size {
 		return nil
 	}
-	larger, err := r.device.context.Alloc(max(size, 16))
+	larger, err := r.context.Alloc(max(size, 16))
 	if err != nil {
 		return err
 	}

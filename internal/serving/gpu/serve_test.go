@@ -21,11 +21,11 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// small is a model with tokens of the byte tokenizer, whose heads are not padded.
+// small is a model whose tokens are the bytes of the byte tokenizer, and whose heads need no padding.
 var small = model.Config{Family: "llama", VocabSize: 256, HiddenSize: 64, NumLayers: 1, NumHeads: 2, NumKVHeads: 1, HeadDim: 64, IntermediateSize: 96,
 	MaxModelLen: 256, NormEps: 1e-5, Rope: &model.Rope{Theta: 1000}}
 
-// hybrid has a layer with a window and one without, so that blocks are in two groups.
+// hybrid returns a model of one layer with a window and one without, so that its layers are in two groups.
 func hybrid() model.Config {
 	c := small
 	c.NumLayers, c.SlidingWindow, c.Full = 2, 24, []bool{false, true}
@@ -60,7 +60,7 @@ func (c *counter) Step(r engine.StepReport) {
 	c.external.Add(int64(r.ExternalHits))
 }
 
-// start makes an engine on a GPU, or on the CPU if w is nil.
+// start starts an engine on a GPU, or on the CPU if w is nil.
 func start(t *testing.T, m *model.Model, w *gpu.Model, o engine.Observer, change func(*engine.Config)) *engine.Engine {
 	t.Helper()
 	c := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: newPool(t), KVCacheBytes: 1 << 20, MaxModelLen: 128, MaxNumBatchedTokens: 64}
@@ -103,8 +103,8 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// requests have a prefix of two blocks in common. They are greedy or not, have several answers, and want log
-// probabilities.
+// requests returns requests with a common prefix of two blocks: greedy and random ones, one with several
+// answers, one with log probabilities, and one with a penalty.
 func requests() (all []engine.Request) {
 	common := randomTokens(9, 32, 256)
 	for i := range 6 {
@@ -125,8 +125,8 @@ func requests() (all []engine.Request) {
 	return all
 }
 
-// Ensure that a request has the same events alone and among others: with prefix hits, with preemptions, in small
-// chunks, forked, and while another request is cancelled. Greedy tokens are chosen on the GPU.
+// Ensure that a request has the same events alone and beside others: with prefix hits, preemptions, small
+// chunks and forks, and while another request is cancelled. The GPU chooses greedy tokens.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	d := openDevice(t)
 	requireSameAnswers(t, d, small, 6, requests()) // blocks of 16 tokens, beside the null block
@@ -145,7 +145,8 @@ func requireSameAnswers(t *testing.T, d *gpu.Device, config model.Config, blocks
 	cramped := start(t, m, w, counts, func(c *engine.Config) {
 		c.MaxModelLen, c.KVCacheBytes, c.MaxNumBatchedTokens = 64, (1+blocks)*16*2*64*2, 20
 	})
-	// How requests meet depends on time. One round has nearly always a preemption and a hit.
+	// Which requests run in the same step depends on time. Nearly always, one round has a preemption and a
+	// hit.
 	for round := 0; round < 50 && (counts.preempted.Load() == 0 || counts.hits.Load() == 0); round++ {
 		var wait sync.WaitGroup
 		for i, r := range requests {
@@ -172,7 +173,8 @@ func requireSameAnswers(t *testing.T, d *gpu.Device, config model.Config, blocks
 	require.Equal(t, load.Blocks, load.FreeBlocks)
 }
 
-// Ensure that greedy answers are those of the CPU, as long as the second largest logit is not nearly the largest.
+// Ensure that greedy answers have the same tokens as on the CPU, until the two largest logits are almost
+// equal.
 func TestGreedyTokensAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	m, w := load(t, d, openSmall(small))
@@ -212,7 +214,7 @@ func tokensOf(t *testing.T, e *engine.Engine, r engine.Request) (all []engine.To
 	}
 }
 
-// Ensure that blocks go to a tier and come back through pinned memory.
+// Ensure that blocks are stored in a tier and loaded from it, through pinned memory.
 func TestBlocksComeBackFromATier(t *testing.T) {
 	for _, cache := range []string{"auto", "fp8_e5m2"} {
 		t.Run(cache, func(t *testing.T) { requireBlocksFromTier(t, cache) })
@@ -239,7 +241,7 @@ func requireBlocksFromTier(t *testing.T, cache string) {
 	require.Equal(t, int64(32), counts.external.Load())
 }
 
-// Ensure that a pair reads what an earlier one has written, and that blocks of all layers are copied.
+// Ensure that a pair reads what an earlier pair has written, and that the blocks of all layers are copied.
 func TestBlocksAreCopiedInOrder(t *testing.T) {
 	driver := cudatest.Open(t)
 	driver.Order(1) // a kernel copies the last pair first

@@ -10,14 +10,14 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// An upload sends weights to the GPU through pinned memory, in pieces of some rows. While the GPU packs a piece, the
-// pool writes the next one. After the first error, its methods do nothing.
+// An upload sends weights to the GPU through pinned memory, some rows at a time. While the GPU packs one
+// piece, the pool writes the next piece. After the first error, its methods do nothing.
 type upload struct {
 	*Model
+	launcher
 	pool  *parallel.Pool
 	slots [2]slot
 	next  int
-	err   error
 }
 
 // A slot has the memory for one piece, on the host and on the GPU.
@@ -27,31 +27,17 @@ type slot struct {
 	used *cuda.Event // the GPU has read the slot
 }
 
-// pieceBytes is the most bytes that are uploaded at a time, unless the rows of one unit have more (see pieces).
+// pieceBytes is the largest size of a piece, unless the rows of one unit (see pieces) are larger.
 const pieceBytes = 16 << 20
 
-// alloc allocates memory of the weights.
-func (u *upload) alloc(size int) *cuda.Memory {
-	if u.err != nil {
-		return nil
-	}
-	m, err := u.device.context.Alloc(size)
-	if err != nil {
-		u.err = err
-		return nil
-	}
-	u.memory = append(u.memory, m)
-	return m
-}
-
-// vector sends numbers in the activations' type. It returns 0 if there are none.
+// vector sends numbers in the activations' type, and returns their address. If there are none, it returns 0.
 func (u *upload) vector(values []float32) cuda.Pointer {
 	data := make([]byte, 2*len(values))
 	encode(u.kind, values, data)
 	return u.contents(data)
 }
 
-// floats sends numbers in float32. It returns 0 if there are none.
+// floats sends numbers as float32, and returns their address. If there are none, it returns 0.
 func (u *upload) floats(values []float32) cuda.Pointer { return u.contents(bytesOf(values)) }
 
 func (u *upload) contents(data []byte) cuda.Pointer {
@@ -59,10 +45,7 @@ func (u *upload) contents(data []byte) cuda.Pointer {
 		return 0
 	}
 	m := u.alloc(len(data))
-	if u.err != nil {
-		return 0
-	}
-	u.err = m.Write(0, data)
+	u.try(func() error { return m.Write(0, data) })
 	return m.Pointer()
 }
 
@@ -84,25 +67,22 @@ func round(kind kernels.Type, v float32) uint16 {
 	return half.ToF16(v)
 }
 
-// pieces sends count rows of size bytes. fill writes the rows from first on, on several goroutines. deliver moves the n
-// rows from first on from the slot to their place. A piece has a multiple of unit rows, unless it is the last.
+// pieces sends count rows of size bytes, divided into pieces. The number of rows of a piece is a multiple of
+// unit, except in the last piece. The function fill, which several goroutines call, writes rows from row
+// first on to data. The function deliver moves n rows, from row first on, from the slot to their place in the
+// GPU's memory.
 func (u *upload) pieces(count, size, unit int, fill func(first int, data []byte), deliver func(s *slot, first, n int) error) {
-	most := max(pieceBytes/size/unit, 1) * unit
-	for first := 0; first < count && u.err == nil; first += most {
-		n := min(most, count-first)
+	pieceRows := max(pieceBytes/size/unit, 1) * unit
+	for first := 0; first < count && u.err == nil; first += pieceRows {
+		n := min(pieceRows, count-first)
 		s := u.take(n * size)
 		if u.err != nil {
 			return
 		}
-		stream := u.device.stream
 		u.pool.Run((n+taskRows-1)/taskRows, &filling{first, size, s.host.Bytes()[:n*size], fill})
-		u.err = stream.Upload(s.rows, 0, s.host, 0, n*size)
-		if u.err == nil {
-			u.err = deliver(s, first, n)
-		}
-		if u.err == nil {
-			u.err = stream.Record(s.used)
-		}
+		u.try(func() error { return u.stream.Upload(s.rows, 0, s.host, 0, n*size) })
+		u.try(func() error { return deliver(s, first, n) })
+		u.try(func() error { return u.stream.Record(s.used) })
 	}
 }
 
@@ -121,7 +101,7 @@ func (f *filling) Do(_, i int) {
 	f.fill(f.first+i*taskRows, f.data[from:min(from+taskRows*f.size, len(f.data))])
 }
 
-// take returns a slot of at least size bytes that the GPU does not use.
+// take returns a slot of at least size bytes. It waits until the GPU no longer uses the slot.
 func (u *upload) take(size int) *slot {
 	s := &u.slots[u.next%len(u.slots)]
 	u.next++
@@ -131,15 +111,10 @@ func (u *upload) take(size int) *slot {
 	if u.err != nil || s.rows != nil && s.rows.Size() >= size {
 		return s
 	}
-	if u.err = s.close(); u.err != nil {
-		return s
-	}
-	var errs [3]error
-	c := u.device.context
-	s.host, errs[0] = c.AllocPinned(size)
-	s.rows, errs[1] = c.Alloc(size)
-	s.used, errs[2] = c.NewEvent(false)
-	u.err = errors.Join(errs[:]...)
+	u.err = s.close()
+	u.try(func() (err error) { s.host, err = u.context.AllocPinned(size); return err })
+	u.try(func() (err error) { s.rows, err = u.context.Alloc(size); return err })
+	u.try(func() (err error) { s.used, err = u.context.NewEvent(false); return err })
 	return s
 }
 

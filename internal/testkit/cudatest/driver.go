@@ -53,8 +53,9 @@ func realDriver(path string) *Driver {
 		calls: func(string) int32 { return 0 }, failure: func() string { return "" }, reset: func() int32 { return 0 }, memory: func() int32 { return 0 }}
 }
 
-// Set configures the machine: "devices", "compute_capability" (80 means 8.0), "driver_version" (12040 means CUDA
-// 12.4), "memory" (in bytes) and "module_memory" (what each module takes of it; 0 unless set).
+// Set configures the machine: "devices", "compute_capability" (80 means 8.0), "driver_version" (12040 means
+// CUDA 12.4), "memory" (in bytes) and "module_memory" (the bytes of memory that each loaded module takes; 0
+// unless set).
 func (d *Driver) Set(t testing.TB, name string, value int) {
 	t.Helper()
 	if d.Real {
@@ -76,7 +77,8 @@ func (d *Driver) Fail(function string, status int) { d.fail(function, int32(stat
 // Calls returns how often a function was called.
 func (d *Driver) Calls(function string) int { return int(d.calls(function)) }
 
-// Failure returns the first failure, or "". A failure fails the test unless Forget is called.
+// Failure returns the first mistake of a kernel, or "". A test in which there is one fails, unless it calls
+// Forget.
 func (d *Driver) Failure() string { return d.failure() }
 
 // Forget resets the library: memory and handles are gone.

@@ -63,7 +63,8 @@ type unit struct {
 
 var kernel = regexp.MustCompile(`(?m)^KERNEL void (\w+)\(`)
 
-// The units are the emulator with all its files, each file of kernels, and the kernels that test the emulator.
+// units returns what is compiled separately: the emulator, each file of kernels, and the kernels that test
+// the emulator.
 func units() ([]unit, error) {
 	files, err := filepath.Glob(filepath.Join(emulator(), "*.cc"))
 	if err != nil {
@@ -188,7 +189,8 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that builds the library with additional flags the first time it is called.
+// variant returns a function that builds the library with additional compiler flags the first time it is
+// called, and then returns the same path.
 func variant(more ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {

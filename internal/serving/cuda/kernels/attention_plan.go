@@ -8,11 +8,11 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// An AttentionPlan assigns the rows of a batch to threads. A row is one query head of one token. The
-// rows of the heads that share a key head are adjacent. For decoding, the rows of a sequence are
-// divided into tiles of 16, whose partitions of 256 keys are computed in parallel and then merged. For
-// prefill they are divided into larger tiles, which read their keys in sequence. Both give the same
-// bits.
+// An AttentionPlan assigns the rows of a batch to threads. A row is one query head of one token. The rows of
+// the heads that share a key head are adjacent. In decoding, the rows of a sequence are divided into tiles of
+// 16 rows. The keys of a tile are divided into partitions of 256 keys, which are computed in parallel and
+// then merged. In prefill, the rows are divided into larger tiles, and each tile reads all its keys one after
+// the other. Both ways give the same bits.
 type AttentionPlan struct {
 	Entries   []int32 // to be copied to the GPU
 	PartBytes int     // of PagedAttention.Parts, may be 0
@@ -44,23 +44,23 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 			return p, fmt.Errorf("sequence %d has %d tokens, %d of them queries", i, all[i].length, all[i].queries)
 		}
 	}
-	most := min(8, (device.SharedMemory-s.prefillMemory(0))/(s.prefillMemory(1)-s.prefillMemory(0)))
-	if most < 1 || s.decodeMemory() > device.SharedMemory {
+	maxWarps := min(8, (device.SharedMemory-s.prefillMemory(0))/(s.prefillMemory(1)-s.prefillMemory(0)))
+	if maxWarps < 1 || s.decodeMemory() > device.SharedMemory {
 		return p, fmt.Errorf("attention with heads of %d elements needs %d bytes of shared memory: %s has %d", s.HeadSize,
 			max(s.prefillMemory(1), s.decodeMemory()), device.Name, device.SharedMemory)
 	}
 	// The longest sequences come first, so that the last ones to run are short.
 	slices.SortStableFunc(all, func(a, b sequence) int { return cmp.Compare(b.length, a.length) })
-	p.choose(all, most, device.Multiprocessors)
+	p.choose(all, maxWarps, device.Multiprocessors)
 	return p, nil
 }
 
 type sequence struct{ number, queries, length int }
 
-// choose selects the largest number of warps for a block of prefill that still gives every
-// multiprocessor a block. If there are too few blocks even with one warp, sequences with many keys are
-// split into partitions.
-func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
+// choose selects the largest number of warps for a block of prefill that still gives every multiprocessor a
+// block. If there are too few blocks even with one warp each, the keys of long sequences are split into
+// partitions.
+func (p *AttentionPlan) choose(all []sequence, maxWarps, multiprocessors int) {
 	group := p.shape.group()
 	rows := func(warps int) int { return warps * p.shape.tiles() * attentionTile }
 	blocks := func(warps int) (n int) {
@@ -71,7 +71,7 @@ func (p *AttentionPlan) choose(all []sequence, mostWarps, multiprocessors int) {
 		}
 		return n
 	}
-	for p.warps = mostWarps; p.warps > 1 && blocks(p.warps) < multiprocessors; p.warps /= 2 {
+	for p.warps = maxWarps; p.warps > 1 && blocks(p.warps) < multiprocessors; p.warps /= 2 {
 	}
 	few := blocks(p.warps) < multiprocessors
 	var split, whole, work []int32
@@ -105,8 +105,8 @@ func (p *AttentionPlan) setPartBytes() {
 // A DecodeShape identifies plans of decoding whose launches are equal, so that one graph serves them all.
 type DecodeShape struct{ tiles, rows, partitions int }
 
-// PadDecode adds partitions that are computed and not used, up to a power of two, so that few shapes occur. It returns
-// false, and changes nothing, if the plan has tiles of prefill.
+// PadDecode adds partitions up to a power of two, so that few different shapes occur. Their results are not
+// used. If the plan has tiles of prefill, PadDecode changes nothing and returns false.
 func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
 	if p.wholeTiles > 0 || p.works == 0 {
 		return DecodeShape{}, false

@@ -1,16 +1,11 @@
 package kernels
 
-import (
-	"cmp"
-	"fmt"
+import "llmmemory/internal/serving/cuda"
 
-	"llmmemory/internal/serving/cuda"
-)
-
-// ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout
-// of blocks. A slot is an int64. A token with a negative slot is not written. Two tokens must not have
-// the same slot. Numbers become E4M3 or E5M2 by rounding to the nearest, ties to even; those that are too
-// large become the largest.
+// ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout of
+// blocks. A slot is an int64. A token with a negative slot is not written. Two tokens must not have the same
+// slot. If the cache's type is E4M3 or E5M2, numbers are rounded to the nearest number of this type, ties to
+// even, and numbers that are too large become the largest finite one.
 type ReshapeAndCache struct {
 	Type                                    Type      // of Key and Value
 	Cache                                   CacheType // of KeyCache and ValueCache
@@ -22,30 +17,17 @@ type ReshapeAndCache struct {
 
 // Launch puts the kernel into a stream.
 func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
-	if err := cmp.Or(a.Type.check("reshape_and_cache"), a.Cache.check("reshape_and_cache")); err != nil {
-		return err
-	}
-	switch {
-	case a.HeadSize <= 0 || a.HeadSize%8 != 0:
-		return fmt.Errorf("reshape_and_cache of heads of %d elements: the size must be a multiple of 8", a.HeadSize)
-	case a.KeyHeads <= 0 || a.BlockSize <= 0:
-		return fmt.Errorf("reshape_and_cache with %d key heads and blocks of %d tokens", a.KeyHeads, a.BlockSize)
-	}
-	keyStride, err := strideOf("reshape_and_cache", a.KeyStride, a.KeyHeads*a.HeadSize, 8)
-	if err != nil {
-		return err
-	}
-	valueStride, err := strideOf("reshape_and_cache", a.ValueStride, a.KeyHeads*a.HeadSize, 8)
-	if err != nil {
-		return err
-	}
-	if err := checkCount("reshape_and_cache", a.Tokens, "rows"); err != nil || a.Tokens == 0 {
-		return err
-	}
-	if err := cmp.Or(
-		checkOperands("reshape_and_cache", 16, operand{"KeyCache", a.KeyCache}, operand{"ValueCache", a.ValueCache}, operand{"Key", a.Key}, operand{"Value", a.Value}),
-		checkOperands("reshape_and_cache", 8, operand{"Slots", a.Slots})); err != nil {
-		return err
+	c := checker{kernel: "reshape_and_cache"}
+	c.keep(a.Type.check(c.kernel))
+	c.keep(a.Cache.check(c.kernel))
+	c.require(a.HeadSize > 0 && a.HeadSize%8 == 0, " of heads of %d elements: the size must be a multiple of 8", a.HeadSize)
+	c.require(a.KeyHeads > 0 && a.BlockSize > 0, " with %d key heads and blocks of %d tokens", a.KeyHeads, a.BlockSize)
+	keyStride, valueStride := c.stride(a.KeyStride, a.KeyHeads*a.HeadSize, 8), c.stride(a.ValueStride, a.KeyHeads*a.HeadSize, 8)
+	c.count(a.Tokens, "rows")
+	c.addresses(16, operand{"KeyCache", a.KeyCache}, operand{"ValueCache", a.ValueCache}, operand{"Key", a.Key}, operand{"Value", a.Value})
+	c.addresses(8, operand{"Slots", a.Slots})
+	if !c.ready() {
+		return c.err
 	}
 	threads := min(256, (a.KeyHeads*a.HeadSize/8+31)/32*32)
 	name := "reshape_and_cache_16"
@@ -53,28 +35,25 @@ func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
 		name = "reshape_and_cache_fp8_" + a.Type.String()
 	}
 	return set.launch(s, name, cuda.Shape{X: a.Tokens, Threads: threads}, a.KeyCache, a.ValueCache, a.Key, a.Value, a.Slots,
-		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), uint64(keyStride), uint64(valueStride), a.Cache.fraction())
+		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), keyStride, valueStride, a.Cache.fractionBits())
 }
 
-// Blocks describes the blocks that CopyBlocks and SwapBlocks move: the arrays of keys and values of
-// all layers.
+// Blocks describes the arrays of keys and values, of all layers, in which CopyBlocks and SwapBlocks move
+// blocks.
 type Blocks struct {
 	Arrays     cuda.Pointer // a pointer (8 bytes) for each array
 	Count      int          // of arrays
 	BlockBytes int          // of a block in one array, a multiple of 16
 }
 
-func (b Blocks) check(kernel string, mapping cuda.Pointer, pairs int) error {
-	if b.BlockBytes <= 0 || b.BlockBytes%16 != 0 {
-		return fmt.Errorf("%s of blocks of %d bytes: the number must be a multiple of 16", kernel, b.BlockBytes)
-	}
-	if b.Count <= 0 || b.Count > 65535 {
-		return fmt.Errorf("%s in %d arrays: there may be 1 to 65535", kernel, b.Count)
-	}
-	if err := checkCount(kernel, pairs, "pairs"); err != nil || pairs == 0 {
-		return err
-	}
-	return cmp.Or(checkOperands(kernel, 8, operand{"Arrays", b.Arrays}), checkOperands(kernel, 4, operand{"Mapping", mapping}))
+func (b Blocks) check(kernel string, mapping cuda.Pointer, pairs int) *checker {
+	c := &checker{kernel: kernel}
+	c.require(b.BlockBytes > 0 && b.BlockBytes%16 == 0, " of blocks of %d bytes: the number must be a multiple of 16", b.BlockBytes)
+	c.require(b.Count > 0 && b.Count <= 65535, " in %d arrays: there may be 1 to 65535", b.Count)
+	c.count(pairs, "pairs")
+	c.addresses(8, operand{"Arrays", b.Arrays})
+	c.addresses(4, operand{"Mapping", mapping})
+	return c
 }
 
 func (b Blocks) shape(pairs int) cuda.Shape { return cuda.Shape{X: pairs, Y: b.Count, Threads: 256} }
@@ -89,8 +68,8 @@ type CopyBlocks struct {
 
 // Launch puts the kernel into a stream.
 func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.check("copy_blocks", a.Mapping, a.Pairs); err != nil || a.Pairs == 0 {
-		return err
+	if c := a.check("copy_blocks", a.Mapping, a.Pairs); !c.ready() {
+		return c.err
 	}
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
 }
@@ -109,11 +88,10 @@ type SwapBlocks struct {
 
 // Launch puts the kernel into a stream.
 func (a SwapBlocks) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.check("swap_blocks", a.Mapping, a.Pairs); err != nil || a.Pairs == 0 {
-		return err
-	}
-	if err := checkOperands("swap_blocks", 16, operand{"Host", a.Host}); err != nil {
-		return err
+	c := a.check("swap_blocks", a.Mapping, a.Pairs)
+	c.addresses(16, operand{"Host", a.Host})
+	if !c.ready() {
+		return c.err
 	}
 	name := "swap_blocks_out"
 	if a.In {

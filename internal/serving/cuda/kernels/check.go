@@ -3,10 +3,54 @@ package kernels
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"llmmemory/internal/serving/cuda"
 )
+
+// A checker checks the arguments of a launch, so that no kernel makes the context unusable. It keeps the first error.
+type checker struct {
+	kernel string
+	err    error
+	empty  bool // the launch has no rows or pairs, so its addresses may be 0
+}
+
+// ready reports whether the kernel can be launched, and has something to do.
+func (c *checker) ready() bool { return c.err == nil && !c.empty }
+
+func (c *checker) keep(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// require keeps an error unless ok is true. The name of the kernel comes before the text.
+func (c *checker) require(ok bool, format string, args ...any) {
+	if !ok {
+		c.keep(fmt.Errorf("%s%s", c.kernel, fmt.Sprintf(format, args...)))
+	}
+}
+
+// row requires that rows of n elements are whole vectors.
+func (c *checker) row(t Type, n int) {
+	c.keep(t.check(c.kernel))
+	c.require(n > 0 && n <= math.MaxInt32 && n%t.in16() == 0, " of rows of %d elements: the length must be a multiple of %d", n, t.in16())
+}
+
+// count requires that there can be n rows or pairs.
+func (c *checker) count(n int, unit string) {
+	c.require(n >= 0 && n <= math.MaxInt32, " of %d %s: there may be 0 to %d", n, unit, math.MaxInt32)
+	c.empty = c.empty || n == 0
+}
+
+// stride returns the number of elements from a token to the next. This is stride or, if stride is 0, the width of a token. It
+// must be a multiple of vectors.
+func (c *checker) stride(stride, width, vectors int) uint64 {
+	if stride == 0 {
+		return uint64(width)
+	}
+	c.require(stride >= width && stride%vectors == 0, " with %d elements from a token to the next: the number must be 0, or a multiple of %d and at least %d", stride, vectors, width)
+	return uint64(stride)
+}
 
 // An operand is a field with an address.
 type operand struct {
@@ -14,41 +58,17 @@ type operand struct {
 	at    cuda.Pointer
 }
 
-// checkOperands returns an error unless all addresses are multiples of align, other than 0. An access to another address
-// would make the context unusable.
-func checkOperands(kernel string, align int, operands ...operand) error {
+// addresses requires that all addresses are multiples of align, other than 0.
+func (c *checker) addresses(align int, operands ...operand) {
 	for _, o := range operands {
-		if o.at == 0 {
-			return fmt.Errorf("%s: %s is 0: it must be an address", kernel, o.field)
-		}
-		if o.at%cuda.Pointer(align) != 0 {
-			return fmt.Errorf("%s: %s is %#x: the address must be a multiple of %d", kernel, o.field, uintptr(o.at), align)
-		}
+		c.require(o.at != 0 || c.empty, ": %s is 0: it must be an address", o.field)
+		c.optional(align, o)
 	}
-	return nil
 }
 
-// given returns the operands that are not 0, of those that may be 0.
-func given(operands ...operand) []operand {
-	return slices.DeleteFunc(operands, func(o operand) bool { return o.at == 0 })
-}
-
-// checkCount returns an error unless there can be n rows or pairs.
-func checkCount(kernel string, n int, unit string) error {
-	if n < 0 || n > math.MaxInt32 {
-		return fmt.Errorf("%s of %d %s: there may be 0 to %d", kernel, n, unit, math.MaxInt32)
+// optional requires that all addresses are multiples of align. They may be 0.
+func (c *checker) optional(align int, operands ...operand) {
+	for _, o := range operands {
+		c.require(o.at%cuda.Pointer(align) == 0 || c.empty, ": %s is %#x: the address must be a multiple of %d", o.field, uintptr(o.at), align)
 	}
-	return nil
-}
-
-// strideOf returns the number of elements from a token to the next: the given number, or the width of a token if it is 0. It
-// must be a multiple of vectors.
-func strideOf(kernel string, stride, width, vectors int) (int, error) {
-	if stride == 0 {
-		return width, nil
-	}
-	if stride < width || stride%vectors != 0 {
-		return 0, fmt.Errorf("%s with %d elements from a token to the next: the number must be 0, or a multiple of %d and at least %d", kernel, stride, vectors, width)
-	}
-	return stride, nil
 }

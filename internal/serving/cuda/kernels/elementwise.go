@@ -1,8 +1,6 @@
 package kernels
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 
 	"llmmemory/internal/serving/cuda"
@@ -32,16 +30,16 @@ type Activation struct {
 
 // Launch puts the kernel into a stream.
 func (a Activation) Launch(set *Set, s *cuda.Stream) error {
-	name := string(a.Function)
-	if err := cmp.Or(a.Type.checkRow(name, a.N), checkCount(name, a.Rows, "rows")); err != nil || a.Rows == 0 {
-		return err
-	}
-	if err := checkOperands(name, 16, operand{"Out", a.Out}, operand{"In", a.In}); err != nil {
-		return err
+	c := checker{kernel: string(a.Function)}
+	c.row(a.Type, a.N)
+	c.count(a.Rows, "rows")
+	c.addresses(16, operand{"Out", a.Out}, operand{"In", a.In})
+	if !c.ready() {
+		return c.err
 	}
 	const threads = 256
 	perBlock := threads * a.Type.in16()
-	return set.launch(s, name+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
+	return set.launch(s, c.kernel+"_"+a.Type.String(), cuda.Shape{X: a.Rows, Y: (a.N + perBlock - 1) / perBlock, Threads: threads}, a.Out, a.In, int32(a.N))
 }
 
 // Add computes Out = In * Scale + Other for rows of N elements. Out may be In or Other.
@@ -55,14 +53,13 @@ type Add struct {
 
 // Launch puts the kernel into a stream.
 func (a Add) Launch(set *Set, s *cuda.Stream) error {
-	if err := cmp.Or(a.Type.checkRow("add", a.N), checkCount("add", a.Rows, "rows")); err != nil {
-		return err
-	}
-	if _, err := strideOf("add", a.Stride, a.N, a.Type.in16()); err != nil || a.Rows == 0 {
-		return err
-	}
-	if err := checkOperands("add", 16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Other", a.Other}); err != nil {
-		return err
+	c := checker{kernel: "add"}
+	c.row(a.Type, a.N)
+	c.count(a.Rows, "rows")
+	c.stride(a.Stride, a.N, a.Type.in16())
+	c.addresses(16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Other", a.Other})
+	if !c.ready() {
+		return c.err
 	}
 	const threads = 256
 	perBlock := threads * a.Type.in16()
@@ -87,25 +84,21 @@ type RotaryEmbedding struct {
 
 // Launch puts the kernel into a stream.
 func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
-	if a.Rotated < 2 || a.Rotated%2 != 0 || a.Rotated > a.HeadSize {
-		return fmt.Errorf("rotary_embedding of %d of the %d elements of a head: the number must be even and not more than the head has", a.Rotated, a.HeadSize)
+	c := checker{kernel: "rotary_embedding"}
+	c.require(a.Rotated >= 2 && a.Rotated%2 == 0 && a.Rotated <= a.HeadSize, " of %d of the %d elements of a head: the number must be even and not more than the head has", a.Rotated, a.HeadSize)
+	c.require(a.Heads >= 0 && a.KeyHeads >= 0 && a.Heads+a.KeyHeads > 0, " of %d heads of queries and %d of keys: there must be some", a.Heads, a.KeyHeads)
+	c.keep(a.Type.check(c.kernel))
+	c.count(a.Tokens, "rows")
+	queryStride, keyStride := c.stride(a.QueryStride, a.Heads*a.HeadSize, 1), c.stride(a.KeyStride, a.KeyHeads*a.HeadSize, 1)
+	if a.Heads > 0 {
+		c.addresses(a.Type.Bytes(), operand{"Query", a.Query})
 	}
-	if a.Heads < 0 || a.KeyHeads < 0 || a.Heads+a.KeyHeads == 0 {
-		return fmt.Errorf("rotary_embedding of %d heads of queries and %d of keys: there must be some", a.Heads, a.KeyHeads)
+	if a.KeyHeads > 0 {
+		c.addresses(a.Type.Bytes(), operand{"Key", a.Key})
 	}
-	if err := cmp.Or(a.Type.check("rotary_embedding"), checkCount("rotary_embedding", a.Tokens, "rows")); err != nil || a.Tokens == 0 {
-		return err
-	}
-	queryStride, err := strideOf("rotary_embedding", a.QueryStride, a.Heads*a.HeadSize, 1)
-	if err != nil {
-		return err
-	}
-	keyStride, err := strideOf("rotary_embedding", a.KeyStride, a.KeyHeads*a.HeadSize, 1)
-	if err != nil {
-		return err
-	}
-	if err := a.checkOperands(); err != nil {
-		return err
+	c.addresses(4, operand{"Positions", a.Positions}, operand{"Table", a.Table})
+	if !c.ready() {
+		return c.err
 	}
 	interleaved := int32(0)
 	if a.Interleaved {
@@ -113,19 +106,7 @@ func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
 	}
 	return set.launch(s, "rotary_embedding_"+a.Type.String(), cuda.Shape{X: a.Tokens, Threads: min(256, ((a.Heads+a.KeyHeads)*a.Rotated/2+31)/32*32)},
 		a.Query, a.Key, a.Positions, a.Table, int32(a.Heads), int32(a.KeyHeads), int32(a.HeadSize), int32(a.Rotated),
-		uint64(queryStride), uint64(keyStride), interleaved)
-}
-
-func (a RotaryEmbedding) checkOperands() error {
-	var rotated []operand
-	if a.Heads > 0 {
-		rotated = append(rotated, operand{"Query", a.Query})
-	}
-	if a.KeyHeads > 0 {
-		rotated = append(rotated, operand{"Key", a.Key})
-	}
-	return cmp.Or(checkOperands("rotary_embedding", a.Type.Bytes(), rotated...),
-		checkOperands("rotary_embedding", 4, operand{"Positions", a.Positions}, operand{"Table", a.Table}))
+		queryStride, keyStride, interleaved)
 }
 
 // Embedding computes, for each token, Out = the token's row of Table, times Scale, plus the row of
@@ -140,23 +121,24 @@ type Embedding struct {
 
 // Launch puts the kernel into a stream.
 func (a Embedding) Launch(set *Set, s *cuda.Stream) error {
-	if err := cmp.Or(a.Type.checkRow("embedding", a.N), checkCount("embedding", a.Rows, "rows")); err != nil || a.Rows == 0 {
-		return err
-	}
-	if err := cmp.Or(checkOperands("embedding", 16, operand{"Out", a.Out}, operand{"Table", a.Table}), checkOperands("embedding", 4, operand{"Tokens", a.Tokens})); err != nil {
-		return err
-	}
+	c := checker{kernel: "embedding"}
+	c.row(a.Type, a.N)
+	c.count(a.Rows, "rows")
+	c.addresses(16, operand{"Out", a.Out}, operand{"Table", a.Table})
+	c.addresses(4, operand{"Tokens", a.Tokens})
 	if a.PositionTable != 0 {
-		if err := cmp.Or(checkOperands("embedding", 16, operand{"PositionTable", a.PositionTable}), checkOperands("embedding", 4, operand{"Positions", a.Positions})); err != nil {
-			return err
-		}
+		c.addresses(16, operand{"PositionTable", a.PositionTable})
+		c.addresses(4, operand{"Positions", a.Positions})
+	}
+	if !c.ready() {
+		return c.err
 	}
 	return set.launch(s, "embedding_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: min(256, a.Type.rowThreads(a.N))},
 		a.Out, a.Table, a.Tokens, a.PositionTable, a.Positions, int32(a.N), a.Scale)
 }
 
-// ArgMax finds the largest of the N float32 logits of each row. It writes the index as int32, and the
-// value. Of equal logits, it takes the first. A row with a NaN gets index 0 and the value NaN.
+// ArgMax finds the largest of the N float32 logits of each row. It writes its index, as int32, to Indices and
+// its value to Values. Of equal logits, it takes the first. A row with a NaN gets index 0 and the value NaN.
 type ArgMax struct {
 	Indices, Values, Logits cuda.Pointer
 	Rows, N                 int
@@ -164,14 +146,12 @@ type ArgMax struct {
 
 // Launch puts the kernel into a stream.
 func (a ArgMax) Launch(set *Set, s *cuda.Stream) error {
-	if a.N <= 0 || a.N > math.MaxInt32 {
-		return fmt.Errorf("argmax of rows of %d logits", a.N)
-	}
-	if err := checkCount("argmax", a.Rows, "rows"); err != nil || a.Rows == 0 {
-		return err
-	}
-	if err := checkOperands("argmax", 4, operand{"Indices", a.Indices}, operand{"Values", a.Values}, operand{"Logits", a.Logits}); err != nil {
-		return err
+	c := checker{kernel: "argmax"}
+	c.require(a.N > 0 && a.N <= math.MaxInt32, " of rows of %d logits", a.N)
+	c.count(a.Rows, "rows")
+	c.addresses(4, operand{"Indices", a.Indices}, operand{"Values", a.Values}, operand{"Logits", a.Logits})
+	if !c.ready() {
+		return c.err
 	}
 	return set.launch(s, "argmax_f32", cuda.Shape{X: a.Rows, Threads: min(1024, (a.N+31)/32*32)}, a.Indices, a.Values, a.Logits, int32(a.N))
 }

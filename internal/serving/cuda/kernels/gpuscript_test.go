@@ -84,8 +84,8 @@ func cases(t *testing.T, folder string, options ...string) (all [][]string) {
 	return all
 }
 
-// requireComparisonOfCases requires that compare.py has a function for each kernel, with parameters for its sizes, and that the small cases
-// are as many of each kernel as the others.
+// requireComparisonOfCases requires that compare.py has a function for each kernel, whose parameters are the
+// sizes of the kernel's cases, and that each kernel has as many small cases as other cases.
 func requireComparisonOfCases(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "compare.py"))
@@ -119,9 +119,9 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	}
 }
 
-// requireServerTable requires that every row of the server is there, and that numbers that do not depend on time are in
-// the order that the paper explains: the less memory a system reserves, the fewer steps it needs; the more answers share a
-// prompt, the more memory they save. The program itself checks that all systems generate the same tokens.
+// requireServerTable requires that the output has every row of the server, and that its numbers without times
+// are in the order that the paper explains. A system that reserves less memory needs fewer steps. A prompt
+// with more answers saves more memory. The program itself checks that all systems generate the same tokens.
 func requireServerTable(t *testing.T, out string) {
 	t.Helper()
 	const verdict = `: (yes|NO)`

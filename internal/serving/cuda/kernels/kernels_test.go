@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// A gpu is the emulated one, or that of LLM_CUDA_DRIVER (cudatest), with all kernels.
+// A gpu is the emulated GPU, with all kernels loaded. If LLM_CUDA_DRIVER is set (see package cudatest), it is
+// a real one.
 type gpu struct {
 	*cudatest.Driver
 	t       *testing.T

@@ -1,15 +1,9 @@
 package kernels
 
-import (
-	"cmp"
-	"fmt"
-	"math"
+import "llmmemory/internal/serving/cuda"
 
-	"llmmemory/internal/serving/cuda"
-)
-
-// RMSNorm computes Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset) for each row
-// of N elements. If there is a Residual, RMSNorm first adds In to it, and normalizes its rows instead.
+// RMSNorm computes Out = In / sqrt(mean of squares + Epsilon) * (Weight + WeightOffset) for each row of N
+// elements. With a Residual, it first adds In to Residual, and then computes Out from Residual instead of In.
 // Out may be In.
 type RMSNorm struct {
 	Type                      Type
@@ -21,27 +15,23 @@ type RMSNorm struct {
 
 // Launch puts the kernel into a stream.
 func (a RMSNorm) Launch(set *Set, s *cuda.Stream) error {
-	heads := max(a.Heads, 1)
-	if err := cmp.Or(a.Type.checkRow("rms_norm", a.N), checkCount("rms_norm", a.Tokens, "tokens")); err != nil {
-		return err
-	}
-	if err := checkCount("rms_norm", a.Tokens*heads, "rows"); err != nil {
-		return err
-	}
-	stride, err := strideOf("rms_norm", a.Stride, heads*a.N, a.Type.in16())
-	if err != nil || a.Tokens == 0 {
-		return err
-	}
-	if err := checkOperands("rms_norm", 16, append(given(operand{"Residual", a.Residual}), operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight})...); err != nil {
-		return err
+	c, heads := checker{kernel: "rms_norm"}, max(a.Heads, 1)
+	c.row(a.Type, a.N)
+	c.count(a.Tokens, "tokens")
+	c.count(a.Tokens*heads, "rows")
+	stride := c.stride(a.Stride, heads*a.N, a.Type.in16())
+	c.optional(16, operand{"Residual", a.Residual})
+	c.addresses(16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight})
+	if !c.ready() {
+		return c.err
 	}
 	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), cuda.Shape{X: a.Tokens * heads, Threads: a.Type.rowThreads(a.N)},
-		a.Out, a.In, a.Residual, a.Weight, int32(heads), uint64(stride), int32(a.N), a.Epsilon, a.WeightOffset)
+		a.Out, a.In, a.Residual, a.Weight, int32(heads), stride, int32(a.N), a.Epsilon, a.WeightOffset)
 }
 
-// LayerNorm computes Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias for each row of N
-// elements. If there is a Residual, LayerNorm first adds In to it, and normalizes its rows instead.
-// Out may be In.
+// LayerNorm computes Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias for each row of N elements.
+// With a Residual, it first adds In to Residual, and then computes Out from Residual instead of In. Out may
+// be In.
 type LayerNorm struct {
 	Type                            Type
 	Out, In, Residual, Weight, Bias cuda.Pointer // Residual may be 0
@@ -51,25 +41,16 @@ type LayerNorm struct {
 
 // Launch puts the kernel into a stream.
 func (a LayerNorm) Launch(set *Set, s *cuda.Stream) error {
-	if err := cmp.Or(a.Type.checkRow("layer_norm", a.N), checkCount("layer_norm", a.Rows, "rows")); err != nil || a.Rows == 0 {
-		return err
-	}
-	if err := checkOperands("layer_norm", 16, append(given(operand{"Residual", a.Residual}), operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight}, operand{"Bias", a.Bias})...); err != nil {
-		return err
+	c := checker{kernel: "layer_norm"}
+	c.row(a.Type, a.N)
+	c.count(a.Rows, "rows")
+	c.optional(16, operand{"Residual", a.Residual})
+	c.addresses(16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight}, operand{"Bias", a.Bias})
+	if !c.ready() {
+		return c.err
 	}
 	return set.launch(s, "layer_norm_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: a.Type.rowThreads(a.N)},
 		a.Out, a.In, a.Residual, a.Weight, a.Bias, int32(a.N), a.Epsilon)
-}
-
-// checkRow returns an error unless rows of n elements are whole vectors.
-func (t Type) checkRow(kernel string, n int) error {
-	if err := t.check(kernel); err != nil {
-		return err
-	}
-	if n <= 0 || n > math.MaxInt32 || n%t.in16() != 0 {
-		return fmt.Errorf("%s of rows of %d elements: the length must be a multiple of %d", kernel, n, t.in16())
-	}
-	return nil
 }
 
 // rowThreads returns the number of threads that share a row. It depends only on the size of the row,

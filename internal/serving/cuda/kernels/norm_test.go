@@ -92,8 +92,8 @@ func TestNormsMatchFloat64(t *testing.T) {
 	}
 }
 
-// Ensure that a normalized row has the same bits alone and among other rows. If a token has other
-// parts between its heads, these do not change.
+// Ensure that a normalized row has the same bits alone and among other rows, and that elements of a token
+// that belong to no row do not change.
 func TestRMSNormOfARowDoesNotDependOnTheBatch(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, n, stride = 5, 3, 128, 4 * 128

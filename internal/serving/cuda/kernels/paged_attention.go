@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -28,8 +27,8 @@ type PagedAttention struct {
 	Tables      cuda.Pointer
 	TableStride int
 
-	// The int32 arguments for which the Plan was made. Sequence s has SeqLens[s] tokens, and the last
-	// of them are its queries: tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
+	// The sequence lengths and query starts for which the Plan was made, as int32. Sequence s has SeqLens[s]
+	// tokens. Its last tokens are its queries: tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
 	SeqLens, QueryStart cuda.Pointer
 
 	Plan    AttentionPlan
@@ -54,8 +53,8 @@ type AttentionShape struct {
 
 // Limits of attention.
 const (
-	MostQueryHeads = 16 // for each key head
-	BlockUnit      = 16 // the number of tokens of a block is a multiple of it
+	MaxQueryHeads = 16 // for each key head
+	BlockUnit     = 16 // the number of tokens of a block is a multiple of it
 )
 
 var headSizes = []int{64, 80, 96, 128, 256}
@@ -80,8 +79,9 @@ const (
 	attentionTile = 16 // rows of queries
 )
 
-// With a larger soft cap, the float32 error of tanh near 1 would exceed the rounding errors of F16.
-const mostSoftCap = 1000
+// maxSoftCap is the largest soft cap. With a larger one, the float32 error of tanh near 1 would exceed the
+// rounding errors of F16.
+const maxSoftCap = 1000
 
 func (s AttentionShape) group() int { return s.Heads / s.KVHeads }
 
@@ -96,7 +96,8 @@ func (s AttentionShape) tiles() int {
 	return 2
 }
 
-// rowBytes returns the size of a row in shared memory (Rows in tile.h).
+// rowBytes returns the bytes that a row of queries, keys or values takes in shared memory (struct Rows in
+// tile.h).
 func (s AttentionShape) rowBytes() int { return (s.HeadSize/8 + 3) / 4 * 4 * 16 }
 
 func (s AttentionShape) decodeMemory() int { return (attentionTile + 2*attentionStep) * s.rowBytes() }
@@ -107,19 +108,14 @@ func (s AttentionShape) prefillMemory(warps int) int {
 }
 
 func (s AttentionShape) check() error {
-	switch {
-	case s.Type.check("attention") != nil:
-		return s.Type.check("attention")
-	case s.Cache.check("attention") != nil:
-		return s.Cache.check("attention")
-	case !slices.Contains(headSizes, s.HeadSize):
-		return fmt.Errorf("attention with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
-	case s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.group() > MostQueryHeads:
-		return fmt.Errorf("attention with %d heads and %d key heads: a key head serves a whole number of heads, at most %d", s.Heads, s.KVHeads, MostQueryHeads)
-	case s.BlockSize < 1 || s.BlockSize%BlockUnit != 0:
-		return fmt.Errorf("attention over blocks of %d tokens: multiples of %d are possible", s.BlockSize, BlockUnit)
-	}
-	return nil
+	c := checker{kernel: "attention"}
+	c.keep(s.Type.check(c.kernel))
+	c.keep(s.Cache.check(c.kernel))
+	c.require(slices.Contains(headSizes, s.HeadSize), " with heads of %d elements: there are kernels for 64, 80, 96, 128 and 256", s.HeadSize)
+	c.require(s.KVHeads >= 1 && s.Heads >= 1 && s.Heads%s.KVHeads == 0 && s.group() <= MaxQueryHeads,
+		" with %d heads and %d key heads: a key head serves a whole number of heads, at most %d", s.Heads, s.KVHeads, MaxQueryHeads)
+	c.require(s.BlockSize >= 1 && s.BlockSize%BlockUnit == 0, " over blocks of %d tokens: multiples of %d are possible", s.BlockSize, BlockUnit)
+	return c.err
 }
 
 // attention has the fields of struct Attention in attention.h.
@@ -137,33 +133,21 @@ type attention struct {
 }
 
 func (a PagedAttention) check() error {
-	width := a.Heads * a.HeadSize
-	switch {
-	case a.OutStride != 0 && a.OutStride < width || a.QueryStride != 0 && a.QueryStride < width || a.QueryStride%8 != 0 || a.OutStride%8 != 0:
-		return fmt.Errorf("attention with strides of %d elements for queries and %d for outputs: each must be a multiple of 8 and at least %d",
-			a.QueryStride, a.OutStride, width)
-	case math.IsNaN(float64(a.Scale)) || math.IsInf(float64(a.Scale), 0):
-		return fmt.Errorf("attention with a scale of %v: it must be finite", a.Scale)
-	case !(a.SoftCap >= 0 && a.SoftCap <= mostSoftCap):
-		return fmt.Errorf("attention with a soft cap of %v: it must be at least 0, which means none, and at most %v", a.SoftCap, mostSoftCap)
-	case a.Window != a.Plan.window || a.AttentionShape != a.Plan.shape:
-		return fmt.Errorf("attention with a window of %d and the shape %+v: the plan is for %d and %+v", a.Window, a.AttentionShape, a.Plan.window, a.Plan.shape)
-	}
-	return a.checkOperands()
-}
-
-func (a PagedAttention) checkOperands() error {
-	if err := a.AttentionShape.check(); err != nil || len(a.Plan.Entries) == 0 {
-		return err
-	}
-	const name = "attention"
-	all := []error{checkOperands(name, 16, operand{"Out", a.Out}, operand{"Query", a.Query}, operand{"Keys", a.Keys}, operand{"Values", a.Values}),
-		checkOperands(name, 4, operand{"Tables", a.Tables}, operand{"SeqLens", a.SeqLens}, operand{"QueryStart", a.QueryStart}, operand{"Entries", a.Entries}),
-		checkOperands(name, 4, given(operand{"Slopes", a.Slopes}, operand{"Sinks", a.Sinks})...)}
+	c, width := checker{kernel: "attention", empty: len(a.Plan.Entries) == 0}, a.Heads*a.HeadSize
+	c.require((a.OutStride == 0 || a.OutStride >= width) && (a.QueryStride == 0 || a.QueryStride >= width) && a.QueryStride%8 == 0 && a.OutStride%8 == 0,
+		" with strides of %d elements for queries and %d for outputs: each must be a multiple of 8 and at least %d", a.QueryStride, a.OutStride, width)
+	c.require(!math.IsNaN(float64(a.Scale)) && !math.IsInf(float64(a.Scale), 0), " with a scale of %v: it must be finite", a.Scale)
+	c.require(a.SoftCap >= 0 && a.SoftCap <= maxSoftCap, " with a soft cap of %v: it must be at least 0, which means none, and at most %v", a.SoftCap, maxSoftCap)
+	c.require(a.Window == a.Plan.window && a.AttentionShape == a.Plan.shape,
+		" with a window of %d and the shape %+v: the plan is for %d and %+v", a.Window, a.AttentionShape, a.Plan.window, a.Plan.shape)
+	c.keep(a.AttentionShape.check())
+	c.addresses(16, operand{"Out", a.Out}, operand{"Query", a.Query}, operand{"Keys", a.Keys}, operand{"Values", a.Values})
+	c.addresses(4, operand{"Tables", a.Tables}, operand{"SeqLens", a.SeqLens}, operand{"QueryStart", a.QueryStart}, operand{"Entries", a.Entries})
+	c.optional(4, operand{"Slopes", a.Slopes}, operand{"Sinks", a.Sinks})
 	if a.Plan.PartBytes > 0 {
-		all = append(all, checkOperands(name, 16, operand{"Parts", a.Parts}))
+		c.addresses(16, operand{"Parts", a.Parts})
 	}
-	return cmp.Or(all...)
+	return c.err
 }
 
 // Launch puts the kernels into a stream.

@@ -30,7 +30,7 @@ type problem struct {
 	warps         int    // of a block of prefill; 0: as many as fit
 }
 
-// prefillMemory returns the shared memory in which a block of prefill has the wanted number of warps.
+// prefillMemory returns the bytes of shared memory for p.warps warps in a block of prefill.
 func (p *problem) prefillMemory() int {
 	rows, row := 32, (p.HeadSize/8+3)/4*64
 	if p.HeadSize == 256 {
@@ -271,7 +271,8 @@ func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
 	}
 }
 
-// Ensure that blocks of prefill may have any number of warps, also where these do not share a step's keys and values evenly.
+// Ensure that a block of prefill may have any number of warps, even one that does not divide the keys and
+// values of a step evenly.
 func TestPrefillWithAnyNumberOfWarps(t *testing.T) {
 	g := newGPU(t)
 	for _, c := range []struct{ headSize, warps int }{{64, 7}, {80, 3}, {96, 5}, {128, 7}, {256, 5}} {

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"cmp"
 	"fmt"
 
 	"llmmemory/internal/serving/cuda"
@@ -17,7 +16,7 @@ type Product struct {
 	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type unless Float32
 	OutStride, InStride int          // elements from row to row; 0 means without gaps
 	Rows                int
-	Float32             bool // Out is float32; only with at most MostFloat32Rows rows
+	Float32             bool // Out is float32; only with at most MaxFloat32Rows rows
 
 	Plan     ProductPlan
 	Parts    cuda.Pointer // ProductPlan.PartBytes bytes
@@ -38,8 +37,8 @@ type ProductPlan struct {
 	chunk   int  // outputs that are unpacked at a time
 }
 
-// MostFloat32Rows is the largest number of rows of a product whose outputs are float32.
-const MostFloat32Rows = productFewRows
+// MaxFloat32Rows is the largest number of rows of a product whose outputs are float32.
+const MaxFloat32Rows = productFewRows
 
 // Sizes of products.h.
 const (
@@ -53,8 +52,9 @@ const (
 // Plan chooses kernels for a number of rows on a GPU.
 func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	p := ProductPlan{weights: w, rows: rows, chunk: w.Outputs}
-	if err := cmp.Or(w.check(), checkCount("a product", rows, "rows")); err != nil {
-		return p, err
+	c := checker{kernel: "a product", err: w.check()}
+	if c.count(rows, "rows"); c.err != nil {
+		return p, c.err
 	}
 	parts := w.parts()
 	if p.few = rows <= productFewRows; p.few {
@@ -76,9 +76,9 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many selects the largest tiles of rows for which there are at least as many blocks as
-// multiprocessors, with each block adding all parts of its sums. If there are no such tiles, separate
-// blocks compute the parts.
+// many chooses the number of rows in a tile. It takes the largest number for which every multiprocessor gets
+// a block when each block adds all parts of its sums. If there is no such number, other blocks compute the
+// parts.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
@@ -99,8 +99,8 @@ func (p *ProductPlan) fewMemory() int {
 	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
 }
 
-// manyMemory returns the bytes of shared memory for the stages and, if a block adds several parts, for
-// the sums.
+// manyMemory returns the bytes of shared memory of a block: for the stages of inputs and weights and, if the
+// block adds several parts, for its sums.
 func (p *ProductPlan) manyMemory(parts int) int {
 	stage := (128 + p.threads) * productColumns * 2
 	if parts == 1 || p.apart {
@@ -118,31 +118,22 @@ type product struct {
 }
 
 func (a Product) check() error {
-	if err := a.Weights.check(); err != nil {
-		return err
-	}
-	switch {
-	case a.Plan.weights.shape() != a.Weights.shape() || a.Plan.rows != a.Rows:
-		return fmt.Errorf("a product of %d rows with weights %v: the plan is for %d and %v", a.Rows, a.Weights, a.Plan.rows, a.Plan.weights)
-	case a.OutStride != 0 && a.OutStride < a.Outputs || a.InStride != 0 && a.InStride < a.Columns || a.InStride%8 != 0:
-		return fmt.Errorf("a product with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
-			a.InStride, a.OutStride, a.Columns, a.Outputs)
-	case a.Float32 && a.Rows > MostFloat32Rows:
-		return fmt.Errorf("a product of %d rows with float32 outputs: at most %d are possible", a.Rows, MostFloat32Rows)
-	case a.Rows == 0:
-		return nil
-	}
-	needed := []operand{{"Packed", a.Packed}, {"In", a.In}, {"Out", a.Out}}
+	c := checker{kernel: "a product", err: a.Weights.check(), empty: a.Rows == 0}
+	c.require(a.Plan.weights.shape() == a.Weights.shape() && a.Plan.rows == a.Rows,
+		" of %d rows with weights %v: the plan is for %d and %v", a.Rows, a.Weights, a.Plan.rows, a.Plan.weights)
+	c.require((a.OutStride == 0 || a.OutStride >= a.Outputs) && (a.InStride == 0 || a.InStride >= a.Columns) && a.InStride%8 == 0,
+		" with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
+		a.InStride, a.OutStride, a.Columns, a.Outputs)
+	c.require(!a.Float32 || a.Rows <= MaxFloat32Rows, " of %d rows with float32 outputs: at most %d are possible", a.Rows, MaxFloat32Rows)
 	if a.Plan.PartBytes > 0 {
-		if err := checkOperands("a product", 4, operand{"Arrived", a.Arrived}); err != nil {
-			return err
-		}
-		needed = append(needed, operand{"Parts", a.Parts})
+		c.addresses(4, operand{"Arrived", a.Arrived})
+		c.addresses(16, operand{"Parts", a.Parts})
 	}
 	if a.Plan.UnpackedBytes > 0 {
-		needed = append(needed, operand{"Unpacked", a.Unpacked})
+		c.addresses(16, operand{"Unpacked", a.Unpacked})
 	}
-	return checkOperands("a product", 16, needed...)
+	c.addresses(16, operand{"Packed", a.Packed}, operand{"In", a.In}, operand{"Out", a.Out})
+	return c.err
 }
 
 // Launch puts the kernels into a stream.

@@ -181,7 +181,7 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	}
 }
 
-// Ensure the same for the largest tiles and for as many rows as a large batch has.
+// Ensure that products match float64 for the largest tiles and for as many rows as a large batch has.
 func TestProductsOf256Rows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)
@@ -253,7 +253,7 @@ func TestProductsWithFloat32Outputs(t *testing.T) {
 		rounded := encode(m.Type, numbers)
 		require.Equal(t, m.multiply(g, space, in, one), rounded)
 		require.NotEqual(t, decode(m.Type, rounded), numbers)
-		p.Rows = kernels.MostFloat32Rows + 1
+		p.Rows = kernels.MaxFloat32Rows + 1
 		p.Plan, err = m.Plan(g.context.Device(), p.Rows)
 		require.NoError(t, err)
 		require.ErrorContains(t, p.Launch(g.set, g.stream), "33 rows with float32 outputs: at most 32")

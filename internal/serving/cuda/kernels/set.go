@@ -72,8 +72,8 @@ func (c CacheType) Bytes(t Type) int {
 	return 1
 }
 
-// fraction returns the number of bits of the fraction, or 0 for CacheAuto.
-func (c CacheType) fraction() int32 { return [...]int32{0, 3, 2}[c] }
+// fractionBits returns the number of bits of the type's fraction, or 0 for CacheAuto.
+func (c CacheType) fractionBits() int32 { return [...]int32{0, 3, 2}[c] }
 
 func (c CacheType) check(kernel string) error {
 	if c < 0 || int(c) >= len(cacheNames) {

@@ -69,9 +69,10 @@ func (w Weights) PackedBytes() int {
 	return w.tiles() * w.slabs() * formats[w.Format].slab
 }
 
-// parts returns the number of parts into which each sum is divided. With few rows they give about
-// 2,048 warps work, but no part has fewer than 512 columns. The number must depend only on the shape
-// of the weights. Otherwise a row would have other bits in another batch or on another GPU.
+// parts returns the number of parts into which the columns of each sum are divided. It is the largest power
+// of two for which the product of a few rows has at most about 2,048 warps, and each part at least 512
+// columns. It must depend only on the shape of the weights, because a row would otherwise have other bits in
+// another batch or on another GPU.
 func (w Weights) parts() int {
 	parts := 1
 	for 2*parts*ceil(w.Outputs, 16) <= 2048 && w.slabs()/(2*parts) >= 4 {
@@ -111,18 +112,14 @@ type unpacked struct {
 
 // Launch puts the kernel into a stream.
 func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
-	if err := a.check(); err != nil {
-		return err
-	}
-	if err := checkOperands("pack_weights", 16, operand{"Packed", a.Packed}); err != nil {
-		return err
-	}
+	c := checker{kernel: "pack_weights", err: a.check()}
+	c.addresses(16, operand{"Packed", a.Packed})
 	align := 1
 	if a.Format == Plain {
 		align = 16
 	}
-	if err := checkOperands("pack_weights", align, operand{"Rows", a.Rows}); err != nil {
-		return err
+	if c.addresses(align, operand{"Rows", a.Rows}); c.err != nil {
+		return c.err
 	}
 	f := formats[a.Format]
 	rows := unpacked{a.Rows, uint64(a.Columns / f.elements * f.bytes), int32(a.Outputs), int32(a.Columns)}
