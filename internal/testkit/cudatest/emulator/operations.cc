@@ -1,6 +1,7 @@
 // What the lanes of a warp compute together, copies to shared memory, and conversions.
 #include "launch.h"
 #include <device.h>
+#include <math.h>
 #include <vector>
 
 namespace emulator {
