@@ -10,8 +10,7 @@ import "C"
 
 import "runtime"
 
-// llm_bench_empty does nothing. It has the signature of append_kv, so that it measures the cost of an empty call
-// from C into Go.
+// llm_bench_empty does nothing. It has the signature of append_kv, to measure what a call from C into Go costs.
 //
 //export llm_bench_empty
 func llm_bench_empty(e *C.LLMEngine, id, data C.int) C.int { return 0 }

@@ -1,8 +1,8 @@
-// Command capi is libllm_memory: the functions of llm_memory.h and llm_memory_ext.h over package course. It is
+// Command capi is libllm_memory: the functions of llm_memory.h and llm_memory_ext.h, which call package course. It is
 // built as a C shared library and as a C archive (see the Makefile), never as a program.
 //
-// The Go files only translate arguments and results. guest.c has the code that makes the library a good guest in a
-// C process.
+// The Go files only translate arguments and results. guest.c has the code that keeps the Go runtime from disturbing
+// the C process.
 package main
 
 /*
@@ -103,7 +103,7 @@ func refuse(err error, function C.int, first, second unsafe.Pointer, a, b C.long
 	return -1
 }
 
-// An error that is not here counts as LLM_CORRUPT, which is 0.
+// reasons are the errors by their code in C. An error that is not here counts as LLM_CORRUPT, which is 0.
 var reasons = [...]error{
 	C.LLM_CORRUPT:     course.ErrCorrupt,
 	C.LLM_NULL_ENGINE: course.ErrNilEngine,

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// llm_start is called once, by the constructor in guest.c, before the program's main. strict and tidy set the
-// fields of course.Library. watched means that the program runs under Memcheck; watched also sets Strict.
+// llm_start is called once, by the constructor in guest.c, before the program's main. strict and tidy set the fields
+// of course.Library. watched means that the program runs under Memcheck, and also sets Strict.
 //
 //export llm_start
 func llm_start(strict, watched, tidy C.int) {
@@ -23,12 +23,12 @@ func llm_start(strict, watched, tidy C.int) {
 	library.Tidy = tidy != 0
 }
 
-// llm_rest does nothing. Its caller prepares a fork, and only needs to enter and leave Go.
+// llm_rest does nothing. A thread that prepares a fork calls it only to enter and leave Go.
 //
 //export llm_rest
 func llm_rest() {}
 
-// llm_deepen is called before the first call of a thread (calls.c).
+// llm_deepen is called before the first other call of each thread (calls.c).
 //
 //export llm_deepen
 func llm_deepen() { course.Deepen() }

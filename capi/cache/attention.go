@@ -21,7 +21,7 @@ func llm_attention_describe(cache *C.llm_attention_cache, memory unsafe.Pointer,
 func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64_t) error {
 	var s spans
 	var in C.llm_attention_cache
-	if err := sized(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
+	if err := readStruct(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
 		return err
 	}
 	shape, err := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
@@ -46,7 +46,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	if s.err == nil && uintptr(memory)%64 != 0 {
 		return fail(C.LLM_CACHE_E_ALIGN, "memory is not aligned to 64 bytes")
 	}
-	if err := s.apart(); err != nil {
+	if err := s.checkOverlaps(); err != nil {
 		return err
 	}
 	if int64(bytes) < need {
@@ -60,7 +60,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf returns a shape, or an error if attention does not support it.
+// shapeOf returns the shape of a cache, or an error if package attention does not support it.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
@@ -88,7 +88,7 @@ func address(data []byte) (unsafe.Pointer, C.int64_t) {
 
 func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) {
 	var in C.llm_attention_cache
-	if err := sized(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
+	if err := readStruct(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
 		return c, err
 	}
 	if in.reserved != 0 {
@@ -100,7 +100,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// Keys, values and scales may alternate in the same memory, so the memory of each is checked alone.
+	// Keys, values and scales may alternate in the same memory, so no two of these four are checked for overlaps.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer
@@ -131,7 +131,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	return c, c.CheckStrides()
 }
 
-// tensorOf returns a tensor of C, whose rows have width elements, and the number of its rows.
+// tensorOf returns the tensor that p describes, whose rows have width elements, and the number of its rows.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
 	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
@@ -203,7 +203,7 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 		}
 	}
 	s.avoidBlocks(c)
-	return t, s.apart()
+	return t, s.checkOverlaps()
 }
 
 func (s *spans) avoidBlocks(c *attention.Cache) {
@@ -243,8 +243,8 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf returns two caches: the call writes to the first and reads from the second. Other memory that the call
-// reads must have been noted before.
+// cachesOf returns the cache to, which the call writes, and the cache from, which it reads. The caller must already
+// have noted the other memory that the call reads.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err
@@ -256,12 +256,12 @@ func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.
 		return dst, src, err
 	}
 	s.avoidBlocks(&dst)
-	return dst, src, s.apart()
+	return dst, src, s.checkOverlaps()
 }
 
 func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, error) {
 	var in C.llm_rotation
-	if err := sized(s, "rotation", p, C.sizeof_llm_rotation, &in); err != nil {
+	if err := readStruct(s, "rotation", p, C.sizeof_llm_rotation, &in); err != nil {
 		return nil, err
 	}
 	if in.reserved != 0 || in.interleaved < 0 || in.interleaved > 1 {
@@ -292,7 +292,7 @@ func llm_attention_forward(cache *C.llm_attention_cache_in, batch *C.llm_attenti
 
 func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention.Batch, error) {
 	var in C.llm_attention_batch
-	if err := sized(s, "batch", p, C.sizeof_llm_attention_batch, &in); err != nil {
+	if err := readStruct(s, "batch", p, C.sizeof_llm_attention_batch, &in); err != nil {
 		return nil, err
 	}
 	if in.seqs < 0 || in.seqs > 1<<24 || in.table_stride < 0 || in.table_stride > 1<<24 {
@@ -306,8 +306,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The struct in and its tensors are copies in Go's memory, so their spans need no check for overlaps with
-	// outputs.
+	// The struct in and its tensors are copies in Go's memory, so they cannot overlap with outputs.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err
@@ -316,10 +315,10 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 		return nil, err
 	}
 	s.avoid("outputs", b.Out.Data)
-	return b, s.apart()
+	return b, s.checkOverlaps()
 }
 
-// queriesOf sets the queries and outputs of a batch. Both must have a row for each query token.
+// queriesOf sets the queries and outputs of a batch. Both must have one row for each query token.
 func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, queries, outputs *C.llm_tensor) error {
 	if heads < 1 || heads > attention.MaxHeads {
 		return fail(C.LLM_CACHE_E_RANGE, "%d query heads: want 1 to %d", heads, attention.MaxHeads)
@@ -346,7 +345,7 @@ func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attent
 		return nil
 	}
 	var in C.llm_attention_options
-	if err := sized(s, "options", p, C.sizeof_llm_attention_options, &in); err != nil {
+	if err := readStruct(s, "options", p, C.sizeof_llm_attention_options, &in); err != nil {
 		return err
 	}
 	if in.reserved != [6]C.int32_t{} || in.version < 0 || in.version > 2 {

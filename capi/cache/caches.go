@@ -28,8 +28,8 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// with runs f on the object of a handle while no other call uses the object, and returns the error of f as a code.
-// If f panics, the object can only be closed.
+// with runs f on the object of a handle and returns the error of f as a code. Meanwhile no other call can use the
+// object. After a panic of f, the object can only be closed.
 func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }
@@ -68,7 +68,7 @@ func (o *objects[T]) add(value *T) C.uint64_t {
 	return C.uint64_t(o.table.Add(&object[T]{value: value}))
 }
 
-// remove removes a handle. It returns the handle's object when no call uses the object any more.
+// remove removes a handle and returns its object. It waits until no call uses the object any more.
 func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 	o.Lock()
 	x := o.table.Get(uint64(h))
@@ -87,7 +87,7 @@ func (o *objects[T]) remove(h C.uint64_t) (*T, error) {
 // A cache is the object of a handle of llm_cache.h.
 type cache struct {
 	s      *sched.Scheduler
-	tag    sched.ID // of its requests; see public
+	tag    sched.ID // tag in the ids of its requests; see public
 	groups int
 	blocks int
 
@@ -101,11 +101,11 @@ type cache struct {
 
 	failed sched.FailedLoad
 
-	events     pool.Events
-	keptEvents bool
-	batch      []byte
-	layers     []kvcache.Group
-	table      []int32
+	events        pool.Events
+	hasKeptEvents bool
+	batch         []byte
+	layers        []kvcache.Group
+	table         []int32
 }
 
 var caches = objects[cache]{what: "cache"}
@@ -118,7 +118,7 @@ var tags struct {
 	last int
 }
 
-// enter gives c a handle and a tag. Among the tags that no open cache has, it takes the tag that was used longest
+// enter gives c a handle and a tag. Of the tags that no open cache has, it takes the one that was assigned longest
 // ago.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
@@ -149,14 +149,14 @@ func leave(h C.llm_cache) (*cache, error) {
 	return c, err
 }
 
-// tagShift is the position of a cache's tag in the ids of its requests. The lower bits are the place of the
-// request, below LLM_CACHE_MAX_REQUESTS. So requests of different open caches have different ids.
+// tagShift is the position of the tag of a cache in the ids of its requests. The bits below it are the index of the
+// request, below LLM_CACHE_MAX_REQUESTS. With the tag, requests of different open caches have different ids.
 const tagShift = 20
 
 // public returns the id by which C knows a request.
 func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
 
-// private returns the scheduler's id for a request of C. It returns an error if the request has the tag of another
+// private returns the scheduler's id for a request id of C. It returns an error if the id has the tag of another
 // cache.
 func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	if sched.ID(uint32(id)>>tagShift) != c.tag {
@@ -165,7 +165,7 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	return sched.ID(id) &^ (C.LLM_CACHE_MAX_OPEN << tagShift), nil
 }
 
-// live does what private does, and also returns an error if the request has finished.
+// live is private, but also returns an error if the request has finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	inside, err := c.private(id)
 	if err == nil && !c.s.Monitor.Live(inside) {
@@ -178,7 +178,7 @@ func finished(id C.llm_request) error {
 	return fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 }
 
-// checkLimit returns an error if the cache already has the largest number of requests.
+// checkLimit returns an error if the cache already has LLM_CACHE_MAX_REQUESTS requests.
 func (c *cache) checkLimit() error {
 	load := c.s.Monitor.Load()
 	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {

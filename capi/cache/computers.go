@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A computer has a thread pool, and computes attention and writes keys and values on it.
+// A computer computes attention and writes keys and values with a pool of threads.
 type computer struct {
 	mu     sync.Mutex // held by every call that uses the computer without a store
 	closed bool       // a call panicked
@@ -26,15 +26,15 @@ type computer struct {
 
 const maxThreads = 256
 
-// computers has a computer for each number of threads. Calls with the same number of threads use the same computer,
-// one after the other.
+// computers has a computer for each number of threads. Calls with the same number of threads wait for each other and
+// use the same computer.
 var computers struct {
 	sync.Mutex
 	byThreads [maxThreads + 1]*computer
 }
 
-// compute runs f on the computer with that many threads. If f panics, compute recovers, and the next call gets a
-// new computer.
+// compute runs f on the computer with the given number of threads and returns the error of f as a code. After a panic
+// of f, compute recovers, and the next call gets a new computer.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	n, err := threadCount(threads)
 	if err != nil {
@@ -111,7 +111,7 @@ func newComputer(threads int) (*computer, error) {
 	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), copier: kvstore.NewCopier(pool), pool: pool}, nil
 }
 
-// threadCount returns the number of threads that C asks for. 0 means one for each processor.
+// threadCount returns the number of threads that the caller asks for. 0 means one for each processor.
 func threadCount(threads C.int32_t) (int, error) {
 	if threads < 0 || threads > maxThreads {
 		return 0, fail(C.LLM_CACHE_E_RANGE, "%d threads: want 0 to %d", threads, maxThreads)

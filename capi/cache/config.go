@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// configuration translates a config of C. It returns an error for numbers that a process cannot handle.
+// configuration converts a config of C. It returns an error for numbers that are too large to handle.
 func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	var none sched.Config
 	groups, err := groupsOf(in, s)
@@ -151,9 +151,9 @@ func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
 	return blockhash.CBOR(seed), nil
 }
 
-// affordable returns an error if the system does not have the memory for a pool. To find out, it maps and unmaps
-// that much memory. Without this check, the runtime would end the process if it got no memory.
-func affordable(blocks int) error {
+// checkMemory returns an error if the system does not have the memory for a pool of blocks. It maps that much memory
+// and unmaps it again. Without this check, the Go runtime would end the process if it got no memory.
+func checkMemory(blocks int) error {
 	const perBlock = 96 + 4 // bytes of the pool and of tables
 	const arena = 64 << 20  // the runtime maps multiples of this
 	size := (blocks*perBlock + arena - 1) / arena * arena

@@ -31,7 +31,7 @@ func fail(code C.int, format string, args ...any) error {
 	return &fault{code, fmt.Sprintf(format, args...)}
 }
 
-// status returns the code for err. It keeps the detail of the error for this thread.
+// status returns the code for err, and stores the text of err for llm_cache_error_detail of this thread.
 func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
@@ -41,12 +41,12 @@ func status(err error) C.int {
 	return code
 }
 
-// classes are the errors whose text only repeats the text of the code.
+// classes are errors that other errors wrap. Their text only repeats what the code says.
 var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }
 
-// detail returns the text of an error. It removes texts of classes from the beginning.
+// detail returns the text of an error without the texts of classes at its beginning.
 func detail(err error) string {
 	text := err.Error()
 	for i := 0; i < len(classes); i++ {

@@ -21,7 +21,7 @@ func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
 func (c *cache) drain(t *C.llm_cache_events) error {
 	var o outputs
 	var in C.llm_cache_events
-	if err := filled(&o, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
+	if err := readOutStruct(&o, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
 		return err
 	}
 	if in.reserved != 0 {
@@ -29,24 +29,24 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 	}
 	put := func() { c.putEvents(&o, t) }
 	put()
-	if err := o.apart(); err != nil {
+	if err := o.checkOverlaps(); err != nil {
 		return err
 	}
 	c.takeEvents()
-	return c.drained(o.fill(put))
+	return c.keepEvents(o.fill(put))
 }
 
-// drained returns err. If err is not nil, it keeps the events for the next call.
-func (c *cache) drained(err error) error {
-	c.keptEvents = err != nil
+// keepEvents returns err. If err is not nil, the events are kept for the next call.
+func (c *cache) keepEvents(err error) error {
+	c.hasKeptEvents = err != nil
 	return err
 }
 
 // takeEvents fetches events, unless those of the last call were kept.
 func (c *cache) takeEvents() {
-	if !c.keptEvents {
+	if !c.hasKeptEvents {
 		c.s.Monitor.TakeEvents(&c.events)
-		c.keptEvents = true
+		c.hasKeptEvents = true
 	}
 }
 
@@ -57,9 +57,9 @@ func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, fl
 		if noteOne(&o.spans, "batch", batch); o.err != nil {
 			return o.err
 		}
-		put := func() { give(&o, "batch.at", &batch.at, c.batch) }
+		put := func() { putSlice(&o, "batch.at", &batch.at, c.batch) }
 		put()
-		if err := o.apart(); err != nil {
+		if err := o.checkOverlaps(); err != nil {
 			return err
 		}
 		if unknown := flags &^ (C.LLM_CACHE_INT_HASHES | C.LLM_CACHE_EVENT_ARRAYS); unknown != 0 {
@@ -74,7 +74,7 @@ func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, fl
 			}
 			c.batch = e.AppendBatch(c.batch, float64(seconds), &c.events)
 		}
-		return c.drained(o.fill(put))
+		return c.keepEvents(o.fill(put))
 	})
 }
 

@@ -1,5 +1,5 @@
-// Command cache is libllm_cache: the functions of llm_cache.h over package sched. It is built as a C shared library
-// and as a C archive (see the Makefile), never as a program.
+// Command cache is libllm_cache: the functions of llm_cache.h, which call package sched. It is built as a C shared
+// library and as a C archive (see the Makefile), never as a program.
 //
 // The package only translates: it checks what C passes, makes one call, and copies the result into C's arrays. In
 // addition, it manages handles, locks each cache during a call, and recovers from panics.
@@ -28,7 +28,7 @@ func llm_cache_open(config *C.llm_cache_config_in, h *C.llm_cache) C.int {
 func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
 	var s spans
 	var in C.llm_cache_config
-	if err := sized(&s, "config", config, C.LLM_CONFIG_LEAST, &in); err != nil {
+	if err := readStruct(&s, "config", config, C.LLM_CONFIG_LEAST, &in); err != nil {
 		return err
 	}
 	noteOne(&s, "cache", h)
@@ -36,10 +36,10 @@ func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apart(); err != nil {
+	if err := s.checkOverlaps(); err != nil {
 		return err
 	}
-	if err := affordable(int(in.num_gpu_blocks)); err != nil {
+	if err := checkMemory(int(in.num_gpu_blocks)); err != nil {
 		return err
 	}
 	scheduler, err := sched.New(translated)
@@ -72,7 +72,7 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 	return caches.with(h, func(c *cache) error {
 		var s spans
 		var in C.llm_cache_spec
-		if err := sized(&s, "spec", spec, C.LLM_SPEC_LEAST, &in); err != nil {
+		if err := readStruct(&s, "spec", spec, C.LLM_SPEC_LEAST, &in); err != nil {
 			return err
 		}
 		noteOne(&s, "id", id)
@@ -80,7 +80,7 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 		if err != nil {
 			return err
 		}
-		if err := s.apart(); err != nil {
+		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
 		if err := c.checkLimit(); err != nil {
@@ -203,9 +203,9 @@ func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache,
 	})
 }
 
-// allPrivate returns the scheduler's ids for an array of C. It checks the memory of the call first.
+// allPrivate returns the scheduler's ids for an array of C's. It checks the memory that the call has noted first.
 func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
-	if err := s.apart(); err != nil {
+	if err := s.checkOverlaps(); err != nil {
 		return nil, err
 	}
 	c.ids = c.ids[:0]
@@ -225,7 +225,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 		var s spans
 		noteOne(&s, "computed", computed)
 		noteOne(&s, "tokens", tokens)
-		if err := s.apart(); err != nil {
+		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
 		inside, err := c.private(id)
@@ -263,9 +263,9 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 		if noteOne(&o.spans, "table", table); o.err != nil {
 			return o.err
 		}
-		put := func() { give(&o, "table.at", &table.at, c.table) }
+		put := func() { putSlice(&o, "table.at", &table.at, c.table) }
 		put()
-		if err := o.apart(); err != nil {
+		if err := o.checkOverlaps(); err != nil {
 			return err
 		}
 		inside, err := c.private(id)

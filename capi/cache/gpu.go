@@ -63,12 +63,12 @@ func llm_cuda_close(h C.llm_cuda) C.int {
 	if err != nil {
 		return status(err)
 	}
-	return status(guarded(func() error { return refused(g.kernels.Close()) }))
+	return status(guarded(func() error { return gpuError(g.kernels.Close()) }))
 }
 
-// refused returns an error of package cuda or kernels with a code: LLM_CACHE_E_GPU for errors of the driver or the
-// GPU, LLM_CACHE_E_RANGE for errors about arguments.
-func refused(err error) error {
+// gpuError gives an error of package cuda or kernels a code: LLM_CACHE_E_GPU for errors of the driver or the GPU,
+// LLM_CACHE_E_RANGE for errors about arguments.
+func gpuError(err error) error {
 	var driver *cuda.Error
 	switch {
 	case err == nil:
@@ -82,19 +82,19 @@ func refused(err error) error {
 func (g *gpu) launch(kernel interface {
 	Launch(*kernels.Set, *cuda.Stream) error
 }, stream C.llm_cuda_stream) error {
-	return refused(kernel.Launch(g.kernels, g.context.StreamOf(uintptr(stream))))
+	return gpuError(kernel.Launch(g.kernels, g.context.StreamOf(uintptr(stream))))
 }
 
-// within returns n as an int. It returns an error if n cannot be a number of tokens or blocks.
-func within(what string, n C.int64_t) (int, error) {
+// countOf converts n to an int. It returns an error if n cannot be a number of tokens or blocks.
+func countOf(what string, n C.int64_t) (int, error) {
 	if n < 0 || n > 1<<31-1 {
 		return 0, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want 0 to %d", what, n, 1<<31-1)
 	}
 	return int(n), nil
 }
 
-// address16 returns an address on the GPU. It returns an error if kernels cannot access the address in pieces of 16
-// bytes.
+// address16 converts an address on the GPU. It returns an error unless the address is a multiple of 16, as kernels
+// need.
 func address16(what string, at C.uint64_t) (cuda.Pointer, error) {
 	if at == 0 {
 		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", what)
@@ -111,7 +111,7 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 	return gpus.with(h, func(g *gpu) error {
 		var s spans
 		var in C.llm_cuda_cache
-		if err := sized(&s, "cache", cache, C.LLM_CUDA_CACHE_LEAST, &in); err != nil {
+		if err := readStruct(&s, "cache", cache, C.LLM_CUDA_CACHE_LEAST, &in); err != nil {
 			return err
 		}
 		k, v := slice(&s, "keys", keys, 1), slice(&s, "values", values, 1)
@@ -121,7 +121,7 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 		if k[0].stride < 0 || v[0].stride < 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "the strides of keys and values are %d and %d", k[0].stride, v[0].stride)
 		}
-		tokens, err := within("n", n)
+		tokens, err := countOf("n", n)
 		if err != nil || tokens == 0 {
 			return err
 		}
@@ -165,10 +165,10 @@ func cudaTypes(dtype, cached C.int32_t) (kernels.Type, kernels.CacheType, error)
 func blocksOf(p *C.llm_cuda_blocks, pairs C.uint64_t, n C.int64_t) (b kernels.Blocks, mapping cuda.Pointer, count int, err error) {
 	var s spans
 	var in C.llm_cuda_blocks
-	if err := sized(&s, "blocks", p, C.sizeof_llm_cuda_blocks, &in); err != nil {
+	if err := readStruct(&s, "blocks", p, C.sizeof_llm_cuda_blocks, &in); err != nil {
 		return b, 0, 0, err
 	}
-	if count, err = within("n", n); err != nil {
+	if count, err = countOf("n", n); err != nil {
 		return b, 0, 0, err
 	}
 	if in.at == 0 || in.at%8 != 0 || count > 0 && (pairs == 0 || pairs%4 != 0) {

@@ -23,11 +23,11 @@ func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_i
 	return gpus.with(h, func(g *gpu) error {
 		var s spans
 		var in C.llm_cuda_attention_config
-		if err := sized(&s, "config", config, C.sizeof_llm_cuda_attention_config, &in); err != nil {
+		if err := readStruct(&s, "config", config, C.sizeof_llm_cuda_attention_config, &in); err != nil {
 			return err
 		}
 		noteOne(&s, "attention", opened)
-		if err := s.apart(); err != nil {
+		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
 		kind, cache, err := cudaTypes(in.dtype, in.cache_dtype)
@@ -45,7 +45,7 @@ func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_i
 			return fail(C.LLM_CACHE_E_RANGE, "window is %d: want 0 or more", in.window)
 		}
 		if _, err := a.call.AttentionShape.Plan(g.context.Device(), []int32{0}, nil, 0); err != nil { // checks the shape
-			return refused(err)
+			return gpuError(err)
 		}
 		*opened = attentions.add(a)
 		g.attentions.Add(1)
@@ -67,25 +67,25 @@ func llm_cuda_attention_plan(h C.llm_cuda_attention, queryStart, seqLens *C.llm_
 	return attentions.with(h, func(a *gpuAttention) error {
 		var o outputs
 		var in C.llm_cuda_plan
-		if err := filled(&o, "plan", plan, C.sizeof_llm_cuda_plan, &in); err != nil {
+		if err := readOutStruct(&o, "plan", plan, C.sizeof_llm_cuda_plan, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "reserved of plan is %d: want 0", in.reserved)
 		}
-		if _, err := within("seqs", seqs); err != nil {
+		if _, err := countOf("seqs", seqs); err != nil {
 			return err
 		}
 		var made kernels.AttentionPlan
-		put := func() { give(&o, "entries", &plan.entries.at, made.Entries) }
+		put := func() { putSlice(&o, "entries", &plan.entries.at, made.Entries) }
 		put()
 		starts, lengths := slice(&o.spans, "query_start", (*int32)(queryStart), seqs+1), slice(&o.spans, "seq_lens", (*int32)(seqLens), seqs)
-		err := o.apart()
+		err := o.checkOverlaps()
 		if err != nil {
 			return err
 		}
 		if made, err = a.call.AttentionShape.Plan(a.gpu.context.Device(), starts, lengths, a.call.Window); err != nil {
-			return refused(err)
+			return gpuError(err)
 		}
 		if err := o.fill(put); err != nil {
 			return err
@@ -100,7 +100,7 @@ func llm_cuda_attention_run(h C.llm_cuda_attention, batch *C.llm_cuda_batch_in, 
 	return attentions.with(h, func(a *gpuAttention) error {
 		var s spans
 		var in C.llm_cuda_batch
-		if err := sized(&s, "batch", batch, C.sizeof_llm_cuda_batch, &in); err != nil {
+		if err := readStruct(&s, "batch", batch, C.sizeof_llm_cuda_batch, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 || in.queries.stride < 0 || in.outputs.stride < 0 || in.table_stride < 0 || in.table_stride > 1<<31-1 {

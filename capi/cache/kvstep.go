@@ -20,7 +20,7 @@ func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
 func (k *store) begin(p *C.llm_cache_step) error {
 	var s spans
 	var in C.llm_cache_step
-	if err := sized(&s, "step", p, C.LLM_STEP_LEAST, &in); err != nil {
+	if err := readStruct(&s, "step", p, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
 	rows := slice(&s, "rows", in.rows.at, in.rows.len)
@@ -31,8 +31,8 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	slots := slice(&s, "slots", (*int64)(in.slots.at), in.slots.len)
 	preempted := slice(&s, "preempted", in.preempted.at, in.preempted.len)
 	finished := slice(&s, "finished", in.finished.at, in.finished.len)
-	k.avoided(&s)
-	if err := s.apart(); err != nil {
+	k.avoidStore(&s)
+	if err := s.checkOverlaps(); err != nil {
 		return err
 	}
 	if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
@@ -59,7 +59,7 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
-	// After the copies, nothing can fail. So a refused step has not changed a table.
+	// Nothing can fail after the copies, so a step that returns an error has not changed a block table.
 	if err := k.copy(copies); err != nil {
 		return err
 	}
@@ -68,14 +68,15 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	return nil
 }
 
-// avoided records an error if noted memory overlaps with the memory of the store.
-func (k *store) avoided(s *spans) {
+// avoidStore records an error in s if noted memory overlaps with the memory of the store.
+func (k *store) avoidStore(s *spans) {
 	device, host := k.s.Memory()
 	s.avoid("the store", device)
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy also drops the tables of requests that are gone, and enters the copies into the other requests' tables.
+// copy copies the blocks. It also removes the block tables of requests that are gone, and puts the copies into the
+// tables of the other requests.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -93,8 +94,8 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf stores the rows of a step in k.rows. It returns an error if the sum of their tokens is not the given
-// number.
+// rowsOf sets k.rows to the rows of a step. It returns an error if the rows do not have the given number of tokens
+// together.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens
@@ -162,8 +163,8 @@ func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, output
 		}
 		s.avoid("outputs", b.Out.Data)
 		output(&s, "outputs", unsafe.SliceData(b.Out.Data), C.int64_t(len(b.Out.Data)))
-		k.avoided(&s)
-		if err := s.apart(); err != nil {
+		k.avoidStore(&s)
+		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
 		return k.machine.runner.Forward(c, b)

@@ -41,7 +41,7 @@ func llm_kvstore_open(config *C.llm_kvstore_config_in, h *C.llm_kvstore) C.int {
 func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	var s spans
 	var in C.llm_kvstore_config
-	if err := sized(&s, "config", p, C.LLM_KVSTORE_LEAST, &in); err != nil {
+	if err := readStruct(&s, "config", p, C.LLM_KVSTORE_LEAST, &in); err != nil {
 		return err
 	}
 	noteOne(&s, "store", h)
@@ -54,7 +54,7 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 		copy(k.groupOf, slice(&s, "layer_group", (*int32)(in.layer_group), C.int64_t(in.layers)))
 	}
 	keyScales, valueScales := layerScales(&s, "key_scales", in.key_scales, in.layers), layerScales(&s, "value_scales", in.value_scales, in.layers)
-	if err := s.apart(); err != nil {
+	if err := s.checkOverlaps(); err != nil {
 		return err
 	}
 	for i, g := range k.groupOf {
@@ -69,7 +69,7 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	if err != nil {
 		return err
 	}
-	if err := k.mapped(config, threads); err != nil {
+	if err := k.openMemory(config, threads); err != nil {
 		return err
 	}
 	for i := range k.groupOf {
@@ -101,7 +101,7 @@ func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	return c, nil
 }
 
-// layerScales returns the scales of all layers. If at is NULL, all scales are 0.
+// layerScales returns an array of scales, one for each layer. All scales are 0 if at is NULL.
 func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
 	scales := make([]float32, layers)
 	if at != nil {
@@ -110,7 +110,7 @@ func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32
 	return scales
 }
 
-func (k *store) mapped(config kvstore.Config, threads int) error {
+func (k *store) openMemory(config kvstore.Config, threads int) error {
 	machine, err := newComputer(threads)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
 	return stores.with(h, func(k *store) error {
 		var s spans
 		noteOne(&s, "blocks", blocks)
-		if err := s.apart(); err != nil {
+		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
 		*blocks = C.int32_t(k.s.Config().NumBlocks)
@@ -202,7 +202,7 @@ func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair)
 
 func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {
 	pairs := slice(s, "pairs", p, n)
-	if err := s.apart(); err != nil {
+	if err := s.checkOverlaps(); err != nil {
 		return list, err
 	}
 	for _, c := range pairs {

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// This file checks C's memory. Every pointer of C is checked before it is used.
+// This file checks the memory that C passes. Every pointer from C is checked before it is used.
 
 const (
 	fewSpans   = 20      // of most calls, a step among them; they need no allocation
@@ -18,15 +18,15 @@ const (
 	maxStruct  = 4096    // bytes of a struct of any version
 )
 
-// A span is memory from one address to another, and its name in errors.
+// A span is a range of memory with its name in errors.
 type span struct {
 	what     string
 	from, to uintptr
 	written  bool
 }
 
-// spans has the memory that a call reads and writes. It keeps the first error until apart returns this error.
-// Before that, the call must not read or write the memory.
+// spans are the ranges of memory that a call reads and writes. The first error about them is kept until checkOverlaps returns
+// it; before that, the call must not read or write the memory.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -67,8 +67,9 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart returns the first error, or an error if memory that is written overlaps with noted memory.
-func (s *spans) apart() error {
+// checkOverlaps returns the first error about the noted memory, or an error if memory that the call writes overlaps with other
+// noted memory.
+func (s *spans) checkOverlaps() error {
 	if s.err != nil {
 		return s.err
 	}
@@ -82,8 +83,8 @@ func (s *spans) apart() error {
 	return nil
 }
 
-// avoid records an error if memory that the call writes overlaps with noted memory. It does not note that memory
-// itself, so two such pieces of memory may overlap.
+// avoid records an error if data, which the call writes, overlaps with noted memory. avoid does not note data, so two
+// ranges that are passed to avoid may overlap.
 func (s *spans) avoid(what string, data []byte) {
 	if s.err != nil || len(data) == 0 {
 		return
@@ -101,7 +102,7 @@ func (s *spans) avoid(what string, data []byte) {
 // noteOne notes the value at p, which the call writes.
 func noteOne[T any](s *spans, what string, p *T) { output(s, what, p, 1) }
 
-// output is like slice, for an array that the call writes.
+// output is slice for an array that the call writes.
 func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	before := s.n
 	array := slice(s, what, p, n)
@@ -111,8 +112,8 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return array
 }
 
-// slice returns an array of the caller as a slice, or nil after an error. It adds the array to the memory that the call
-// reads. The slice is valid during the call.
+// slice notes an array of the caller, which the call reads, and returns it as a slice, or nil after an error. The
+// slice is valid during the call.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))
@@ -122,7 +123,8 @@ func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	return unsafe.Slice(p, int(n))
 }
 
-// size returns the size in the first field of a struct of C. It returns an error if this size is below least.
+// size returns the size that the caller has put into the first field of a struct. It returns an error if this size is
+// below least.
 func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	if s.note(name, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err
@@ -141,9 +143,9 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// sized copies the fields that both the caller and this library know to out. The other fields of out stay 0. sized
-// fails if a field that only the caller knows is not 0.
-func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
+// readStruct copies a struct of the caller to out: the fields that both its header and this library have. Other fields of
+// out stay 0. readStruct returns an error if a field that only the caller's header has is not 0.
+func readStruct[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {
 		return err
@@ -159,7 +161,8 @@ func sized[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	return nil
 }
 
-// insideField returns the field of a struct that begins within the first n bytes and does not end there.
+// insideField returns the field of struct t inside which byte n is: the field begins before byte n and does not end
+// there.
 func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -175,7 +178,7 @@ func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
 	return "", false
 }
 
-// text returns a C string of at most LLM_CACHE_MAX_TEXT bytes, or "" for NULL.
+// text returns a C string, which can have at most LLM_CACHE_MAX_TEXT bytes, or "" for NULL.
 func text(what string, p *C.char) (string, error) {
 	if p == nil {
 		return "", nil
@@ -188,9 +191,9 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs has the memory of a call that fills arrays of C. A function of the call lists the arrays. It runs three
-// times: to note the memory before anything happens, to check that the arrays are large enough, and to write the
-// arrays.
+// outputs is the memory of a call that fills arrays of C. A function put of the call lists the arrays with reserve,
+// putSlice and put. The function runs three times: to note the memory before anything else happens, to check that the
+// arrays are large enough, and to write the arrays.
 type outputs struct {
 	spans
 	end   uintptr // end of C's struct, which may come from an older header; 0 means that it has all fields
@@ -206,10 +209,10 @@ const (
 	writing
 )
 
-// filled does what sized does, for a struct that the call also writes.
-func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
+// readOutStruct is readStruct for a struct that the call also writes.
+func readOutStruct[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 	i := o.n
-	err := sized(&o.spans, what, p, least, out)
+	err := readStruct(&o.spans, what, p, least, out)
 	if err == nil {
 		o.at(i).written, o.end = true, o.at(i).to
 	}
@@ -218,8 +221,8 @@ func filled[T any](o *outputs, what string, p *T, least uintptr, out *T) error {
 
 var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
-// fill writes all arrays that put lists, and sets their lengths. If an array is too small, fill only sets the
-// lengths.
+// fill writes all arrays that the function put lists, and sets their lengths. If an array is too small, fill only sets
+// the lengths, and returns an error.
 func (o *outputs) fill(put func()) error {
 	o.pass = counting
 	if put(); o.err != nil {
@@ -232,8 +235,8 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. If the entries must be written
-// now, reserve returns them; otherwise it returns nil.
+// reserve lists an array of C, {T *at; int64_t cap, len;}, that needs n entries. It returns the entries when they must
+// be written, otherwise nil.
 func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	a := (*struct {
 		at       *T
@@ -256,7 +259,7 @@ func reserve[T, E any](o *outputs, name string, at **E, n int) []T {
 	return nil
 }
 
-func give[T, E any](o *outputs, name string, at **E, list []T) {
+func putSlice[T, E any](o *outputs, name string, at **E, list []T) {
 	copy(reserve[T](o, name, at, len(list)), list)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of capi/guest cannot see these codes, which only a defect of the library can cause.
+// Only a defect of the library can cause these codes, so the tests of capi/guest cannot see them.
 const internalCode, handleCode = -13, -1
 
 func TestAPanicEndsInACodeAndTheObjectCanOnlyBeClosed(t *testing.T) {

@@ -35,8 +35,8 @@ func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32
 }
 
 //export llm_cache_plan_workers
-func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) C.int {
-	return status(guarded(func() error { return planWorkers(layers, n, workers, most, blocks, plans) }))
+func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, count C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) C.int {
+	return status(guarded(func() error { return planWorkers(layers, n, workers, count, blocks, plans) }))
 }
 
 func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, count C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
@@ -79,7 +79,7 @@ type planner struct {
 	plans   []plan
 }
 
-// A plan is a plan of C, together with what is written to it.
+// A plan is a plan struct of C, with the results to write to it.
 type plan struct {
 	to   *C.llm_cache_plan
 	in   C.llm_cache_plan // its contents before the call
@@ -101,7 +101,7 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 	}
 	for i := range p.plans {
 		in := &p.plans[i].in
-		if err := filled(&p.outputs, "plan", p.plans[i].to, C.LLM_PLAN_LEAST, in); err != nil {
+		if err := readOutStruct(&p.outputs, "plan", p.plans[i].to, C.LLM_PLAN_LEAST, in); err != nil {
 			return err
 		}
 		if b := in.max_concurrent_batches; b < 0 || b > 64 || in.reserved != 0 {
@@ -114,7 +114,7 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 	}
 	p.put()
 	given := slice(&p.spans, "layers", layers, n)
-	if err := p.apart(); err != nil {
+	if err := p.checkOverlaps(); err != nil {
 		return err
 	}
 	var err error
@@ -156,8 +156,8 @@ func (p *planner) make() error {
 	return nil
 }
 
-// checkLongest computes the longest request that fits into each plan. If it is shorter than max_model_len in one of
-// the plans, checkLongest returns an error, but the caller gets the lengths all the same.
+// checkLongest computes the length of the longest request that fits into each plan. If one of the lengths is below
+// max_model_len, checkLongest writes all lengths to C's plans and returns an error.
 func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {
@@ -197,7 +197,7 @@ func (p *planner) writeLongest() {
 	}
 }
 
-// list computes the arrays of a plan for n layers. Layers of other workers get -1.
+// list sets the arrays of a plan for n layers. The entries for layers of other workers are -1.
 func (t *plan) list(made *memplan.Plan, n int) {
 	t.made, t.groups = made, made.Groups
 	t.layerGroups, t.tensors = slices.Repeat([]int32{-1}, n), slices.Repeat([]int32{-1}, n)
@@ -236,14 +236,14 @@ func (p *planner) put() {
 				flags: flag(g.Align)*C.LLM_CACHE_GROUP_ALIGN | flag(g.Eagle)*C.LLM_CACHE_GROUP_EAGLE,
 			}
 		})
-		give(&p.outputs, "layer_groups", &t.to.layer_groups.at, t.layerGroups)
-		give(&p.outputs, "layer_tensors", &t.to.layer_tensors.at, t.tensors)
-		give(&p.outputs, "tensor_bytes", &t.to.tensor_bytes.at, t.tensorBytes)
-		give(&p.outputs, "layer_offsets", &t.to.layer_offsets.at, t.offsets)
+		putSlice(&p.outputs, "layer_groups", &t.to.layer_groups.at, t.layerGroups)
+		putSlice(&p.outputs, "layer_tensors", &t.to.layer_tensors.at, t.tensors)
+		putSlice(&p.outputs, "tensor_bytes", &t.to.tensor_bytes.at, t.tensorBytes)
+		putSlice(&p.outputs, "layer_offsets", &t.to.layer_offsets.at, t.offsets)
 	}
 }
 
-// layersOf translates layers. It limits the numbers in a layer so that no product of them overflows.
+// layersOf converts layers. It refuses numbers so large that a product of them could overflow.
 func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 	const maxNumber, maxElement, maxState = 1 << 14, 16, 1 << 44
 	var list []memplan.Layer

@@ -19,11 +19,11 @@ func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
 func (c *cache) schedule(t *C.llm_cache_step) error {
 	var o outputs
 	var in C.llm_cache_step
-	if err := filled(&o, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
+	if err := readOutStruct(&o, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
 	c.putStep(&o, t, in.size)
-	if err := o.apart(); err != nil {
+	if err := o.checkOverlaps(); err != nil {
 		return err
 	}
 	if !c.kept {
@@ -54,10 +54,10 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 			drafts: C.int32_t(r.NumDraftTokens), external: C.int32_t(r.NumExternalTokens),
 		}
 	})
-	give(o, "drafts", &t.drafts.at, s.Drafts)
-	give(o, "blocks", &t.blocks.at, s.Blocks)
-	give(o, "block_starts", &t.block_starts.at, s.BlockStarts)
-	give(o, "block_ends", &t.block_ends.at, s.BlockEnds)
+	putSlice(o, "drafts", &t.drafts.at, s.Drafts)
+	putSlice(o, "blocks", &t.blocks.at, s.Blocks)
+	putSlice(o, "block_starts", &t.block_starts.at, s.BlockStarts)
+	putSlice(o, "block_ends", &t.block_ends.at, s.BlockEnds)
 	slots := reserve[int64](o, "slots", &t.slots.at, s.NumScheduledTokens*c.groups)
 	for g := range s.Slots {
 		slots = slots[copy(slots, s.Slots[g]):]
@@ -67,7 +67,7 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 			src: C.int32_t(p.Src), dst: C.int32_t(p.Dst), group: C.int32_t(p.Group), index: C.int32_t(p.Index), id: c.public(p.ID),
 		}
 	})
-	give(o, "common", &t.common.at, s.NumCommonPrefixBlocks)
+	putSlice(o, "common", &t.common.at, s.NumCommonPrefixBlocks)
 	c.putIDs(o, "preempted", &t.preempted, s.Preempted)
 	c.putIDs(o, "finished", &t.finished, s.Finished)
 	put(o, "loads", &t.loads.at, s.Loads, func(l *sched.Loading) C.llm_cache_load {
@@ -88,8 +88,8 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	for _, hash := range s.FreedEncoderOutputs {
 		c.freed = append(append(c.freed, hash...), 0)
 	}
-	give(o, "freed_encoder_outputs", &t.freed_encoder_outputs.at, c.freed)
-	give(o, "zero", &t.zero.at, s.ZeroBlocks)
+	putSlice(o, "freed_encoder_outputs", &t.freed_encoder_outputs.at, c.freed)
+	putSlice(o, "zero", &t.zero.at, s.ZeroBlocks)
 	if uintptr(size) < unsafe.Sizeof(*t) {
 		return // the struct of an older header has no tails
 	}
@@ -133,7 +133,7 @@ func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, token
 	return caches.with(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_outcome
-		if err := filled(&o, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
+		if err := readOutStruct(&o, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
@@ -143,7 +143,7 @@ func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, token
 		put()
 		perRow := slice(&o.spans, "counts", (*int32)(counts), rows)
 		sampled := slice(&o.spans, "tokens", (*int32)(tokens), n)
-		if err := o.apart(); err != nil {
+		if err := o.checkOverlaps(); err != nil {
 			return err
 		}
 		if err := c.update(perRow, sampled, outcome); err != nil {
@@ -154,7 +154,7 @@ func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, token
 }
 
 func (c *cache) putOutcome(o *outputs, t *C.llm_cache_outcome) {
-	give(o, "kept", &t.kept.at, c.out.Kept)
+	putSlice(o, "kept", &t.kept.at, c.out.Kept)
 	put(o, "done", &t.done.at, c.out.Done, func(d *sched.Done) C.llm_cache_done {
 		return C.llm_cache_done{id: c.public(d.ID), user_data: C.uint64_t(d.UserData), reason: C.int32_t(d.Reason)}
 	})

@@ -46,7 +46,7 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, fai
 	return caches.with(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_load_failure
-		if err := filled(&o, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
+		if err := readOutStruct(&o, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
@@ -54,7 +54,7 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, fai
 		}
 		c.putFailure(&o, failure)
 		given := slice(&o.spans, "blocks", (*int32)(blocks), n)
-		if err := o.apart(); err != nil {
+		if err := o.checkOverlaps(); err != nil {
 			return err
 		}
 		if err := c.s.Transfers.Affected(&c.failed, given...); err != nil {

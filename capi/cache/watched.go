@@ -10,8 +10,8 @@ import (
 	"runtime/debug"
 )
 
-// watched reports whether Valgrind runs the process. Under Valgrind, garbage is not collected, because Memcheck's
-// search for leaks fails on memory that the collector has reused.
+// watched reports whether the process runs under Valgrind. Then garbage is not collected, because Memcheck's search
+// for leaks fails on memory that the collector has reused.
 var watched = C.llm_watched() != 0
 
 func init() {

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// The example uses a model whose answers are known, and compares its answers with them.
+// The example compares its answers with the known answers of its model.
 func TestAttentionServesTheExample(t *testing.T) {
 	example := filepath.Join("..", "examples", "attention")
 	each(t, linked, func(t *testing.T, w way) {

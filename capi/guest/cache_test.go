@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that llm_cache.h declares rare calls last, in the order of the header's index, which lists every call.
+// Ensure that llm_cache.h declares its functions in the order of the index at its beginning, which lists every
+// function, rarely needed ones last.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	public := declared(t, "capi/cache/llm_cache.h")
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
@@ -48,7 +49,7 @@ func (w way) compileCache(t *testing.T, name string, options ...string) string {
 // memcheckCache is memcheck at its strictest, but for the runtime's threads.
 func memcheckCache(t *testing.T, command ...string) result {
 	t.Helper()
-	// Without --fair-sched, threads that wait in a loop would keep the other threads from running.
+	// Without --fair-sched, threads that wait in a loop could keep the other threads from running.
 	return underValgrind(t, nil, append([]string{"--fair-sched=try", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
 		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}, command...)...)
 }
@@ -116,8 +117,8 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range level.Pick([]mode{{"close", "1"}}, []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}}) {
-			// glibc keeps a joined thread's stack, with a pointer into the thread's vector, which is then "possibly
-			// lost".
+			// glibc keeps the stack of a thread that has ended, and in it a pointer into the middle of the thread's dtv
+			// (a table of pointers), which Memcheck then reports as "possibly lost".
 			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}

@@ -12,7 +12,7 @@ import (
 
 var cudaExample = filepath.Join("..", "examples", "cuda")
 
-// The example uses a model whose answers are known, and compares its answers with them.
+// The example compares its answers with the known answers of its model.
 func TestAGPUServesTheExample(t *testing.T) {
 	driver := cudatest.Library(t)
 	each(t, linked, func(t *testing.T, w way) {

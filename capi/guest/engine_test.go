@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that engines over real block memory read the values that each request would have if it ran alone.
+// Ensure that engines over real block memory read the values that each request would have if it were the only one.
 func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
 	t.Parallel()
 	prog := shared.compileCache(t, "cache_engine")

@@ -16,7 +16,7 @@ var forkModes = []mode{
 	{"ending", level.Pick("80", "200")},
 }
 
-// Ensure that in the child of a fork, every engine is consistent and every lock is open.
+// Ensure that in the child of a fork every engine is consistent and no lock is held.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
 	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "forking"), forkModes)
@@ -42,8 +42,8 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Ensure that a sleeping thread of the runtime is recognized. Without this, the thread is visited tens of thousands
-// of times.
+// Ensure that the library recognizes that a thread of the runtime sleeps. Otherwise it would visit the thread tens of
+// thousands of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A player is a process of testdata/guest/fuzz.c. It plays one input after the other.
+// A player is a running process of testdata/guest/fuzz.c, which plays one input after the other.
 type player struct {
 	cmd    *exec.Cmd
 	in     io.Writer
@@ -21,7 +21,8 @@ type player struct {
 	stderr bytes.Buffer
 }
 
-// players has the processes. A player is started when it is first needed, and again after it has aborted.
+// players has the running processes. A process is started when it is first needed, and started again if it has
+// aborted.
 var players = map[string]*player{}
 
 func startPlayer(t *testing.T, w way, strict string) *player {
@@ -40,8 +41,8 @@ func startPlayer(t *testing.T, w way, strict string) *player {
 	return p
 }
 
-// playBytes plays the input on the library and on the handout's plain algorithm, and requires equal
-// results. It returns the number of operations that the input contained.
+// playBytes plays the input on the library and on the handout's plain algorithm, and requires that their results are
+// equal. It returns the number of operations in the input.
 func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 	t.Helper()
 	const most = 1 << 16 // MOST_BYTES
@@ -63,10 +64,10 @@ func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 	return operations
 }
 
-// FuzzCallsOfTheCLibrary lets Go's fuzzer choose bytes. fuzz.c plays them as calls of the exported
-// functions, and as writes from outside between the calls. The corpus is in testdata/fuzz, and `go
-// test ./capi/guest -run '^$' -fuzz FuzzCallsOfTheCLibrary` extends it. The fuzzer does not measure
-// coverage of the library, which runs in another process.
+// FuzzCallsOfTheCLibrary plays bytes of Go's fuzzer. fuzz.c interprets them as calls of the exported functions and as
+// writes from outside between the calls. The corpus is in testdata/fuzz, and `go test ./capi/guest -run '^$' -fuzz
+// FuzzCallsOfTheCLibrary` extends it. The fuzzer does not measure coverage of the library, which runs in another
+// process.
 func FuzzCallsOfTheCLibrary(f *testing.F) {
 	for seed := range byte(8) {
 		input := make([]byte, 2<<10)

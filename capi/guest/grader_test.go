@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done
-// before. The test is not parallel, because in make test-long it makes its own load.
+// Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done before.
+// The test is not parallel, because in make test-long it loads the processors itself.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 	cases := []struct {
 		name string

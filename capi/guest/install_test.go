@@ -56,7 +56,8 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	if !level.Long() {
 		made = made[:1] // the recipes of the other libraries name the folder less often, in the same words
 	}
-	// CC names the compiler. The program gcc fails, so that a call of gcc instead of CC is noticed.
+	// CC names the compiler. A program gcc that fails is first in the PATH, so that the test notices a call of gcc
+	// instead of CC.
 	gcc, err := exec.LookPath("gcc")
 	require.NoError(t, err)
 	tools := t.TempDir()
@@ -68,7 +69,7 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	// No recipe may name a folder without quotes, also for libraries that make did not build in this test.
+	// Every recipe must name folders in quotes, also the recipes of libraries that make did not build in this test.
 	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
 	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }

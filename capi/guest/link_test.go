@@ -17,17 +17,17 @@ import (
 // courseFlags are the handout's.
 const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// guestFlags returns the compiler flags of the guests. Most guests do not depend on optimisation or
-// debug info, which take longer to compile than the guests take to run. Only make test-long, and the
-// tests that repeat the handout's own command lines, use them.
+// guestFlags returns the compiler flags of the guests. Most guests behave the same without optimisation and debug
+// info, which take longer to compile than the guests take to run. So only make test-long, and the tests that repeat
+// the handout's own command lines, use them.
 func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// companies lists groups of test programs. The programs of a group are linked into one executable, because linking
-// the libraries takes most of the time. The executable runs the program that argv[0] names. A program is not in a
-// group if it would change the others (it replaces malloc, or has a constructor or destructor), if it tests the
-// linking, or if only one test uses it.
+// companies lists groups of test programs that are linked into one executable each, because linking the libraries
+// takes most of the time. The executable runs the program that argv[0] names. A program is in no group if it would
+// change the others (it replaces malloc, or has a constructor or destructor), if it tests the linking, or if only one
+// test uses it.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
@@ -42,8 +42,7 @@ var sanitizedCompanies = [][]string{
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs that are linked into one executable with the programs in name. In name, programs are
-// separated by +.
+// company returns the programs that are linked into one executable with the programs in name, which + separates.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -74,13 +73,13 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays returns all ways in make test-long. Otherwise it returns two ways: one loads the library when the
-// program starts, and the other links the library into the program.
+// someWays returns all ways in make test-long. Otherwise it returns two: one that loads the library when the program
+// starts, and one that links the library into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program also runs under Valgrind or with sanitizers when it is linked as w says. This takes
-// longer than all else, so in make test a program runs so with only one way of linking. The parameter one is this way;
-// runs.golden lists it for each program.
+// checked reports whether a program that is linked as w says also runs under Valgrind or with sanitizers. Such runs
+// take longer than all else, so except in make test-long they use only one way of linking, the parameter one.
+// runs.golden lists this way for each program.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
@@ -93,21 +92,21 @@ type guest struct {
 	sanitized bool
 }
 
-// programs has what once has built. The files are in a folder that TestMain removes.
+// programs has the results of once. Their files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map
 	guests sync.Map // the guest of each path
 }
 
-// A program is a build. The first test that needs the program runs the build.
+// A program is an executable or object that the first test that needs it builds.
 type program struct {
 	sync.Once
 	path string
 }
 
-// once calls build with a new folder the first time that a test asks for the key. It returns the path of the
-// result. Later calls with the same key return the same path.
+// once returns the path of what build has built for key. The first call with a key calls build with a new folder;
+// later calls return the same path.
 func once(t *testing.T, key string, build func(dir string) (name string)) string {
 	t.Helper()
 	made, _ := programs.all.LoadOrStore(key, &program{})
@@ -121,8 +120,8 @@ func once(t *testing.T, key string, build func(dir string) (name string)) string
 	return p.path
 }
 
-// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. In the
-// compiler's command line, the options come before all other arguments.
+// compile builds an executable from testdata/guest/name.c and libllm_memory, and returns its path. The options come
+// first in the compiler's command line.
 func (w way) compile(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	return w.link(t, name, options, map[way][]string{
@@ -132,8 +131,9 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// link builds an executable and returns the path that runs the named program. A name like "a+b" means two programs
-// that run one after the other. If the objects of a program are equal for all ways, they are compiled only once.
+// link builds an executable and returns the path that runs the named program. A name such as "a+b" stands for two
+// programs that run one after the other. The objects of a program are compiled only once if they are equal for all
+// ways.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -169,8 +169,7 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// object compiles testdata/guest/name.c. Only if a source contains WITH_EXT or LOADED do the options differ between
-// the ways.
+// object compiles testdata/guest/name.c. The options depend on the way only if the source contains WITH_EXT or LOADED.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
@@ -198,8 +197,8 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// dispatcher writes a C file whose main function calls the main functions of the programs that argv[0] lists, such as
-// "a+b". They are compiled as a_main and b_main.
+// dispatcher writes a C file whose main function calls the main functions of the programs in argv[0], such as "a+b".
+// These main functions are compiled with the names a_main and b_main.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder

@@ -52,9 +52,9 @@ func prepare(m *testing.M) int {
 	return status
 }
 
-// noteInputs opens the files that compilers and make read for the tests. This makes go test run the tests again,
-// instead of using its cache, when only these files have changed. The cache records only files that a test opens,
-// so TestMain cannot do this.
+// noteInputs opens the files that compilers and make read for the tests, so that go test runs the tests again, instead
+// of using its cache, after a change of only these files. A test must call it, because the cache records only files
+// that tests open, not those that TestMain opens.
 var noteInputs = sync.OnceFunc(func() {
 	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "internal/serving/cuda", "internal/testkit/cudatest", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -65,9 +65,9 @@ var noteInputs = sync.OnceFunc(func() {
 	}
 })
 
-// makeEnv returns the environment without the variables that an outer make, or a user's profile, would pass to the
-// make that a test starts. It also removes the compiler settings of the tests (.ci/cheaply), because the libraries
-// must not be built with these settings.
+// makeEnv returns the environment for a make that a test starts: without the variables that an outer make or a user's
+// profile would pass on, and without the compiler settings of the tests (.ci/cheaply), because the libraries must not
+// be built with these settings.
 func makeEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {

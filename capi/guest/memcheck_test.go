@@ -17,17 +17,17 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memcheck runs a program under Valgrind as strictly as a course's script can: every block that is not freed is an
-// error, and there is no rc file, no option from the environment and no suppression.
+// memcheck runs a program under Valgrind as strictly as a course's script can: each block that is not freed is an
+// error, and no rc file, no option from the environment and no suppression is used.
 func memcheck(t *testing.T, env []string, command ...string) result {
 	t.Helper()
 	return underValgrind(t, env, append([]string{"--leak-check=full", "--show-leak-kinds=all",
 		"--errors-for-leak-kinds=all", "--error-exitcode=9"}, command...)...)
 }
 
-// underValgrind runs Valgrind with options that make it faster but find the same errors. Inlined
-// functions appear only in stack traces. Without expensive-definedness-checks, Memcheck may report
-// false errors: together with plainLibc it reported errors in arm64's C library.
+// underValgrind runs Valgrind with options that make it faster and do not change which errors it finds. Without
+// --read-inline-info, only stack traces have less detail. --expensive-definedness-checks=no and plainLibc are used on
+// amd64 only: together they made Memcheck report false errors in arm64's C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")
@@ -49,9 +49,8 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc returns a folder with a C library without debug info, because reading debug info takes half of
-// Valgrind's start time. Programs that a script runs use the normal library. The result is empty if the library
-// cannot be copied.
+// plainLibc returns a folder with a C library without debug info, because reading debug info takes half of Valgrind's
+// start time, or "" if the library cannot be copied. Programs that a script runs use the normal library.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {
@@ -96,7 +95,7 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// Ensure that however a program ends, Memcheck reports the same heap for it as for the same program with a
+// Ensure that Memcheck reports the same blocks in use for a program, however it ends, as for the same program with a
 // llm_memory.c in plain C.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
@@ -137,8 +136,8 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// left returns how many blocks of each kind a run has left. Even with plain C, a thread that is alive at the end
-// leaves the memory that glibc allocated for it.
+// left returns the number of blocks of each kind that a program has not freed, as Memcheck reports them. Even with
+// plain C, a thread that runs at the end leaves the memory that glibc allocated for it.
 func left(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -149,9 +148,9 @@ func left(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// leftByThreads does what left does, but adds up "possibly lost" and "still reachable". For each thread, glibc
-// keeps a pointer into the middle of a block (the dtv). Whether Memcheck reports the block as reachable depends on
-// whether unused memory still contains its address, which differs between programs on arm64.
+// leftByThreads is left, but with the sum of "possibly lost" and "still reachable" as one kind. For each thread, glibc
+// keeps a pointer into the middle of a block (the dtv). Memcheck reports the block as reachable only if unused memory
+// happens to contain its address, which differs between programs on arm64.
 func leftByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found, sum := left(t, r), 0
@@ -166,7 +165,7 @@ func leftByThreads(t *testing.T, r result) map[string]string {
 }
 
 // Ensure that the library's caches contain nothing that Memcheck takes for a pointer of the host. The engine has 40
-// sequences, because the library remembers look-ups only if there are more sequences than it always searches.
+// sequences, because the library caches look-ups only if there are many sequences.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {

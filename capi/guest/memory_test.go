@@ -16,7 +16,7 @@ func TestAGibibyteOfAddressSpaceIsEnough(t *testing.T) {
 
 func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
-		// The program defines its own malloc, so the compiler must not assume the standard behaviour of malloc.
+		// The program defines its own malloc, so the compiler must not assume that malloc is the standard function.
 		succeed(t, t.TempDir(), nil, w.compile(t, "exhausted", "-fno-builtin"))
 	})
 }

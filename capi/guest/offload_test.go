@@ -38,7 +38,8 @@ const (
 	offloadTokens = 12
 )
 
-// Ensure that nothing is used from a damaged file or from the file of another prefix.
+// Ensure that a process uses the blocks in files that an earlier process has stored, but neither a damaged file nor
+// the file of another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -82,8 +83,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged requires that the run gives the same answers as without the damage, and writes the four damaged
-// files again.
+// checkDamaged requires that the run r gave the same answers as the run before the damage, and that it has stored the
+// four damaged files again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -95,8 +96,8 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder from whole, and then damages the first block of each system prompt. It returns the
-// files that the folder must contain after a run, which include the file of another prefix.
+// damage restores the folder from whole, and then damages the file of the first block of each system prompt. It
+// returns the contents that the files must have after a run, including the file of another prefix.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// refusals lists the refused calls of testdata/guest/refused.c in order. Each entry has the function, words of the
-// reason, and the handout's sentence if there is one.
+// refusals lists the calls that testdata/guest/refused.c makes and the library refuses, in order. Each entry has the
+// function, words of the reason, and the handout's sentence if there is one.
 var refusals = []struct{ function, reason, clause string }{
 	{"llm_init", "the pool is NULL", handout.InitRefuses},
 	{"llm_init", "less than one block", handout.InitRefuses},
@@ -42,7 +42,7 @@ var refusals = []struct{ function, reason, clause string }{
 	{"llm_destroy", "engine is NULL", handout.NullEngine},
 }
 
-// requireRefusals requires one line for each refusal, and then one line for each text in more.
+// requireRefusals requires that lines has one line for each refusal, and then one line for each text in more.
 func requireRefusals(t *testing.T, lines string, more ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSuffix(lines, "\n"), "\n")

@@ -19,8 +19,8 @@ type result struct {
 	stderr string
 }
 
-// run starts a command in dir with a clean environment and the variables in env. It returns how the
-// command ended, and fails if the command does not end.
+// run runs a command in dir with a clean environment and the variables in env, and returns how it ended. If the
+// command does not end, the test fails.
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
@@ -49,14 +49,14 @@ func succeed(t *testing.T, dir string, env []string, command ...string) result {
 	return r
 }
 
-// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime. Its home directory has no rc
-// files of these programs.
+// cleanEnv returns an environment without options for Valgrind, gdb or the Go runtime, and with a home directory that
+// has no rc files of these programs.
 func cleanEnv(t *testing.T) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
 }
 
-// runMake calls make in the repository. In contrast to run, it passes the environment of the test, because make may
-// have to build.
+// runMake calls make in the repository. Unlike run, it passes the environment of the test on, because make may have to
+// build.
 func runMake(t *testing.T, args ...string) result {
 	t.Helper()
 	noteInputs()
@@ -71,8 +71,7 @@ func runMake(t *testing.T, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// need skips the test if a tool is missing. On CI, which installs all tools (.ci/tools), a missing
-// tool fails the test.
+// need skips the test if a tool is missing. On CI, where .ci/tools installs all tools, it fails the test instead.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {

@@ -51,8 +51,8 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns requires that the runs equal those in runs.golden, so that a missing case is noticed. It compares
-// nothing if only some tests ran, or if make test-long ran more tests.
+// compareRuns requires that the programs and ways that ran equal those in runs.golden, so that a missing case is
+// noticed. It compares nothing if only some tests ran, or in make test-long, which runs more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {
@@ -87,7 +87,7 @@ func compareRuns() error {
 	return err
 }
 
-// Ensure that each way of linking runs under Valgrind and, if it supports sanitizers, with sanitizers.
+// Ensure that each way of linking runs under Valgrind and, if it supports them, with sanitizers.
 func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
 	if *update {
 		t.Skip("they are being written down")

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// declared returns the functions that headers declare, which are all names that a library may add to a program.
+// declared returns the names of the functions that headers declare. A library must not add other names to a program.
 func declared(t *testing.T, headers ...string) (names []string) {
 	t.Helper()
 	for _, header := range headers {
@@ -41,7 +41,8 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-// Ensure that the libraries export no other names, and that the shared libraries' names have versions.
+// Ensure that the libraries export only the names in their headers, and that the names in the shared libraries have
+// versions.
 func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
@@ -63,13 +64,13 @@ func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	}
 }
 
-// In each way of linking, the code of the Go runtime comes from one of the four files.
+// The code of the Go runtime is in one of these four files in each way of linking.
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
 	// A library without these bytes has no such instruction.
 	encoded := map[string]string{"amd64": "\x0f\x01\xf9"}[runtime.GOARCH]
-	// One store below the stack pointer remains, in runtime.debugCallV2, which only a debugger calls.
+	// One store below the stack pointer is allowed, in runtime.debugCallV2, which only a debugger calls.
 	refused := map[string]*regexp.Regexp{
 		"amd64": regexp.MustCompile(`\trdtscp`),
 		"arm64": regexp.MustCompile(`(?m)\tst\w+\t.*\[sp, #-(\d|\d\d|1\d\d|2[0-7]\d)\]$`),
@@ -87,7 +88,7 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	}
 }
 
-// Ensure that for-valgrind rewrites an arm64 object as documented, on any processor.
+// Ensure that the script for-valgrind rewrites an object for arm64 as documented. The test runs on any processor.
 func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")
@@ -166,7 +167,8 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
-// The sources use POSIX (gnu11). A later compiler may report more warnings, so the build does not make them errors.
+// The sources are compiled as gnu11, because they use POSIX. Later compilers may report more warnings, so the build
+// does not make warnings errors.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// A mode is one of the cases of a program of testdata/guest. times says how often the program repeats the case.
+// A mode is one of the cases of a program of testdata/guest. times is the number of repetitions that the program gets
+// as an argument.
 type mode struct{ name, times string }
 
 func eachMode(t *testing.T, prog string, modes []mode) {
@@ -33,7 +34,7 @@ func TestThreadsLeaveAConsistentState(t *testing.T) {
 	})
 }
 
-// Ensure that the runtime's threads do not keep a process alive that would end if the library were in plain C.
+// Ensure that a process ends with its last thread, as with plain C, although the runtime's threads still run.
 func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
 	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
 		prog := w.compile(t, "main_leaves")
