@@ -15,49 +15,47 @@ import (
 
 //export llm_attention_describe
 func llm_attention_describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64_t) C.int {
-	return status(guarded(func() error { return describe(cache, memory, bytes) }))
-}
-
-func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64_t) error {
-	var s spans
-	var in C.llm_attention_cache
-	if err := readStruct(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
-		return err
-	}
-	shape, err := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
-	if err != nil {
-		return err
-	}
-	if in.blocks < 1 || in.reserved != 0 {
-		return fail(C.LLM_CACHE_E_RANGE, "blocks is %d, reserved is %d: want at least 1, and 0", in.blocks, in.reserved)
-	}
-	if err := attention.CheckScales(float32(in.key_scale), float32(in.value_scale)); err != nil {
-		return err
-	}
-	if int64(in.blocks) > math.MaxInt64/int64(shape.BlockBytes()) {
-		return fail(C.LLM_CACHE_E_RANGE, "%d blocks of %d bytes", in.blocks, shape.BlockBytes())
-	}
-	need := int64(shape.BlockBytes()) * int64(in.blocks)
-	if memory == nil {
-		cache.key_bytes = C.int64_t(need)
+	return status(guarded(func() error {
+		var s spans
+		var in C.llm_attention_cache
+		if err := readStruct(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
+			return err
+		}
+		shape, err := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
+		if err != nil {
+			return err
+		}
+		if in.blocks < 1 || in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "blocks is %d, reserved is %d: want at least 1, and 0", in.blocks, in.reserved)
+		}
+		if err := attention.CheckScales(float32(in.key_scale), float32(in.value_scale)); err != nil {
+			return err
+		}
+		if int64(in.blocks) > math.MaxInt64/int64(shape.BlockBytes()) {
+			return fail(C.LLM_CACHE_E_RANGE, "%d blocks of %d bytes", in.blocks, shape.BlockBytes())
+		}
+		need := int64(shape.BlockBytes()) * int64(in.blocks)
+		if memory == nil {
+			cache.key_bytes = C.int64_t(need)
+			return nil
+		}
+		output(&s, "memory", (*byte)(memory), bytes)
+		if s.err == nil && uintptr(memory)%64 != 0 {
+			return fail(C.LLM_CACHE_E_ALIGN, "memory is not aligned to 64 bytes")
+		}
+		if err := s.checkOverlaps(); err != nil {
+			return err
+		}
+		if int64(bytes) < need {
+			return fail(C.LLM_CACHE_E_RANGE, "%d blocks take %d bytes, but memory has %d", in.blocks, need, bytes)
+		}
+		c, err := attention.NewCache(shape, unsafe.Slice((*byte)(memory), need))
+		if err != nil {
+			return err
+		}
+		fillIn(cache, &c)
 		return nil
-	}
-	output(&s, "memory", (*byte)(memory), bytes)
-	if s.err == nil && uintptr(memory)%64 != 0 {
-		return fail(C.LLM_CACHE_E_ALIGN, "memory is not aligned to 64 bytes")
-	}
-	if err := s.checkOverlaps(); err != nil {
-		return err
-	}
-	if int64(bytes) < need {
-		return fail(C.LLM_CACHE_E_RANGE, "%d blocks take %d bytes, but memory has %d", in.blocks, need, bytes)
-	}
-	c, err := attention.NewCache(shape, unsafe.Slice((*byte)(memory), need))
-	if err != nil {
-		return err
-	}
-	fillIn(cache, &c)
-	return nil
+	}))
 }
 
 // shapeOf returns the shape of a cache, or an error if package attention does not support it.

@@ -15,25 +15,23 @@ import (
 
 //export llm_cache_drain
 func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
-	return caches.with(h, func(c *cache) error { return c.drain(events) })
-}
-
-func (c *cache) drain(t *C.llm_cache_events) error {
-	var o outputs
-	var in C.llm_cache_events
-	if err := readOutStruct(&o, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
-		return err
-	}
-	if in.reserved != 0 {
-		return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
-	}
-	put := func() { c.putEvents(&o, t) }
-	put()
-	if err := o.checkOverlaps(); err != nil {
-		return err
-	}
-	c.takeEvents()
-	return c.keepEvents(o.fill(put))
+	return caches.with(h, func(c *cache) error {
+		var o outputs
+		var in C.llm_cache_events
+		if err := readOutStruct(&o, "events", events, C.sizeof_llm_cache_events, &in); err != nil {
+			return err
+		}
+		if in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
+		}
+		put := func() { c.putEvents(&o, events) }
+		put()
+		if err := o.checkOverlaps(); err != nil {
+			return err
+		}
+		c.takeEvents()
+		return c.keepEvents(o.fill(put))
+	})
 }
 
 // keepEvents returns err. If err is not nil, the events are kept for the next call.

@@ -12,6 +12,7 @@ package main
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 
 	"llmmemory/internal/scheduling/blockhash"
@@ -22,36 +23,34 @@ func main() {}
 
 //export llm_cache_open
 func llm_cache_open(config *C.llm_cache_config_in, h *C.llm_cache) C.int {
-	return status(guarded(func() error { return open(config, h) }))
-}
-
-func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
-	var s spans
-	var in C.llm_cache_config
-	if err := readStruct(&s, "config", config, C.LLM_CONFIG_LEAST, &in); err != nil {
+	return status(guarded(func() error {
+		var s spans
+		var in C.llm_cache_config
+		if err := readStruct(&s, "config", config, C.LLM_CONFIG_LEAST, &in); err != nil {
+			return err
+		}
+		noteOne(&s, "cache", h)
+		translated, err := configuration(&in, &s)
+		if err != nil {
+			return err
+		}
+		if err := s.checkOverlaps(); err != nil {
+			return err
+		}
+		if err := checkMemory(int(in.num_gpu_blocks)); err != nil {
+			return err
+		}
+		scheduler, err := sched.New(translated)
+		if err != nil {
+			return err
+		}
+		c := &cache{s: scheduler, groups: len(translated.Cache.Groups), layers: translated.Cache.Groups, blocks: int(in.num_gpu_blocks)}
+		given, err := enter(c)
+		if err == nil {
+			*h = given
+		}
 		return err
-	}
-	noteOne(&s, "cache", h)
-	translated, err := configuration(&in, &s)
-	if err != nil {
-		return err
-	}
-	if err := s.checkOverlaps(); err != nil {
-		return err
-	}
-	if err := checkMemory(int(in.num_gpu_blocks)); err != nil {
-		return err
-	}
-	scheduler, err := sched.New(translated)
-	if err != nil {
-		return err
-	}
-	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), layers: translated.Cache.Groups, blocks: int(in.num_gpu_blocks)}
-	given, err := enter(c)
-	if err == nil {
-		*h = given
-	}
-	return err
+	}))
 }
 
 //export llm_cache_close
@@ -61,8 +60,8 @@ func llm_cache_close(h C.llm_cache) C.int {
 		return status(err)
 	}
 	const large = 1 << 16 // blocks; the memory of a large pool is collected at once
-	if c.blocks >= large {
-		collect()
+	if c.blocks >= large && !watched {
+		runtime.GC()
 	}
 	return status(nil)
 }

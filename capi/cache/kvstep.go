@@ -14,58 +14,56 @@ import (
 
 //export llm_kvstore_begin
 func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
-	return stores.with(h, func(k *store) error { return k.begin(step) })
-}
-
-func (k *store) begin(p *C.llm_cache_step) error {
-	var s spans
-	var in C.llm_cache_step
-	if err := readStruct(&s, "step", p, C.LLM_STEP_LEAST, &in); err != nil {
-		return err
-	}
-	rows := slice(&s, "rows", in.rows.at, in.rows.len)
-	copies := slice(&s, "copies", in.copies.at, in.copies.len)
-	blocks := slice(&s, "blocks", (*int32)(in.blocks.at), in.blocks.len)
-	starts := slice(&s, "block_starts", (*int64)(in.block_starts.at), in.block_starts.len)
-	ends := slice(&s, "block_ends", (*int64)(in.block_ends.at), in.block_ends.len)
-	slots := slice(&s, "slots", (*int64)(in.slots.at), in.slots.len)
-	preempted := slice(&s, "preempted", in.preempted.at, in.preempted.len)
-	finished := slice(&s, "finished", in.finished.at, in.finished.len)
-	k.avoidStore(&s)
-	if err := s.checkOverlaps(); err != nil {
-		return err
-	}
-	if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
-		return fail(C.LLM_CACHE_E_RANGE, "the step has %d slots for %d tokens in %d groups: want one for each token and group",
-			len(slots), in.tokens, k.groups)
-	}
-	k.gone = k.gone[:0]
-	for _, ids := range [...][]C.llm_request{preempted, finished} {
-		for _, id := range ids {
-			k.gone = append(k.gone, uint64(id))
+	return stores.with(h, func(k *store) error {
+		var s spans
+		var in C.llm_cache_step
+		if err := readStruct(&s, "step", step, C.LLM_STEP_LEAST, &in); err != nil {
+			return err
 		}
-	}
-	if err := k.rowsOf(rows, int(in.tokens)); err != nil {
-		return err
-	}
-	for _, c := range copies {
-		if c.group < 0 || int(c.group) >= k.groups {
-			return fail(C.LLM_CACHE_E_RANGE, "block %d is copied for group %d: the store has %d", c.src, c.group, k.groups)
+		rows := slice(&s, "rows", in.rows.at, in.rows.len)
+		copies := slice(&s, "copies", in.copies.at, in.copies.len)
+		blocks := slice(&s, "blocks", (*int32)(in.blocks.at), in.blocks.len)
+		starts := slice(&s, "block_starts", (*int64)(in.block_starts.at), in.block_starts.len)
+		ends := slice(&s, "block_ends", (*int64)(in.block_ends.at), in.block_ends.len)
+		slots := slice(&s, "slots", (*int64)(in.slots.at), in.slots.len)
+		preempted := slice(&s, "preempted", in.preempted.at, in.preempted.len)
+		finished := slice(&s, "finished", in.finished.at, in.finished.len)
+		k.avoidStore(&s)
+		if err := s.checkOverlaps(); err != nil {
+			return err
 		}
-	}
-	if err := k.requests.CheckSlots(slots); err != nil {
-		return err
-	}
-	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
-		return err
-	}
-	// Nothing can fail after the copies, so a step that returns an error has not changed a block table.
-	if err := k.copy(copies); err != nil {
-		return err
-	}
-	k.requests.Begin(k.rows, blocks, starts, ends)
-	k.slots, k.begun = append(k.slots[:0], slots...), true
-	return nil
+		if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
+			return fail(C.LLM_CACHE_E_RANGE, "the step has %d slots for %d tokens in %d groups: want one for each token and group",
+				len(slots), in.tokens, k.groups)
+		}
+		k.gone = k.gone[:0]
+		for _, ids := range [...][]C.llm_request{preempted, finished} {
+			for _, id := range ids {
+				k.gone = append(k.gone, uint64(id))
+			}
+		}
+		if err := k.rowsOf(rows, int(in.tokens)); err != nil {
+			return err
+		}
+		for _, c := range copies {
+			if c.group < 0 || int(c.group) >= k.groups {
+				return fail(C.LLM_CACHE_E_RANGE, "block %d is copied for group %d: the store has %d", c.src, c.group, k.groups)
+			}
+		}
+		if err := k.requests.CheckSlots(slots); err != nil {
+			return err
+		}
+		if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
+			return err
+		}
+		// Nothing can fail after the copies, so a step that returns an error has not changed a block table.
+		if err := k.copy(copies); err != nil {
+			return err
+		}
+		k.requests.Begin(k.rows, blocks, starts, ends)
+		k.slots, k.begun = append(k.slots[:0], slots...), true
+		return nil
+	})
 }
 
 // avoidStore records an error in s if noted memory overlaps with the memory of the store.

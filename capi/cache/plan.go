@@ -14,60 +14,56 @@ import (
 )
 
 //export llm_cache_plan_memory
-func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, plan *C.llm_cache_plan) C.int {
-	return status(guarded(func() error { return planMemory(layers, n, bytes, blocks, plan) }))
-}
-
-func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) error {
-	if bytes < 0 {
-		return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
-	}
-	p := planner{blocks: blocks, plans: []plan{{to: t}}}
-	if err := p.note(layers, n); err != nil {
-		return err
-	}
-	worker := memplan.Worker{Bytes: int(bytes)}
-	for i := range p.layers {
-		worker.Layers = append(worker.Layers, i)
-	}
-	p.workers = []memplan.Worker{worker}
-	return p.make()
+func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) C.int {
+	return status(guarded(func() error {
+		if bytes < 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
+		}
+		p := planner{blocks: blocks, plans: []plan{{to: t}}}
+		if err := p.note(layers, n); err != nil {
+			return err
+		}
+		worker := memplan.Worker{Bytes: int(bytes)}
+		for i := range p.layers {
+			worker.Layers = append(worker.Layers, i)
+		}
+		p.workers = []memplan.Worker{worker}
+		return p.make()
+	}))
 }
 
 //export llm_cache_plan_workers
 func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, count C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) C.int {
-	return status(guarded(func() error { return planWorkers(layers, n, workers, count, blocks, plans) }))
-}
-
-func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, count C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
-	if count < 1 || count > C.LLM_CACHE_MAX_WORKERS {
-		return fail(C.LLM_CACHE_E_RANGE, "%d workers: want 1 to %d", count, C.LLM_CACHE_MAX_WORKERS)
-	}
-	p := planner{blocks: blocks}
-	given := slice(&p.spans, "workers", workers, count)
-	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), count) {
-		p.plans = append(p.plans, plan{to: t})
-	}
-	if p.err != nil {
-		return p.err
-	}
-	for i := range given {
-		w := memplan.Worker{Bytes: int(given[i].bytes)}
-		if w.Bytes < 0 {
-			return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d bytes: want at least 0", i, w.Bytes)
+	return status(guarded(func() error {
+		if count < 1 || count > C.LLM_CACHE_MAX_WORKERS {
+			return fail(C.LLM_CACHE_E_RANGE, "%d workers: want 1 to %d", count, C.LLM_CACHE_MAX_WORKERS)
 		}
-		if given[i].layers_len > C.LLM_CACHE_MAX_LAYERS {
-			return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d layers: want at most %d", i, given[i].layers_len, C.LLM_CACHE_MAX_LAYERS)
+		p := planner{blocks: blocks}
+		given := slice(&p.spans, "workers", workers, count)
+		for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), count) {
+			p.plans = append(p.plans, plan{to: t})
 		}
-		for _, layer := range slice(&p.spans, "the layers of a worker", (*int32)(given[i].layers), given[i].layers_len) {
-			w.Layers = append(w.Layers, int(layer))
+		if p.err != nil {
+			return p.err
 		}
-		p.workers = append(p.workers, w)
-	}
-	if err := p.note(layers, n); err != nil {
-		return err
-	}
-	return p.make()
+		for i := range given {
+			w := memplan.Worker{Bytes: int(given[i].bytes)}
+			if w.Bytes < 0 {
+				return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d bytes: want at least 0", i, w.Bytes)
+			}
+			if given[i].layers_len > C.LLM_CACHE_MAX_LAYERS {
+				return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d layers: want at most %d", i, given[i].layers_len, C.LLM_CACHE_MAX_LAYERS)
+			}
+			for _, layer := range slice(&p.spans, "the layers of a worker", (*int32)(given[i].layers), given[i].layers_len) {
+				w.Layers = append(w.Layers, int(layer))
+			}
+			p.workers = append(p.workers, w)
+		}
+		if err := p.note(layers, n); err != nil {
+			return err
+		}
+		return p.make()
+	}))
 }
 
 // A planner is a call that plans memory.

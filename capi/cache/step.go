@@ -13,36 +13,34 @@ import (
 
 //export llm_cache_schedule
 func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
-	return caches.with(h, func(c *cache) error { return c.schedule(step) })
-}
-
-func (c *cache) schedule(t *C.llm_cache_step) error {
-	var o outputs
-	var in C.llm_cache_step
-	if err := readOutStruct(&o, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
-		return err
-	}
-	c.putStep(&o, t, in.size)
-	if err := o.checkOverlaps(); err != nil {
-		return err
-	}
-	if !c.kept {
-		if err := c.s.Schedule(&c.step); err != nil {
+	return caches.with(h, func(c *cache) error {
+		var o outputs
+		var in C.llm_cache_step
+		if err := readOutStruct(&o, "step", step, C.LLM_STEP_LEAST, &in); err != nil {
 			return err
 		}
-		c.kept = true
-		c.step.Loads = append(c.step.Loads, c.loads...)
-		c.loads = c.loads[:0]
-		if n := len(c.step.Rows); n > 0 {
-			c.rows = append(c.rows, n)
+		c.putStep(&o, step, in.size)
+		if err := o.checkOverlaps(); err != nil {
+			return err
 		}
-	}
-	if err := o.fill(func() { c.putStep(&o, t, in.size) }); err != nil {
-		return err
-	}
-	t.tokens = C.int32_t(c.step.NumScheduledTokens)
-	c.kept = false
-	return nil
+		if !c.kept {
+			if err := c.s.Schedule(&c.step); err != nil {
+				return err
+			}
+			c.kept = true
+			c.step.Loads = append(c.step.Loads, c.loads...)
+			c.loads = c.loads[:0]
+			if n := len(c.step.Rows); n > 0 {
+				c.rows = append(c.rows, n)
+			}
+		}
+		if err := o.fill(func() { c.putStep(&o, step, in.size) }); err != nil {
+			return err
+		}
+		step.tokens = C.int32_t(c.step.NumScheduledTokens)
+		c.kept = false
+		return nil
+	})
 }
 
 func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {

@@ -5,10 +5,7 @@ package main
 */
 import "C"
 
-import (
-	"runtime"
-	"runtime/debug"
-)
+import "runtime/debug"
 
 // watched reports whether the process runs under Valgrind. Then garbage is not collected, because Memcheck's search
 // for leaks fails on memory that the collector has reused.
@@ -18,12 +15,5 @@ func init() {
 	if watched {
 		const off = -1
 		debug.SetGCPercent(off)
-	}
-}
-
-// collect runs the garbage collector, unless Valgrind runs the process.
-func collect() {
-	if !watched {
-		runtime.GC()
 	}
 }

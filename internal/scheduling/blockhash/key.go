@@ -33,11 +33,6 @@ type Extras struct {
 	Salt  string // "" for none
 }
 
-// none reports whether no block can have an extra key.
-func (e *Extras) none() bool {
-	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == ""
-}
-
 // Check returns an error if items are empty, overlap, or are not in ascending order.
 func (e *Extras) Check() error {
 	end := 0
@@ -64,9 +59,6 @@ type Cursor int
 // Block returns the extra keys of the block of the tokens start to end-1 in vLLM's order (LoRA, multimodal, salt), or
 // nil if there are no keys. It advances the cursor.
 func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
-	if e.none() {
-		return nil
-	}
 	var keys []Key
 	if e.LoRA != "" {
 		keys = append(keys, Key{Text: e.LoRA})

@@ -6,7 +6,9 @@ import (
 	"math"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/device"
+	"llmmemory/internal/scheduling/reqtable"
 )
 
 // Errors of the package. A call that returns one of them has changed nothing.
@@ -60,7 +62,10 @@ func New(config Config) (*Manager, error) {
 	}
 	m.View = View{m}
 	if config.EnablePrefixCaching {
-		m.prefix = newPrefix(config.NumGPUBlocks)
+		m.prefix = &prefix{
+			hash: blockhash.NewFast(), cached: map[blockhash.Hash]int32{},
+			blocks: make([]cachedBlock, config.NumGPUBlocks), evictor: reqtable.NewQueues(config.NumGPUBlocks, 1)[0],
+		}
 	}
 	return m, nil
 }

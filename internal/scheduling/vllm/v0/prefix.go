@@ -26,13 +26,6 @@ type cachedBlock struct {
 	touched  bool
 }
 
-func newPrefix(blocks int) *prefix {
-	return &prefix{
-		hash: blockhash.NewFast(), cached: map[blockhash.Hash]int32{},
-		blocks: make([]cachedBlock, blocks), evictor: reqtable.NewQueues(blocks, 1)[0],
-	}
-}
-
 func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }

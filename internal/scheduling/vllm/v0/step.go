@@ -2,6 +2,7 @@ package v0
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/scheduling/reqtable"
@@ -34,18 +35,14 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {
 		for _, part := range [...][]int32{t.swappedFills, t.swappedDecodes, t.prefills, t.decodes} {
-			s.requeue(part)
+			for _, index := range slices.Backward(part) {
+				s.running.PushFront(index)
+			}
 		}
 		return t.failed
 	}
 	s.batch()
 	return nil
-}
-
-func (s *Scheduler) requeue(list []int32) {
-	for i := len(list) - 1; i >= 0; i-- {
-		s.running.PushFront(list[i])
-	}
 }
 
 // stepWhole schedules without chunks: an iteration has either prefills or decodes.
@@ -190,7 +187,7 @@ func (s *Scheduler) runRunning() {
 // whether it can. If the queue is empty, preemptFor preempts the request itself and returns false.
 func (s *Scheduler) preemptFor(index int32) bool {
 	q := s.requests.At(index)
-	for !s.canAppend(q) {
+	for !s.manager.CanAppend(0, &q.Seq) {
 		victim := s.running.Tail()
 		if victim == reqtable.None {
 			victim = index
@@ -210,10 +207,6 @@ func (s *Scheduler) preemptFor(index int32) bool {
 		}
 	}
 	return true
-}
-
-func (s *Scheduler) canAppend(q *request) bool {
-	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.View.FreeGPU()
 }
 
 func (s *Scheduler) append(q *request) {

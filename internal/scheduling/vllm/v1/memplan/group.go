@@ -90,12 +90,7 @@ func together(layers []Layer) []Group {
 // oneType reports whether all layers need blocks for the same tokens, so that they can share one block table (vLLM's
 // UniformTypeKVCacheSpecs).
 func oneType(layers []Layer) bool {
-	for i := range layers {
-		if !sameSlots(layers[i].Group, layers[0].Group) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(layers, func(l Layer) bool { return !sameSlots(l.Group, layers[0].Group) })
 }
 
 func sameSlots(a, b kvcache.Group) bool {

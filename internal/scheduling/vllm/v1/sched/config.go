@@ -67,9 +67,7 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.PipelineParallelSize == 0 {
-		c.PipelineParallelSize = 1
-	}
+	c.PipelineParallelSize = cmp.Or(c.PipelineParallelSize, 1)
 	if c.MaxConcurrentBatches == 0 {
 		c.MaxConcurrentBatches = c.PipelineParallelSize
 		if c.AsyncScheduling {

@@ -43,14 +43,6 @@ type encoder struct {
 	gaveUp bool
 }
 
-func newEncoder(s *Scheduler) *encoder {
-	e := &encoder{s: s, cache: encodercache.New(s.config.EncoderCacheSize)}
-	if s.config.readsAhead() {
-		e.ahead = 1
-	}
-	return e
-}
-
 // readsAhead reports whether there is a draft model that reads one token after the computed ones (EAGLE).
 func (c *Config) readsAhead() bool {
 	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/scheduling/reqtable"
+	"llmmemory/internal/scheduling/vllm/v1/encodercache"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
@@ -65,7 +66,8 @@ func New(config Config) (*Scheduler, error) {
 		return nil, err
 	}
 	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
-	differs := differencesFrom(&config)
+	d := !config.AsVLLM
+	differs := differences{d, d, d, d, d, d, d, d, d, d, d}
 	config.Cache.Exact, config.Cache.CopyWritten = differs.hits, differs.hits
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
@@ -106,7 +108,10 @@ func (s *Scheduler) extend() error {
 		s.extensions = append(s.extensions, m)
 	}
 	if c.EncoderCacheSize > 0 {
-		s.encoder = newEncoder(s)
+		s.encoder = &encoder{s: s, cache: encodercache.New(c.EncoderCacheSize)}
+		if c.readsAhead() {
+			s.encoder.ahead = 1
+		}
 		s.extensions = append(s.extensions, s.encoder)
 	}
 	if c.MaxLoRAs > 0 {

@@ -15,8 +15,3 @@ type differences struct {
 	copies   bool // a request that loses its row has no copies in the step
 	hits     bool // kvcache.Config.Exact and CopyWritten
 }
-
-func differencesFrom(c *Config) differences {
-	d := !c.AsVLLM
-	return differences{d, d, d, d, d, d, d, d, d, d, d}
-}

@@ -108,10 +108,5 @@ func (s *Scheduler) writeCopies(step *Step) {
 // sendsWhole reports whether the step has the whole block table of a request, which already has the destination blocks
 // of all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
-	for i := range s.batch.rows {
-		if e := &s.batch.rows[i]; e.id == id {
-			return e.kind != KindRunning
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.id == id && e.kind != KindRunning })
 }
