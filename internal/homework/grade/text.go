@@ -25,25 +25,24 @@ func (g *grading) rules() error {
 			g.report.Advice = append(g.report.Advice, Advice{Name: name, Task: b.Task, Sentence: b.Sentence, Line: b.Line, Text: line})
 		case g.report.Stages.open(Rules, b.Task):
 			g.lost[PartMemory][b.Task] = true
-			if g.addLine(line, func(f *Finding) bool { return f.Task == b.Task && f.Sentence == b.Sentence }) { // the same mistake
+			if g.addLines(func(f *Finding) bool { return f.Task == b.Task && f.Sentence == b.Sentence }, line) { // the same mistake
 				g.report.Stages.fail(Rules, b.Task)
 				continue
 			}
 			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
 				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})
 		default:
-			g.addLine(line, func(f *Finding) bool { return f.Task == b.Task })
+			g.addLines(func(f *Finding) bool { return f.Task == b.Task }, line)
 		}
 	}
 	return nil
 }
 
-// addLine adds a line of the source to the first finding that satisfies a condition. It returns false if no finding
-// does.
-func (g *grading) addLine(line string, condition func(*Finding) bool) bool {
+// addLines adds lines to the first finding that satisfies a condition. It returns false if no finding does.
+func (g *grading) addLines(condition func(*Finding) bool, lines ...string) bool {
 	for i := range g.report.Findings {
 		if f := &g.report.Findings[i]; condition(f) {
-			f.Lines = append(f.Lines, line)
+			f.Lines = append(f.Lines, lines...)
 			return true
 		}
 	}

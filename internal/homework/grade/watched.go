@@ -185,12 +185,9 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		task = Tasks
 	}
 	g.lost[PartMemory][task] = true
-	for i := range g.report.Findings {
-		if f := &g.report.Findings[i]; explains(f, task) {
-			f.Lines = append(append(f.Lines, m.String()), remarks...)
-			g.report.Stages.fail(stage, task)
-			return
-		}
+	if g.addLines(func(f *Finding) bool { return explains(f, task) }, append([]string{m.String()}, remarks...)...) {
+		g.report.Stages.fail(stage, task)
+		return
 	}
 	field := fmt.Sprintf("what Memcheck says of %s", m.Function)
 	if stage == Sanitizers {

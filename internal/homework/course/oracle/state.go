@@ -31,7 +31,7 @@ func Counts(e *course.Engine) []int32 { return unsafe.Slice(e.RefCount, e.Total)
 // A SequenceState is one sequence as values.
 type SequenceState struct {
 	ID, KVCount int32
-	Tables      [course.L1Size]*[course.L2Size]int32 // nil for a NULL table
+	Tables      [course.L1Size]*course.L2Table // nil for a NULL table
 }
 
 // An EngineState is one engine as values.
@@ -66,7 +66,7 @@ func (w *World) Adopt(i int, state EngineState) error {
 		for slot, table := range from.Tables {
 			if table != nil {
 				l1[slot] = w.newTable()
-				*l1[slot] = course.L2Table(*table)
+				*l1[slot] = *table
 			}
 		}
 		last := e.Active.Prev

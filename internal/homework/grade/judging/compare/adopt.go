@@ -94,7 +94,7 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 			return s, false
 		}
 		if kept {
-			table := [course.L2Size]int32(*l2)
+			table := *l2
 			s.Tables[slot] = &table
 		}
 	}

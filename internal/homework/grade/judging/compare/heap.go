@@ -311,7 +311,8 @@ func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	}
 }
 
-func (p *player) tablesShape(kind trace.Kind, sequence uint64) {
+func (p *player) sequenceShape(kind trace.Kind, sequence uint64) {
+	p.shape(kind, "the sequence", sequence)
 	l1 := view[sequenceStruct](p, sequence).blockTable
 	p.shape(kind, "block_table", l1)
 	for slot, l2 := range view[l1Table](p, l1) {

@@ -200,14 +200,12 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	}
 	switch op.Kind {
 	case trace.Creates, trace.Forks:
-		p.shape(op.Kind.Single(), "the sequence", p.last(op.Engine))
-		p.tablesShape(op.Kind.Single(), p.last(op.Engine))
+		p.sequenceShape(op.Kind.Single(), p.last(op.Engine))
 	case trace.Create, trace.Fork:
 		if uint64(returned) != p.last(op.Engine) {
 			return differs(Returned, "the returned pointer", "the new sequence, the last of the list", "another")
 		}
-		p.shape(op.Kind, "the sequence", uint64(returned))
-		p.tablesShape(op.Kind, uint64(returned))
+		p.sequenceShape(op.Kind, uint64(returned))
 	case trace.Init:
 		p.shape(op.Kind, "engine->ref_count", view[engineStruct](p, uint64(returned)).refCount)
 	}

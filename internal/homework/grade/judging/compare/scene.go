@@ -87,7 +87,7 @@ func (p *player) want(op trace.Op, block int) *State {
 		s := oracle.SequenceState{ID: from.ID, KVCount: from.KVCount}
 		for slot, l2 := range from.BlockTable {
 			if l2 != nil {
-				table := [course.L2Size]int32(*l2)
+				table := *l2
 				s.Tables[slot] = &table
 			}
 		}

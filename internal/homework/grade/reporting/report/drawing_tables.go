@@ -103,7 +103,7 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
 	for slot := range course.L1Size {
-		var at [moments]*[course.L2Size]int32
+		var at [moments]*course.L2Table
 		found := false
 		for i, q := range find {
 			if q != nil && q.Tables[slot] != nil {
@@ -182,7 +182,7 @@ func (a *run) follows(r run) bool {
 	return true
 }
 
-func runsOf(at [moments]*[course.L2Size]int32) []run {
+func runsOf(at [moments]*course.L2Table) []run {
 	var runs []run
 	for j := range course.L2Size {
 		one := run{from: j, to: j + 1, unmapped: true}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/homework/course"
 	"llmmemory/internal/homework/course/oracle"
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/judging/compare"
@@ -147,7 +148,7 @@ func drawState(t *rapid.T) *compare.State {
 			if !rapid.Bool().Draw(t, "table") {
 				continue
 			}
-			q.Tables[slot] = new([16]int32)
+			q.Tables[slot] = new(course.L2Table)
 			for i := range q.Tables[slot] {
 				q.Tables[slot][i] = first + int32(i)
 				if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
