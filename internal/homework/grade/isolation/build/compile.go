@@ -46,8 +46,8 @@ type Kit struct {
 // Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit makes a Kit: it creates the folder and compiles the runner (package grader). Submissions are compiled with
-// the course's flags and then these flags.
+// NewKit creates the folder of a Kit and compiles the runner (package grader). Submissions are compiled with the
+// course's flags, followed by flags.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The compiler looks for llm_memory.h beside the source first. In this new folder there is none, so it finds the
-	// course's.
+	// The compiler looks for llm_memory.h beside the source first. The source gets a folder of its own without one,
+	// so that the compiler uses the course's llm_memory.h.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err
@@ -174,8 +174,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link links the program with the grader's malloc. It makes all names of the submission local except the six
-// functions, so that they do not clash with names of the grader, and adds stubs for the functions that are missing.
+// link links the program with the grader's malloc. It makes all symbols of the submission local except the homework's
+// six functions, so that they do not clash with symbols of the grader, and adds stubs for functions that are missing.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	local := []string{compiled, p.object}
@@ -205,7 +205,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
-// misspelled returns those of the other names that differ from name only in capitals and underscores.
+// misspelled returns the names in others that differ from name only in capitals and underscores.
 func misspelled(name string, others []string) []string {
 	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	return slices.DeleteFunc(slices.Clone(others), func(other string) bool { return bare(other) != bare(name) })
@@ -221,9 +221,8 @@ func (k *Kit) ld(program string, args ...string) error {
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
-// redirected returns the flags with which objcopy redirects the submission's calls of C library functions to the
-// grader's functions (submission_malloc). list is a heading of names.txt; needed are the functions that the submission
-// calls.
+// redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as
+// malloc to submission_malloc. names[list] are the functions to redirect, and needed those that the submission calls.
 func redirected(list string, needed []string) (flags []string) {
 	for _, f := range names[list] {
 		if slices.Contains(needed, f) {

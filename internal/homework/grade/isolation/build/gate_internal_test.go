@@ -284,8 +284,8 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// Ensure that the gate names a function as students do, although a header replaces it by a variant such as
-// __memcpy_chk. The names are those of several versions of the C library.
+// Ensure that the gate reports a call of __memcpy_chk as memcpy, and other functions that headers replace in the same
+// way. The names come from several versions of the C library.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

@@ -49,8 +49,8 @@ var (
 	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
 )
 
-// errorsOfGcc returns how many #error directives gcc sees in each source. A run of gcc includes the sources one after
-// the other and ends at a fatal error; the next run begins with the source after that.
+// errorsOfGcc returns how many #error directives gcc sees in each source. One run of gcc includes the sources one
+// after the other and ends at a fatal error. The next run begins after the source with that error.
 func errorsOfGcc(t *testing.T, sources []string) []int {
 	t.Helper()
 	dir := t.TempDir()

@@ -26,8 +26,8 @@ const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072
 // compiling the correct submission took 3.6 s.
 const cpu = time.Minute
 
-// patience is a tool's limit of elapsed time. It is so much more than cpu that only on an overloaded machine a tool
-// exceeds it.
+// patience is a tool's limit of elapsed time. It is so much more than cpu that a tool exceeds it only on an overloaded
+// machine.
 const patience = time.Hour
 
 const (

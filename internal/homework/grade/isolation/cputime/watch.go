@@ -18,7 +18,7 @@ type Watch struct {
 	meter  *Meter
 }
 
-// Start watches the process pid, which may use limit of processor time. The Watch calls kill at most once, to end the
+// Start watches the process pid, whose limit of processor time is limit. The Watch calls kill at most once, to end the
 // process.
 func Start(pid int, limit time.Duration, kill func()) *Watch {
 	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, limit)}

@@ -83,8 +83,8 @@ var (
 	// ErrStart means that the program is too big for the address space that sandbox.Command allows.
 	ErrStart = errors.New("the program does not start: it is too big")
 
-	// ErrKilled means that the kernel killed the process, as it does if memory is short. A submission cannot send
-	// that signal itself.
+	// ErrKilled means that the kernel killed the process (SIGKILL), as it does if memory is short. A submission
+	// cannot send itself SIGKILL.
 	ErrKilled = errors.New("the system ended the process: is there too little memory?")
 
 	// ErrAlias means that the process has no free address range for the end of a large pool.

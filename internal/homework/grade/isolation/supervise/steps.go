@@ -56,7 +56,7 @@ func Last(steps *os.File) string {
 	return ""
 }
 
-// The numbers of those steps of watched.c that are no calls; change is the first of several.
+// The kinds of those steps of watched.c that are no calls. The kinds from change on are changes (oracle.ChangeKind).
 const (
 	end    = uint32(trace.Destroy) + 1
 	over   = end + 1

@@ -29,7 +29,7 @@ const Patience = 10 * time.Second
 // ErrKilled means that the kernel killed the program, as it does when memory is short.
 var ErrKilled = errors.New("the system ended the program: is there too little memory?")
 
-// A Keep reads the output of a program and returns the part that Run must return.
+// A Keep reads the output of a program and returns the part that becomes End.Said.
 type Keep func(io.Reader) ([]byte, error)
 
 // Head returns a Keep for the first limit bytes. Run ends a program that writes more.

@@ -34,7 +34,8 @@ func (p *player) adopt() bool {
 	return true
 }
 
-// adoptPool copies the bytes of the submission's pool i to the oracle. A pool exists longer than its engine.
+// adoptPool copies the bytes of the submission's pool i to the oracle, also if engine i has been destroyed, because
+// the pool still exists then.
 func (p *player) adoptPool(i int) {
 	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
 	adopt(p.expected.Pools[i], p.pools[i])

@@ -35,8 +35,8 @@ func (d *Difference) seen() Channel {
 	return d.Channel
 }
 
-// theProgram is the Field of the difference for a program that does not start. outsidePool is the end of the Field for
-// a write outside the pool.
+// theProgram is the Field of a Difference if the program does not start. outsidePool is the last part of the Field if
+// a write was outside the pool.
 const (
 	theProgram  = "the program"
 	outsidePool = "outside the pool"
@@ -50,7 +50,7 @@ const (
 	Keeps     = "the allocations after the call" // their number is wrong
 )
 
-// ThePool is the Actual of a difference with the Field Frees if the submission frees the caller's pool.
+// ThePool is the Actual of a Difference if the submission frees the caller's pool. The Field is then Frees.
 const ThePool = "the pool, which is the caller's"
 
 // A Difference is the first deviation from the expected state.
@@ -111,7 +111,8 @@ func (d *Difference) elsewhere() bool {
 // Memory reports whether the submission wrote outside an allocation or freed an address that is no live allocation.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
-// MemoryError reports whether Memcheck reports the difference, too. It is Memory or a leak.
+// MemoryError reports whether Memcheck would report the mistake, too: Memory returns true, or the difference is a
+// leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
 // badAccess matches the signals that end a process after an access to a bad address or a division by zero.

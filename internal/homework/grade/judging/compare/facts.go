@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is a circumstance of the call that showed a difference. The table mistakes finds the broken sentence of the
-// handout from a difference and its facts.
+// A Fact is a circumstance of the call that showed a difference. The table mistakes uses the difference and its facts
+// to find the sentence of the handout that was broken.
 type Fact string
 
 // Facts about the state before the call.
@@ -133,11 +133,10 @@ type moment struct {
 	logical, offset int32
 }
 
-// factsBefore lists the facts about the state before a call. holds is evaluated only for calls that the function calls
-// accepts.
+// factsBefore lists the facts about the state before a call. holds is evaluated only if applies returns true.
 var factsBefore = []struct {
-	fact         Fact
-	calls, holds func(m *moment) bool
+	fact           Fact
+	applies, holds func(m *moment) bool
 }{
 	{NoSequences, everyCall, func(m *moment) bool { return m.engine.Active.Next == &m.engine.Active }},
 	{NoneFree, oneSequence, func(m *moment) bool { return m.engine.Free == 0 }},
@@ -200,7 +199,7 @@ func (p *player) moment(op trace.Op) moment {
 		m.block = oracle.Entry(m.sequence, m.logical)
 	}
 	for _, f := range factsBefore {
-		if f.calls(&m) && f.holds(&m) {
+		if f.applies(&m) && f.holds(&m) {
 			m.facts = append(m.facts, f.fact)
 		}
 	}
@@ -362,8 +361,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut finds the first L2 table none of whose blocks free_sequence has released. It reports whether there is one in
-// another slot than 0. If it is in slot 0, free_sequence may have released nothing at all.
+// leftOut reports whether there is an L2 table of which free_sequence has released no block. It returns false if the
+// first such table is in slot 0, because free_sequence may then have released nothing at all.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

@@ -127,7 +127,8 @@ func (p *player) chunk(address, size uint64) []byte {
 // are checked after llm_destroy and after a step of many calls.
 const maxEdges = 1 << 15
 
-// edges checks the fill bytes after live allocations (maxEdges) and returns the first difference.
+// edges checks the fill bytes after live allocations, of which maxEdges limits the number, and returns the first
+// difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-maxEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {

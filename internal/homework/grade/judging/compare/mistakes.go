@@ -201,8 +201,8 @@ func (m *mistake) matches(d *Difference) bool {
 		d.Has(m.facts...)
 }
 
-// Sentence returns the sentence of the handout that a difference breaks, "" if the handout has no sentence about it.
-// If no mistake that matches says either, Sentence returns fallback.
+// Sentence returns the sentence of the handout that a difference breaks. It returns "" if an entry of mistakes says
+// that the handout has no such sentence, and fallback if no entry says anything about the sentence.
 func (d *Difference) Sentence(fallback string) string {
 	for _, m := range mistakes {
 		if m.sentence != "" && m.matches(d) {

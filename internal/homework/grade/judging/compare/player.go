@@ -212,8 +212,8 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death returns the difference for an error from the process. If the error is not the submission's death or time
-// limit, the grader failed: death sets trouble.
+// death returns the difference for an error from the process. An error other than the submission's death or its time
+// limit is a failure of the grader; death stores it in p.trouble.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err

@@ -147,8 +147,8 @@ func (s *shrinker) single() bool {
 
 const maxIDs = 4 // that a short trace needs
 
-// rename replaces the first large or negative id of a sequence by the smallest unused id. It reports whether the trace
-// still shows the difference.
+// rename replaces the first id that is not between 1 and maxIDs by the smallest unused id. It reports whether the
+// trace still shows the difference.
 func (s *shrinker) rename() bool {
 	for i := range s.ops {
 		for _, id := range ids(&s.ops[i]) {
@@ -189,8 +189,8 @@ func (s *shrinker) number() {
 
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
-// renamed returns a copy of the steps with id to instead of id from. It returns nil if a step uses id to already, or
-// names a range of ids.
+// renamed returns a copy of the steps in which the id from is replaced by the id to. It returns nil if a step uses the
+// id to already, or if a step names a range of ids.
 func renamed(ops []trace.Op, from, to int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {

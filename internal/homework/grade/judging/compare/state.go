@@ -72,7 +72,7 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 		}
 		return names[node]
 	}
-	// broken returns the difference for the next or prev pointer of a node that does not have the expected value.
+	// broken returns the difference for a wrong next or prev pointer. node is the list node that has the pointer.
 	broken := func(pointer string, node uint64, expected string, actual uint64) *Difference {
 		d := differs(List, fmt.Sprintf("the %s pointer of %s", pointer, name(node)), expected, name(actual))
 		d.Shape = pointer

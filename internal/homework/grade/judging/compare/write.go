@@ -269,8 +269,8 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is the address of the last sequence that the grader made by writing to memory, so that the list is not searched
-// for it. It is valid during one step, until a sequence is removed or renamed.
+// made is the address of the last sequence that the grader made by writing to memory. It saves a search of the list.
+// It is valid during one step, until a sequence is removed or renamed.
 type made struct {
 	engine   int
 	id       int32

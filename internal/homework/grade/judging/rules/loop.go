@@ -153,7 +153,7 @@ type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-// implies reports whether an expression has this truth value whenever the table or block is absent.
+// implies reports whether an expression is certainly value (true or false) if the table or block is absent.
 func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
