@@ -171,7 +171,8 @@ func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, 
 	return value, nil
 }
 
-// given returns a function like grader. For a submission without a file to grade, it returns a report without points.
+// given returns a function that calls grader. If a submission has no file to grade, the function returns a report
+// without points instead.
 func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
 	return func(s class.Submission) (*grade.Report, error) {
 		if s.Why != "" {

@@ -170,7 +170,7 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
-// identical returns a text for each group of submissions with the same content: the names of the students.
+// identical returns the names of students who handed in the same content, one text for each group of them.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {

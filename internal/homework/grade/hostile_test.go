@@ -130,8 +130,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades a class, four submissions at a time. Without make test-long it plays no sweeps, and only the
-// directed traces for attacks whose result these show.
+// gradeAll grades a class, four submissions at a time. Without make test-long it plays no sweeps, and for attacks
+// whose expected result directed traces can show, it plays only directed traces.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {

@@ -32,8 +32,8 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces with the work of one function done by the grader. It omits traces in which the submission
-// then makes no call, and all such traces if the grader cannot build the submission's states.
+// without returns the traces with the work of one function done by the grader. It omits a trace with this function if
+// the submission then makes no call in it, or if the grader cannot build the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -248,9 +248,9 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn returns a remark about the last steps before the end of a trace in which the grader itself removed a
-// sequence or an engine and that satisfy a condition. A pointer to what was removed that the submission has stored is
-// out of date.
+// remarkOn returns a remark about the last steps before the end of a trace that satisfy a condition and in which the
+// grader itself removed a sequence or an engine. If the submission has stored a pointer to the removed sequence or
+// engine, the pointer is no longer valid.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {

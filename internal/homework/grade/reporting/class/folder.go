@@ -81,8 +81,8 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns the outcome of a student's report before the stored one, nil if there was none, and the time at which
-// the student was last graded.
+// Before returns the outcome of the report that a student had before the stored one, nil if there was none. It also
+// returns the time at which the student was last graded.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded

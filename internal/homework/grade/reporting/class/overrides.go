@@ -132,9 +132,9 @@ func (all Overrides) Unknown() error {
 		terminal.VisibleName(all[0].Student))
 }
 
-// names reports whether the override is for a student. Its name may be copied from grades.csv, where text has changed
-// it. It may also be typed, with the letter ü, although archives from a Mac write ü in file names as u with a
-// combining mark.
+// names reports whether the override is for a student. Staff may copy the name from grades.csv, where the function
+// text has changed it, or type it. A typed ü is one character, but archives from a Mac write ü in file names as u and
+// a combining mark.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

@@ -51,9 +51,9 @@ func isArchive(name string) bool {
 
 var archives = strings.Fields(".zip .tar .gz .tgz .bz2 .xz .zst .7z .rar")
 
-// ReadUpload reads the file to grade from a folder, or from the zip if that is all there is: the llm_memory.c in any
-// subfolder, otherwise the only .c file. It follows no links, because the grader may read files that a student may
-// not.
+// ReadUpload reads the file to grade from a folder or, if the folder has one zip and no .c file, from this zip. It
+// chooses llm_memory.c in any subfolder, otherwise the only .c file. It follows no links, because the grader may read
+// files that a student may not.
 func ReadUpload(dir string) (Upload, error) {
 	names, err := files(os.DirFS(dir))
 	if err != nil {

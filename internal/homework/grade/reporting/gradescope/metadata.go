@@ -81,8 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of earlier submissions that do not count: those that their own results say, and those
-// that the results of a later submission list.
+// uncounted returns the times of earlier submissions that do not count against the limit. The results of a submission
+// say whether it counts, and list earlier submissions that do not.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

@@ -78,8 +78,8 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace reports whether a trace must be hidden, given its name. The stage does not tell, because several stages
-// play hidden traces.
+// hiddenTrace reports whether the trace with this name is hidden. The stage is not enough to know that, because
+// several stages play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
 func (s *sheet) output(t grade.Test) string {

@@ -65,8 +65,8 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence is a sequence that exists at one moment or more. If a broken list has several sequences with one id, nth
-// numbers them in list order.
+// A sequence is a sequence of the engine that exists at one of the moments at least. If a broken list has several
+// sequences with one id, nth numbers them in list order.
 type sequence struct {
 	id      int32
 	nth     int
