@@ -15,7 +15,7 @@ import (
 const phone, desktop = 390, 1280
 
 const (
-	// unnamed is JavaScript that finds pictures without a description for people who cannot see the pictures.
+	// unnamed is JavaScript that finds pictures without a text description (aria-label).
 	unnamed = `[...document.querySelectorAll('svg')].filter(e => !e.closest('[role=img]')?.ariaLabel.trim()).map(e => e.outerHTML.slice(0, 200))`
 	// faint is JavaScript that finds texts with a contrast below 4.5 : 1 (WCAG, level AA).
 	faint = `(() => {
@@ -29,7 +29,7 @@ const (
   }
   return bad
 })()`
-	// twice is JavaScript that finds ids that occur twice, with which a label could name the wrong element.
+	// twice is JavaScript that finds duplicate ids: a label could refer to the wrong element.
 	twice = `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) != i)`
 )
 

@@ -72,7 +72,8 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
 }
 
-// Ensure that a picture shows its title, its kind and its runs, so that it can be used without the page.
+// Ensure that a picture contains its title, its kind and its runs, so that it can be understood without the
+// page.
 func TestAPictureSaysWhatItShows(t *testing.T) {
 	for _, f := range small() {
 		svg := texts(t, drawn(t, f))
@@ -280,7 +281,7 @@ func ends(rows []row) (least, most float64) {
 func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := rapid.Bool().Draw(t, "log")
-		number := rapid.Float64Range(-mostSize, mostSize)
+		number := rapid.Float64Range(-maxSize, maxSize)
 		if log {
 			number = rapid.Map(rapid.Float64Range(-12, 12), func(p float64) float64 { return math.Pow(10, p) })
 		}
@@ -336,7 +337,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	})
 }
 
-// Ensure that the standard deviation is that of a sample, and that it is 0 if values differ only by rounding.
+// Ensure that the standard deviation is that of a sample (n - 1), and that it is 0 if values differ only by
+// rounding.
 func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A Check is a comparison with the paper. Its texts contain units. A text that does not apply to a check is empty.
+// A Check compares one of our values with the paper's. The texts include units; a text that does not apply is
+// empty.
 type Check struct {
 	Item       string // "Fig. 13, ShareGPT, vLLM"
 	Paper      string
@@ -32,8 +33,8 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// WriteTable writes two lines for each check. Then, for each kind, it writes how many checks are within their
-// tolerance.
+// WriteTable writes two lines for each check, followed by a line for each kind with the number of checks
+// within their tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
 	var b strings.Builder
 	for _, c := range checks {
@@ -58,8 +59,8 @@ func WriteTable(w io.Writer, checks []Check) error {
 	return err
 }
 
-// counts returns a line for each kind: how many checks are within their tolerance. Explained checks and known misses do
-// not count as passes.
+// counts returns a line for each kind that occurs, with the number of checks within their tolerance.
+// Explained checks and known misses are not counted as passes.
 func counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {

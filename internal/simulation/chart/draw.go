@@ -25,7 +25,7 @@ const (
 	lineHeight   = 18
 )
 
-// A picture is a figure with its title, legend and panels, and a line of text about its runs.
+// A picture is the drawing of a figure: title, legend, panels, and a line of text about its runs.
 type picture struct {
 	Figure
 	legend plot.Legend
@@ -103,7 +103,7 @@ func (p *picture) drawOn(to vg.CanvasSizer) {
 	}
 }
 
-// svg returns the picture as SVG. png returns it as PNG, with two pixels for each point.
+// svg returns the picture as SVG, and png as PNG with two pixels for each point.
 func (p *picture) svg() ([]byte, error) {
 	c := vgsvg.New(pictureWidth, p.height)
 	p.drawOn(c)
@@ -120,7 +120,7 @@ func (p *picture) png() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// words describes the figure for readers who cannot see it. Its CSV has the numbers.
+// words describes the figure in a sentence for readers who cannot see it. The CSV has the numbers.
 func (f Figure) words() string {
 	var b strings.Builder
 	for _, p := range f.Panels {
@@ -151,8 +151,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns the number that determines the colour, the dashes and the marker of a name. A name has the same
-// number in all panels of a figure. A Fixed name has the same number in all figures.
+// look returns the index of the colour, dashes and marker of a name. It is the same in all panels of a
+// figure, and for names in Fixed in all figures.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -165,7 +165,7 @@ func colour(look int) color.Color {
 	return all[look%len(all)]
 }
 
-// explain adds a name to the legend if the legend does not have it.
+// explain adds a name to the legend, unless it is there already.
 func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	if !slices.Contains(p.named, name) {
 		p.named = append(p.named, name)
@@ -173,8 +173,8 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 	}
 }
 
-// addSpread adds whiskers from low to high around values. On a logarithmic axis, no whisker goes below
-// the axis or below a thousandth of the value.
+// addSpread adds whiskers from low to high at the given values. On a logarithmic axis, a whisker does not go
+// below the axis or below a thousandth of its value.
 func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range at {
@@ -196,7 +196,7 @@ func (f *frame) addDeviation(x float64, v Value) {
 
 const paperName = "paper"
 
-// draw adds lines, with their points and their spreads. The paper's points are drawn as rings.
+// draw adds the lines with their points and whiskers. The paper's points are rings.
 func (l Lines) draw(f *frame) {
 	for _, line := range l {
 		look := f.look(line.Name)
@@ -224,7 +224,7 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 
 const barShare = 0.8
 
-// draw adds the bars of each group, with the paper's bars beside them. A group takes a width of 1 on the x axis.
+// draw adds the bars of each group, each with the paper's bar beside it. A group is 1 wide on the x axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0
@@ -267,8 +267,8 @@ func (s Series) fromPaper() bool {
 	return slices.ContainsFunc(s.Values, func(v Value) bool { return v.Paper != nil })
 }
 
-// setGroups labels the groups of bars or columns, which are at 0, 1, ... on the x axis. It makes the labels vertical
-// if they are too long.
+// setGroups labels the positions 0, 1, ... of the x axis with the names of groups or columns. Long labels are
+// vertical.
 func (f *frame) setGroups(names []string) {
 	f.NominalX(names...)
 	f.Y.Padding = 5 // NominalX leaves space for half of a name
@@ -279,7 +279,7 @@ func (f *frame) setGroups(names []string) {
 	}
 }
 
-// addBar adds a bar around x. The bar stands on the bar on or, if on is nil, on the axis.
+// addBar adds a bar around x, on top of the bar on, or on the axis if on is nil.
 func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}

@@ -12,7 +12,8 @@ type Figure struct {
 	Kind   Kind
 	Panels []Panel // side by side
 
-	// Fixed has names of series and bars. All figures with the same Fixed draw a name with the same colour and marker.
+	// Fixed lists names of series and bars that have the same colour and marker in all figures with this
+	// list.
 	Fixed []string
 
 	Reference string // see Check.Reference
@@ -49,7 +50,7 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning returns Meaning. If a comparison is with another reference than the paper, the text names that reference.
+// meaning returns Meaning with the reference in place of the paper.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
@@ -66,7 +67,7 @@ type Panel struct {
 	Data  Data // Lines, Bars or Stacks
 }
 
-// A YAxis begins at 0, or at the smallest value if that is negative. If Log is true, it begins at a power of ten
+// A YAxis begins at 0, or at the smallest value if that is negative. With Log, it begins at the power of ten
 // below the smallest value.
 type YAxis struct {
 	Title string // with its unit
@@ -76,7 +77,7 @@ type YAxis struct {
 
 // Data is what a panel shows: Lines, Bars or Stacks.
 type Data interface {
-	// rows returns all numbers, in the order in which they are drawn.
+	// rows returns all numbers in the order in which they are drawn, for the CSV.
 	rows() []row
 	// series returns the names that the legend explains.
 	series() []string
@@ -91,7 +92,7 @@ type Value struct {
 	Paper *Range  // nil if the paper prints none
 }
 
-// Average returns the mean and the standard deviation of values, one for each seed.
+// Average returns the mean and the standard deviation of values, of which there is one for each seed.
 func Average(values []float64) Value {
 	n := float64(len(values))
 	if n == 0 {
@@ -114,7 +115,7 @@ func Average(values []float64) Value {
 	return Value{Mean: sum / n, SD: sd, Seeds: len(values)}
 }
 
-// A Range is a value of the paper: a number, or a range of numbers.
+// A Range is a value that the paper states, or a range of such values.
 type Range struct{ Low, High float64 }
 
 // Printed returns a value that the paper states as one number.
@@ -144,7 +145,7 @@ type Bars struct {
 	Series []Series // one bar in each group
 }
 
-// A Series is a named set of bars: Values[i] belongs to Bars.Groups[i].
+// A Series is a named set of bars, one for each group: Values[i] is in Bars.Groups[i].
 type Series struct {
 	Name   string
 	Values []Value

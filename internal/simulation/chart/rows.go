@@ -84,8 +84,8 @@ func (b Bars) series() []string {
 
 func (s Stacks) series() []string { return s.Parts }
 
-// table returns the CSV of a figure, one line for each number drawn. If a value of the paper is a range, its end is
-// in paper_high; otherwise paper_high is empty.
+// table returns the figure as CSV, with a line for each number drawn. If the paper's value is a range,
+// paper_high is its high end; otherwise it is empty.
 func (f Figure) table() string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)

@@ -13,11 +13,11 @@ import (
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
 const (
-	mostSize  = 1e12
-	leastSize = 1e-12
+	maxSize = 1e12
+	minSize = 1e-12
 )
 
-// valid returns an error if the figure has no panels or a number that an axis cannot show.
+// valid returns an error if the figure has no panels, or a number that its axis cannot show.
 func (f Figure) valid() error {
 	err := errors.New("there are no panels")
 	for _, p := range f.Panels {
@@ -48,7 +48,7 @@ func (p Panel) valid() error {
 	return nil
 }
 
-// complete returns an error if a bar or a part of a column has no value.
+// complete returns an error if a group or column lacks a value.
 func complete(d Data) error {
 	switch d := d.(type) {
 	case Bars:
@@ -73,8 +73,8 @@ func (r row) valid(p Panel) error {
 		numbers = append(numbers, r.Paper.Low, r.Paper.High)
 	}
 	for _, v := range numbers {
-		if size := math.Abs(v); !(size <= mostSize) || size != 0 && size < leastSize {
-			return fmt.Errorf("the number %v: an axis has numbers from %v to %v", v, leastSize, mostSize)
+		if size := math.Abs(v); !(size <= maxSize) || size != 0 && size < minSize {
+			return fmt.Errorf("the number %v: an axis has numbers from %v to %v", v, minSize, maxSize)
 		}
 	}
 	if p.Y.Log && (r.Mean <= 0 || r.Paper != nil && r.Paper.Low <= 0) {
@@ -83,7 +83,7 @@ func (r row) valid(p Panel) error {
 	return nil
 }
 
-// printable replaces characters that may occur in names of files but not in XML and HTML.
+// printable replaces characters that names of files may contain but XML and HTML may not.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == 0xfffe || r == 0xffff {

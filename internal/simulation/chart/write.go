@@ -16,9 +16,9 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 	return Page{Figures: figures, Checks: checks}.Write(dir)
 }
 
-// Write writes NAME.svg, NAME.png and NAME.csv for each figure, and then index.html with all figures and a table of the
-// checks. It makes the folder if necessary and does not touch other files in the folder. It replaces each file as a
-// whole. If a figure cannot be drawn, Write writes nothing and returns an error that wraps ErrFigure.
+// Write writes NAME.svg, NAME.png and NAME.csv for each figure, and then index.html with all figures and a
+// table of the checks. It creates the folder if necessary, replaces each file atomically, and leaves other
+// files alone. If a figure cannot be drawn, Write writes nothing and returns an error that wraps ErrFigure.
 func (p Page) Write(dir string) error {
 	files, err := p.render()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// bySize returns, for each block size, the latency of the paper's vLLM, averaged over the seeds.
+// bySize runs the paper's vLLM with each block size. It returns the mean normalized latencies over the seeds,
+// as values for a figure and by block size.
 func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, by map[int]float64,
 	err error) {
 	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// chat makes Fig. 17: prompts that are conversations, cut to 1,024 tokens.
+// chat makes Fig. 17: the prompts are the last 1,024 tokens of conversations.
 func (b *bench) chat() error {
 	seeds, seconds := b.curveSeeds(), 1800.0
 	if b.Quick {

@@ -23,7 +23,8 @@ func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart
 	b.check(kind, item, paper, meanAndSD(ours), "", fmt.Sprintf("%g to %g", low, high), ours.Mean >= low && ours.Mean <= high)
 }
 
-// checkNearRange checks that a value is in the paper's range, or off by at most a percentage of the nearer end.
+// checkNearRange checks that a value is in the paper's range, or differs from the nearer end by at most the
+// given percentage.
 func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, ours chart.Value, percent float64) {
 	off, where := 0.0, "inside"
 	switch {
@@ -39,8 +40,9 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss records a value that is outside any tolerance, and its known cause. The value does not count as a
-// pass. It must be between low and high; a value outside them would have another cause.
+// checkKnownMiss records a value that differs from the paper's by more than any tolerance, and the known
+// cause. It does not count as a pass. It must be between low and high: another value would have another
+// cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }
@@ -55,7 +57,7 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
-// compareWith records that the last check compares with reference and not with the paper.
+// compareWith states that the last check compares with the named reference instead of the paper.
 func (b *bench) compareWith(reference string) {
 	b.report.Checks[len(b.report.Checks)-1].Reference = reference
 }

@@ -15,8 +15,8 @@ const (
 	typicalError = 0.15
 )
 
-// costs compares the times of vLLM V1 with the published points to which nothing was fitted. Each point is one
-// check.
+// costs compares predicted times of vLLM V1 with the published points that were not used in the fit. Each
+// point is a check.
 func (b *bench) costs() error {
 	median, worst := chart.Series{Name: "median"}, chart.Series{Name: "worst"}
 	var groups []string

@@ -83,7 +83,7 @@ func Names() []string {
 	return names
 }
 
-// Run returns figures and comparisons. Equal options give reports with the same bytes.
+// Run makes the figures that the options select. Equal options give equal reports, byte for byte.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(Names(), name) {

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that neither the number of concurrent runs nor stored runs change a result. make test leaves out slow
-// figures whose systems also occur in other figures.
+// Ensure that all checks pass, and that neither the number of concurrent runs nor stored runs change a
+// report. make test omits slow figures whose systems also occur in other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
@@ -47,7 +47,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	}
 }
 
-// Ensure that a figure with more systems does not need more memory.
+// Ensure that a figure with more systems does not keep more requests in memory.
 func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 	allocated := func(systems int) float64 {
 		var before, after runtime.MemStats
@@ -60,8 +60,8 @@ func TestSystemsShareTheRequestsOfASeed(t *testing.T) {
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
 	allocated(1) // what is read once
-	// The ratio is 2.99 without sharing and 2.88 with sharing. The test counts allocated bytes, because live bytes
-	// depend on when garbage is collected.
+	// Six systems allocate 2.99 times as much as two without sharing, and 2.88 times with sharing. The test
+	// counts allocated bytes, because live bytes depend on when the garbage collector runs.
 	require.Less(t, allocated(6), 2.95*allocated(2))
 }
 

@@ -10,12 +10,12 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// threshold is the normalized latency, in s/token, at which rates are compared. The paper does not say which
-// latency it uses. At this latency, the ratios in the paper's curves agree with those in its text
+// threshold is the normalized latency, in s/token, at which the rates of systems are compared. The paper does
+// not say which latency it uses. At this one, the ratios in the paper's curves agree with those in its text
 // (simulation/PAPER.md §2).
 const threshold = 0.5
 
-// A curve has the normalized latencies of a system at several rates.
+// A curve has the mean normalized latencies of a system at several rates.
 type curve struct {
 	system string
 	line   chart.Line
@@ -24,8 +24,8 @@ type curve struct {
 
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves returns the curve of each system around the rate at which the curve crosses the threshold. All systems and
-// rates use the same requests of a seed, because at high rates these requests take tens of megabytes.
+// curves returns a curve for each system, around the highest rate below the threshold. All systems and rates
+// share the requests of a seed, because at high rates these take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))
@@ -71,7 +71,7 @@ func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error 
 	return nil
 }
 
-// latencyPanel returns a panel of curves. Its axes end where the paper's axes end.
+// latencyPanel returns a panel with curves. Its y axis ends where the paper's does.
 func latencyPanel(title string, all []curve) chart.Panel {
 	var lines chart.Lines
 	for i := range all {
@@ -91,7 +91,7 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	return v
 }
 
-// ratios returns the panel beside curves: the rate that vLLM sustains, divided by the rates of other systems.
+// ratios returns a panel with the rate that vLLM sustains divided by the rates of other systems.
 func ratios(groups []string, values []chart.Value) chart.Panel {
 	return bars("rate at 0.5 s/token", "vLLM against", chart.YAxis{Title: "times the rate"}, groups,
 		chart.Series{Name: "times the rate at 0.5 s/token", Values: values})

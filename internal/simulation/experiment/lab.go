@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A lab runs scenarios concurrently, each scenario only once. Results do not depend on the order in which runs end.
+// A lab runs scenarios concurrently, and each scenario only once. Results do not depend on the order in which
+// runs end.
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool
@@ -34,7 +35,8 @@ func newLab(ctx context.Context, jobs int, store *runs.Store, progress func()) *
 		runs: map[string]func() (*sim.Result, error){}}
 }
 
-// start begins a run of a scenario unless the lab has one. It returns a function that waits for the run's result.
+// start starts to run a scenario, unless it is running or was run before. It returns a function that waits
+// for the result.
 func (l *lab) start(s scenario.Scenario) (func() (*sim.Result, error), error) {
 	key, err := json.Marshal(s)
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	return nil
 }
 
-// versions draws the figure for later versions of vLLM, which the paper does not have.
+// versions makes a figure that the paper does not have: the latency of later versions of vLLM.
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
@@ -93,7 +93,8 @@ func title(workload string) string {
 	return map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
 }
 
-// rates also returns the bars of the ratios between the paper's system and the others.
+// rates adds the checks of Fig. 12 for a workload: the rate of the paper's vLLM divided by the rates of other
+// systems. It returns the bars of these ratios.
 func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
 	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),
@@ -111,7 +112,7 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
-			// If there is much memory and sequences are short, Oracle can batch as many requests as the GPU can
+			// With much memory and short sequences, Oracle has memory for as many requests as the GPU can
 			// compute (the paper's text on Fig. 12f).
 			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours,
 				withinFactorTwo(oracle.Mean, 1) && others)

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout makes Fig. 1: the use of memory, and memory and throughput by the number of concurrent requests.
+// layout makes Fig. 1: what the memory contains, and memory and throughput by the number of concurrent
+// requests.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {
@@ -62,8 +63,9 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs closed loops of Orca (Max) and of vLLM, with an increasing number of requests, until more requests
-// no longer give a larger batch. It returns the used memory in GB and the tokens per second.
+// byBatch runs Orca (Max) and vLLM with an increasing number of concurrent requests, until more requests give
+// no larger batch. It returns the used memory in GB and the throughput in tokens/s, as one line for each
+// system. parameters is the memory of the weights in GB.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

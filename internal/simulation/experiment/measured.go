@@ -43,7 +43,8 @@ func measuredOn() string {
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 
-// paged makes Fig. 18a: attention over blocks against contiguous memory, by block size, on one processor.
+// paged makes Fig. 18a: the time of attention over blocks divided by that over contiguous memory, measured on
+// one processor.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
 	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}
@@ -86,7 +87,7 @@ func (b *bench) paged() error {
 	return nil
 }
 
-// swapMeasured makes Fig. 19a. It was measured on this machine, where both pools are in main memory.
+// swapMeasured makes a figure like Fig. 19a with measured times. Here both pools are in main memory.
 func (b *bench) swapMeasured() {
 	var sizes []string
 	var swap []chart.Value

@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// sharedPrefix makes Fig. 16: translation with common examples at the beginning of each prompt.
+// sharedPrefix makes Fig. 16: translation, where all prompts begin with the same examples.
 func (b *bench) sharedPrefix() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {

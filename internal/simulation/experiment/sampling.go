@@ -21,7 +21,7 @@ func decoding(n int, beam bool) sim.Decoding {
 const beams = "Which beams survive depends on a model's probabilities; here each is replaced by a copy of another at " +
 	"7.5 % of the tokens, which is fitted to the saving of width 2 (Fig. 15b)."
 
-// sampling makes Fig. 14: latency with several answers to a prompt, on Alpaca.
+// sampling makes Fig. 14: the latency on Alpaca with several answers to each prompt.
 func (b *bench) sampling() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {
@@ -81,7 +81,8 @@ func (b *bench) sampling() error {
 	return nil
 }
 
-// saved returns the memory that sharing saves, in percent of the blocks that are needed without sharing.
+// saved runs the paper's vLLM with n samples or beams. It returns the memory that sharing saves, in percent
+// of the blocks that would be needed without sharing.
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{
@@ -123,14 +124,16 @@ func (b *bench) saving() error {
 	return nil
 }
 
-// A savingSeries is a workload of Fig. 15, with its tolerance in percentage points.
+// A savingSeries is a series of bars in Fig. 15: a workload, and the tolerance of its checks in percentage
+// points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind
 	points          float64
 }
 
-// savingPanel returns one side of Fig. 15, and the values of its first series.
+// savingPanel returns one panel of Fig. 15, with the savings of all series by number of samples or beams.
+// first has those of the first series.
 func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, first []chart.Value, err error) {
 	title, x, printed := "parallel sampling", "samples of a prompt", targets.Fig15.Parallel
 	if beam {
@@ -162,8 +165,9 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// savingOfShareGPT compares the savings for ShareGPT with §6.3 of the paper, which states no rate. The smallest
-// saving is that of two samples or beams, the greatest is that of six.
+// savingOfShareGPT compares the savings on ShareGPT with the ranges in §6.3 of the paper, which does not
+// state the rate. The low end of a range is taken as that of two samples or beams, and the high end as that
+// of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Served has the measurements of llmserve on one machine (testdata/bench/simulated.sh). They are runs under several
-// loads, and the times of steps. llmsim calibrate has fitted these times to runs under different loads.
+// Served has measurements of llmserve on one machine, by testdata/bench/simulated.sh: runs under several
+// loads, and a cost file that llmsim calibrate fitted to steps under other loads.
 type Served struct {
 	Machine string        `json:"machine"`
 	Date    string        `json:"date"`
@@ -24,8 +24,8 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is one run of llmserve bench, with its requests and its measurements. The measurements have the
-// names of vllm bench serve.
+// A ServedRun is one run of llmserve bench: its requests and its measurements, with the names of vllm bench
+// serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens
@@ -47,7 +47,7 @@ var servingJSON []byte
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
-// servedMetrics are the quantities that are compared. Each has the largest permitted error of the simulation in
+// servedMetrics are the quantities that are compared, and the highest allowed error of the simulation in
 // percent.
 var servedMetrics = []struct {
 	name, unit string
@@ -66,14 +66,14 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput returns tokens per second, counted from the beginning of the measurement. A simulation begins only
-// with its first request.
+// throughput returns the generated tokens per second since the start of the measurement. A simulation starts
+// with the first request, so the time before it is added.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }
 
-// served simulates the runs of llmserve with the same scheduler and the same arrival times. The fit did not use
-// these runs. served compares medians over the runs of each load.
+// served simulates the runs of llmserve, with the same scheduler and arrival times, and compares medians over
+// the runs of each load. These runs were not used to fit the cost file.
 func (b *bench) served() error {
 	var s Served
 	embedded(servingJSON, &s)
@@ -115,7 +115,8 @@ func (b *bench) served() error {
 	return nil
 }
 
-// simulate simulates each run with its scenario. The scenarios read the requests and the times from files.
+// simulate simulates each run. It writes the requests and the cost file to temporary files, because a
+// scenario names files.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

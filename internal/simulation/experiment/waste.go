@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// waste makes Fig. 2: what the memory of each system contains when the system is saturated.
+// waste makes Fig. 2: what the memory of each system contains under a load that fills it.
 func (b *bench) waste() error {
 	t := targets.Fig2
 	parts := []struct {

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Check returns an error if settings contradict each other, or if a setting is used by none of the systems. "" means
-// the default system. Open does not call Check, because a scenario may be run with several systems, and a setting may
-// apply to only one of them.
+// Check returns an error if settings contradict each other, or if none of the systems uses a setting. A
+// system "" is the default one. Open does not call Check, because a scenario may be run with several systems,
+// only some of which use a setting.
 func (s *Scenario) Check(systems ...string) error {
 	v := &s.Server
 	if v.Caching && v.NoCaching {
@@ -50,7 +50,7 @@ func (s *Scenario) Check(systems ...string) error {
 	return nil
 }
 
-// checkFlag returns an error if none of the systems uses the flag. users are the systems that use it.
+// checkFlag returns an error if the flag has no effect: no system in systems is in users, those that use it.
 func checkFlag(flag string, users, systems []string) error {
 	for _, system := range systems {
 		if system == "" {
@@ -73,7 +73,7 @@ const (
 	maxAmount = 1e9 // seconds, requests and others
 )
 
-// An amount is a number from 0 to max, and the format that shows it in an error.
+// An amount is a number that must be from 0 to max, and the format of its error.
 type amount struct {
 	format     string
 	value, max float64

@@ -6,16 +6,18 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Clients says when clients wait for answers. The settings are those of vLLM's "bench serve". In the number and the
-// rate of a load's requests, each turn of a conversation counts as a request.
+// Clients says when clients wait for answers before they send. The settings are those of vLLM's "bench
+// serve". Each turn of a conversation counts as one of Load.Requests, and in Load.Rate.
 type Clients struct {
-	// MaxConcurrency limits the requests that are sent and not yet answered. 0 means no limit.
+	// MaxConcurrency is the highest number of requests that are sent and not yet answered. 0 means no limit.
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
-	// Turns is the mean number of turns of a conversation. 0 means that there are no conversations. With a trace,
-	// all values from 1 on have the same effect: the conversations are those that the hashes in the trace show.
+	// Turns is the mean number of turns of a conversation. 0 means that there are no conversations. With a
+	// trace, all values from 1 on mean the same: the hashes in the trace show which rows are turns of a
+	// conversation.
 	Turns float64 `json:"turns,omitempty"`
-	// Think is the mean time from an answer to the next turn, in seconds. With a trace it is the minimum time.
+	// Think is the mean time, in seconds, from an answer to the next turn. With a trace it is the minimum
+	// time.
 	Think float64 `json:"think,omitempty"`
 
 	Goodput sim.Goodput `json:"goodput,omitzero"`
@@ -36,7 +38,7 @@ func (c *Clients) check() error {
 	return nil
 }
 
-// A Window is the part of a run over which averages are taken.
+// A Window is the part of a run that Result.Window averages over.
 type Window struct {
 	From  float64 `json:"from,omitempty"`  // s
 	Until float64 `json:"until,omitempty"` // s; if 0, the end of the arrivals
@@ -54,6 +56,6 @@ func (w *Window) check(duration float64) error {
 	return nil
 }
 
-// end returns the time at which the window ends, if requests arrive for the given duration. It returns 0 if the
+// end returns the time at which the window ends: Until, or else the end of the arrivals. It returns 0 if the
 // window ends with the run.
 func (w *Window) end(duration float64) float64 { return cmp.Or(w.Until, duration) }

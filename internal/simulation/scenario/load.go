@@ -7,22 +7,22 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Load says which requests a run has and when they arrive. The lengths of requests come from a workload, from a
+// A Load says which requests a run has and when they arrive. Their lengths come from a workload, from a
 // trace, or from InputLen, OutputLen and RangeRatio.
 type Load struct {
 	Workload string `json:"workload,omitempty"` // default "sharegpt"
 	Trace    string `json:"trace,omitempty"`    // a file
 
-	// InputLen and OutputLen are in tokens. If any of these three fields is set, the others have their defaults:
-	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, with which all requests have the same lengths (see
+	// InputLen and OutputLen are in tokens. If any of the three fields is set, the others default to
+	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, which makes all requests equally long (see
 	// workload.Random).
 	InputLen   int     `json:"inputLen,omitempty"`
 	OutputLen  int     `json:"outputLen,omitempty"`
 	RangeRatio float64 `json:"rangeRatio,omitempty"`
 
 	Rate float64 `json:"rate,omitempty"` // requests/s; default 1, or the rate of the trace
-	// Duration is how long requests arrive, in seconds. The default is the duration of the whole trace, the time in
-	// which Requests requests arrive, or else 1,000.
+	// Duration is the time during which requests arrive, in seconds. The default is the whole trace or the
+	// time that Requests requests take. Without either, it is 1,000.
 	Duration   float64 `json:"duration,omitempty"`
 	Requests   int     `json:"requests,omitempty"` // maximum number; if 0, there is no limit
 	Seed       uint64  `json:"seed"`
@@ -64,7 +64,7 @@ func (l *Load) check() error {
 
 func (l *Load) random() bool { return l.InputLen != 0 || l.OutputLen != 0 || l.RangeRatio != 0 }
 
-// Lengths returns the lengths of requests and their description, for a load without a trace.
+// Lengths returns the distribution of lengths and its description, for a load without a trace.
 func (l *Load) Lengths() (workload.Lengths, workload.Info, error) {
 	if !l.random() {
 		return workload.Named(l.Workload)

@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine is a model on GPUs, and says how the times of iterations are computed. It is either a named setup, or
-// Model on GPU with the fields after it. Names are files, or names that llmsim list prints.
+// A Machine says which model runs on which GPUs, and where the times of iterations come from. It is either a
+// named setup, or Model on GPU with the fields after them. Names are names in llmsim list, or files.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`
@@ -27,8 +27,8 @@ type Machine struct {
 	Engine string  `json:"engine,omitempty"` // for Model on GPU, one of Engines; default: see chooseEngine
 	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
-	// MemoryUtilization is the fraction of each GPU's memory that may be used, vLLM's gpu_memory_utilization. The default
-	// is the setup's, or DefaultMemoryUtilization for Model on GPU.
+	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's
+	// gpu_memory_utilization. The default is the setup's, or DefaultMemoryUtilization for Model on GPU.
 	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
 }
 
@@ -56,15 +56,15 @@ func (m *Machine) check() error {
 	return nil
 }
 
-// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023. They were not compared with
+// DataSheet names the engine whose constants were chosen by hand for vLLM of 2023, and not compared with
 // measurements on the GPU.
 const DataSheet = "data-sheet"
 
 // Engines returns the valid names for Machine.Engine.
 func Engines() []string { return []string{cost.VLLM, DataSheet} }
 
-// chooseEngine sets the times of the engine that the scenario names. If it names none, the engine is vLLM V1 if there
-// are constants for the GPU, and DataSheet otherwise. The plan's scenario gets the name of the chosen engine.
+// chooseEngine sets the constants of the scenario's engine. If the scenario names none, it chooses vLLM V1 if
+// there are constants for the GPU, or else DataSheet, and writes the name to p.Scenario.Engine.
 func (p *Plan) chooseEngine() error {
 	s := &p.Scenario
 	switch s.Engine {
@@ -91,12 +91,12 @@ func (p *Plan) chooseEngine() error {
 	return nil
 }
 
-// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups use 0.95, as the
-// paper's artifact does.
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups use
+// 0.95, as its artifact does.
 const DefaultMemoryUtilization = 0.9
 
-// PoolShare returns the memory utilization from which the number of blocks was computed. It returns 0 if the
-// scenario gives the number of blocks.
+// PoolShare returns the memory utilization from which the number of blocks was computed, or 0 if the scenario
+// states the number of blocks.
 func (p *Plan) PoolShare() float64 {
 	v := &p.Scenario.Server
 	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
@@ -105,8 +105,8 @@ func (p *Plan) PoolShare() float64 {
 	return p.Setup.Memory.Utilization
 }
 
-// SortingPool returns how many blocks there would be with a sampler that sorts all logits (see cost.Setup). It
-// returns 0 if the scenario gives the number of blocks, or if sorting does not reduce it.
+// SortingPool returns the number of blocks with a sampler that sorts all logits (see cost.Setup). It returns
+// 0 if the scenario states the number of blocks, or if sorting does not reduce it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -120,13 +120,14 @@ func (p *Plan) SortingPool() int {
 	return 0
 }
 
-// largeGPU is a size of GPU memory: with this much or more, vllm serve has larger limits, except on an A100
-// (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
+// largeGPU is the memory of a GPU, in bytes, from which on vllm serve has larger default limits, except on an
+// A100 (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
-// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
-// names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens, or 1,024 and 8,192 on a large GPU; they
-// have not changed since 0.8.5. They also determine the memory that activations take. V0 processes whole prompts.
+// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the
+// scenario names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens, or 1,024 and 8,192 on a
+// large GPU, unchanged since 0.8.5. They also determine the memory for activations. V0 computes whole
+// prompts, so its limit is at least MaxModelLen.
 func (p *Plan) useDefaults(v *sim.Server) {
 	if p.Scenario.Model == "" {
 		return

@@ -1,8 +1,8 @@
-// Package scenario describes a simulation run as one value: numbers, and the names of a workload, a model, a GPU and a
-// system. The result depends only on the scenario and on the files that it names. Its bytes are the same on all amd64
-// machines; other processors may round differently.
+// Package scenario describes a simulation run as one value: numbers, and the names of a workload, a model, a
+// GPU and a system. The result depends only on the scenario and the files that it names. It has the same
+// bytes on all amd64 machines; other processors may round differently.
 //
-// Experiments and the simulation itself are in other packages.
+// The simulation is in package sim, and the paper's experiments are in package experiment.
 package scenario
 
 import (
@@ -19,10 +19,11 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrScenario is wrapped by errors about a Scenario that are not from a system, a workload or a model.
+// ErrScenario is wrapped by errors about a Scenario itself. Errors about its system, workload or model wrap
+// those of other packages.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario describes one run. Open replaces fields that are zero by the defaults in their comments.
+// A Scenario describes one run. Open gives zero fields the defaults that their comments state.
 type Scenario struct {
 	Load
 	Clients
@@ -35,7 +36,7 @@ type Scenario struct {
 // PaperSetup is OPT-13B on one A100 with 40 GB, fitted to two numbers of the paper (simulation/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
-// A Plan is a complete scenario, together with everything that its names refer to.
+// A Plan is a scenario with all defaults, and what its names refer to.
 type Plan struct {
 	Scenario Scenario // with defaults filled in
 	System   *sim.System
@@ -49,14 +50,14 @@ type Plan struct {
 	factor   float64           // by which the arrival rate of a trace is multiplied
 }
 
-// Open completes a scenario and looks up its names. It reads a trace to the
-// end, so that a bad row is reported before the run.
+// Open returns the plan of a scenario. It reads a trace to the end, so that a bad row is reported before the
+// run.
 func Open(s Scenario) (*Plan, error) {
 	return new(Plan).Vary(s)
 }
 
-// Vary opens another scenario. If s has the same trace and the same number of requests as p's scenario, Vary does
-// not read the trace again. It does not change p.
+// Vary returns the plan of another scenario. If s has the same trace and Requests as p's scenario, the trace
+// is not read again. Vary does not change p.
 func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	summary := p.Trace
 	if s.Trace != p.Scenario.Trace || s.Requests != p.Scenario.Requests {
@@ -71,8 +72,8 @@ func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	return p, nil
 }
 
-// With returns a plan for the same requests with another setup and another server. Zero fields of the server get
-// defaults.
+// With returns a plan with the requests of p, and with another setup and server. Zero fields of the server
+// get defaults.
 func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	q := *p
 	q.Setup, q.Scenario.Server = setup, server
@@ -217,15 +218,16 @@ func (p *Plan) openServer() (err error) {
 	return err
 }
 
-// staticBatches are FasterTransformer's largest batches (simulation/PAPER.md §1): for Alpaca, and for others.
+// staticBatches has the largest batches of FasterTransformer (simulation/PAPER.md §1), first for Alpaca, then
+// for other workloads.
 var staticBatches = map[string][2]int{
 	"opt-13b on 1 x a100-40gb":  {14, 5},
 	"opt-66b on 4 x a100-40gb":  {8, 2},
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// staticBatch returns the size of FasterTransformer's largest batch. On the paper's GPUs it is the size in the
-// artifact; otherwise it is the number of sequences of the greatest length that fit into memory.
+// staticBatch returns the size of FasterTransformer's largest batch: the artifact's on the paper's GPUs, and
+// otherwise the number of sequences of the greatest length that fit in memory.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]
@@ -238,8 +240,8 @@ func (p *Plan) staticBatch() int {
 	return batch[1]
 }
 
-// prefix returns the number of tokens that all prompts of the workload share. It returns 0 with a trace, because
-// each request of a trace has its own number.
+// prefix returns the number of tokens that all prompts of the workload begin with. It returns 0 for a trace,
+// whose requests may share different numbers.
 func (p *Plan) prefix() (int, error) {
 	if p.lengths == nil {
 		return 0, nil
@@ -253,7 +255,7 @@ func (p *Plan) prefix() (int, error) {
 	return r.Shared, err
 }
 
-// Expected returns the approximate number of requests that will arrive, for a progress bar.
+// Expected returns about how many requests will arrive, for a progress bar.
 func (p *Plan) Expected() int {
 	s := &p.Scenario
 	n := math.MaxInt
@@ -271,7 +273,7 @@ func (p *Plan) Expected() int {
 	return n
 }
 
-// Run serves the requests. observe and progress may be nil; see sim.Config.
+// Run simulates the plan. observe and progress may be nil; see sim.Config.
 func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error),
 	progress func(now float64, arrived, answered int)) (*sim.Result, error) {
 	source, done, err := p.Source()
@@ -289,16 +291,16 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns a copy of the plan in which iteration times are multiplied by factor, and first seconds are added
-// to the time to the first token. The two ends of a cost.Margin are such values.
+// Within returns a copy of the plan whose iteration times are multiplied by factor, and whose first tokens
+// take first seconds outside iterations. Each end of a cost.Margin has such a pair.
 func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, first)
 	return &q
 }
 
-// RunWithin runs the plan twice: with the fastest and with the slowest server within the margin of the setup's times.
-// If the setup has no margin, RunWithin returns nil.
+// RunWithin runs the plan twice, with the fastest and with the slowest times in the margin of its setup. It
+// returns nil if the setup has no margin.
 func (p *Plan) RunWithin(ctx context.Context) (ends []*sim.Result, err error) {
 	m := p.Setup.Margin()
 	if m == nil {

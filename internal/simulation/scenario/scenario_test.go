@@ -32,7 +32,7 @@ func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
 }
 
-// Ensure that the model determines the greatest length and the memory, unless the scenario sets these two.
+// Ensure that MaxModelLen and the number of blocks follow from the model, unless the scenario sets them.
 func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	p := open(t, Scenario{Machine: Machine{Model: "llama-3-8b", GPU: "a100-40gb"}, Server: sim.Server{BlockSize: 32}})
 	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
@@ -54,7 +54,7 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that a model on a GPU uses vLLM's default memory utilization, and the paper's setups their own.
+// Ensure that Model on GPU has vLLM's default memory utilization, and that the paper's setups have their own.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -121,7 +121,8 @@ func put(t *testing.T, text string) string {
 	return path
 }
 
-// Ensure that a trace keeps its rate or gets a given rate, and ends after the given duration or number of requests.
+// Ensure that a trace keeps its rate or gets the given rate, and ends after the given duration or number of
+// requests.
 func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
 	run := func(s Scenario) *sim.Result {
@@ -140,7 +141,8 @@ func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	require.Equal(t, 2, run(Scenario{Load: Load{Duration: 20}}).Answered)
 	require.Equal(t, 4, open(t, Scenario{Load: Load{Trace: path}}).Trace.Requests)
 
-	// The rate is computed from the requests that are used. There are two gaps of 10 s and then a gap of an hour.
+	// Only the rows that are used determine the rate: here three rows 10 s apart, without the one an hour
+	// later.
 	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
 	require.InDelta(t, 20, run(Scenario{Load: Load{Rate: 0.1, Requests: 3}}).Seconds, 1)
 	require.InDelta(t, 30, run(Scenario{Load: Load{Rate: 0.1}}).Seconds, 1)
@@ -178,7 +180,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, ":3:")
 }
 
-// Ensure that formats, stages and expert parallelism are refused if they have no effect for the model.
+// Ensure that number formats, stages and expert parallelism reach the setup, and are refused if they have no
+// effect on the model.
 func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	p, err := Open(Scenario{Machine: Machine{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2,
 		Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3}})
@@ -210,7 +213,8 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that the answer and the plan's scenario name the default engine, and that another engine can be chosen.
+// Ensure that vLLM V1 is the default engine on GPUs with constants, that the plan names it, and that another
+// engine can be chosen.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string

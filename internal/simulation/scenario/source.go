@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// Source opens the requests. The caller must call done after the last request.
+// Source opens the requests of the plan. The caller must call done when it needs no more requests.
 func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	if p.lengths != nil {
 		source, err = p.drawn()
@@ -28,7 +28,8 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
-	// Sessions have the number and the rate of the requests, divided by the turns of a session.
+	// Gamma generates first turns, so the number and the rate of requests are divided by the mean number of
+	// turns.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
 	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {
@@ -69,7 +70,7 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
-// seconds formats v with three significant digits, or as a whole number if it is 1,000 or more.
+// seconds formats v with three significant digits, or as a whole number from 1,000 on.
 func seconds(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

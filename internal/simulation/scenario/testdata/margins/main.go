@@ -1,7 +1,7 @@
-// Command margins computes the ranges of answers from measurements of vLLM V1 to which nothing was fitted
-// (cost/published/others.json). It simulates their loads and compares simulated with published times. The ratios of one
-// half of the loads give the ranges, which margins writes to cost/published/margins.json. Then it prints how many times
-// of the other half are in their ranges. Run it in internal/simulation/scenario:
+// Command margins computes the margins of predictions from measurements of vLLM V1 that were not used to fit
+// it (cost/published/others.json). It simulates the measured loads and divides published by simulated times.
+// The ratios of half of the loads give the margins, which it writes to cost/published/margins.json. Then it
+// prints how many times of the other half are within them. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
@@ -25,7 +25,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A point is a server, its load, and the published times; 0 means that a time was not published.
+// A point is a server, its load, and the published times; a time of 0 was not published.
 type point struct {
 	Publisher string `json:"publisher"`
 	GPU       string `json:"gpu"`
@@ -79,8 +79,8 @@ func main() {
 	}
 }
 
-// read returns the points of a file in two halves. It orders the points of each publisher on a GPU by the SHA-256 of
-// their loads. The first, the third and so on are in the first half.
+// read returns the points of a file in two halves: sorted by the SHA-256 of their loads, every other point of
+// a publisher and GPU is in the first half.
 func read(file string) (used, heldOut []point, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -155,8 +155,8 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate runs a point with vLLM's defaults. Iterations take times as long as simulated. The time to the first token
-// includes first, the server's own time in ms.
+// simulate simulates a point with vLLM's defaults. times multiplies the times of iterations; first is the
+// server's own time until the first token, in ms.
 func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
@@ -174,13 +174,13 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	return r, p.quantities(n), nil
 }
 
-// light reports whether the load is so light that requests hardly wait for other requests before their first token.
+// light reports whether the load is so light that requests hardly wait for others before their first token.
 func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
 
-// leastRatios is the number of ratios that a GPU needs to have its own range.
-const leastRatios = 4
+// minRatios is the number of ratios with which a GPU has a margin of its own.
+const minRatios = 4
 
 // ratios are published times divided by simulated ones.
 type ratios struct {
@@ -219,7 +219,7 @@ func marginsOf(points []point) (margins, error) {
 	}
 	m := margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
 	for on, r := range servers {
-		if on != "" && len(r.all) >= leastRatios {
+		if on != "" && len(r.all) >= minRatios {
 			m.GPUs[on] = r.margin()
 		}
 	}
