@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// A checkedWriter keeps the first error, so that a full disk is reported.
+// A checkedWriter remembers the first error of a write, so that main reports a full disk.
 type checkedWriter struct {
 	to  io.Writer
 	err error
@@ -43,7 +43,8 @@ func writeFact(w io.Writer, name, text string, column int) {
 	}
 }
 
-// onlyFlags returns an error if there are arguments. The error names the flags that take files.
+// onlyFlags returns an error if there are arguments. If the command has flags that take files, the error
+// names them.
 func onlyFlags(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -61,7 +62,8 @@ func onlyFlags(c *cobra.Command, args []string) error {
 		strings.Join(files, " or "))
 }
 
-// completeNames makes the shell complete names after flags of a command. If no name matches, it offers files.
+// completeNames makes the shell complete the values of flags that take names. If no name matches, the shell
+// offers files.
 func completeNames(c *cobra.Command) {
 	for _, flag := range []struct {
 		name   string
@@ -79,7 +81,7 @@ func completeNames(c *cobra.Command) {
 	}
 }
 
-// removed has the replacements of commands and flags that llmsim no longer has.
+// removed lists commands and flags that llmsim no longer has, and what to use instead.
 var removed = terminal.Removed{
 	"calibrate --figures": "the table that calibrate prints has the same numbers",
 	"cheapest":            "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",

@@ -51,7 +51,8 @@ func figuresCommand() *cobra.Command {
 	return c
 }
 
-// figuresMemory is the memory limit, in bytes, for concurrent searches. Each search makes much garbage.
+// figuresMemory is the soft limit of Go's memory, in bytes. Concurrent searches allocate much that is soon
+// garbage; without the limit, the heap would grow to a multiple of what is in use.
 const figuresMemory = 800 << 20
 
 // run runs the experiments, and draws or checks them.

@@ -28,7 +28,7 @@ func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	addMemory(f, &s.Server)
 }
 
-// A rateFlag sets the rate of a scenario, or AtOnce for "inf".
+// A rateFlag sets Rate of a scenario, or AtOnce if the value is "inf".
 type rateFlag scenario.Scenario
 
 func (r *rateFlag) String() string {
@@ -74,7 +74,7 @@ func addSessions(f *pflag.FlagSet, s *scenario.Scenario) {
 		"count the requests within all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
-// A goodput is a flag with limits of the latencies of each request.
+// A goodput is a flag for limits of each request's latencies.
 type goodput sim.Goodput
 
 func (g *goodput) String() string { return "" }
@@ -102,7 +102,7 @@ func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// positive is a flag with a number above 0. It refuses 0, because 0 in a scenario means the default.
+// positive is a flag for a number above 0. It refuses 0, which means the default in a scenario.
 type positive[T int | float64] struct{ number *T }
 
 func (p positive[T]) String() string {
@@ -141,7 +141,7 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	}
 }
 
-// addArrivals adds those flags of addRequests that are the same for all runs of a sweep.
+// addArrivals adds the flags of addRequests that have one value for all runs of a sweep: all but --seed.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")

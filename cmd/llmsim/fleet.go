@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// fleetOptions are the flags of llmsim fleet, except the flags of a scenario.
+// fleetOptions are the flags of llmsim fleet.
 type fleetOptions struct {
 	s        scenario.Scenario
 	replicas int
@@ -153,7 +153,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	return nil
 }
 
-// write writes the results for a terminal. There is a line for each router.
+// write writes the results as text for a terminal, with a table row for each router.
 func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fact := func(name, text string) { writeFact(w, name, text, len("requests  ")) }
@@ -183,7 +183,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	return nil
 }
 
-// lastAnswers returns the time of the last answer in s. If the routers differ, it returns a range.
+// lastAnswers returns the time of the last answer in seconds, or a range if it differs between routers.
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds

@@ -12,7 +12,7 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// TestMain runs llmsim instead of the tests if a test has started this binary as llmsim.
+// TestMain runs llmsim's main instead of the tests if a test has started this binary to use it as llmsim.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_LLMSIM") != "" {
 		main()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused has command lines that fail. says is a part of the error.
+// refused has command lines that must fail, and a part of the error that each must give.
 var refused = []struct{ args, says string }{
 	{"fly", "unknown command"},
 	{"run --ratee 3", "did you mean --rate?"},
@@ -136,7 +136,7 @@ func TestAZeroIsNoDefault(t *testing.T) {
 	require.ErrorIs(t, viewCommand().Flags().Lookup("steps").Value.Set("0"), errNotPositive)
 }
 
-// Ensure that a bad command line fails before anything is printed or written.
+// Ensure that an invalid command line fails with its error before anything is printed or written.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	files := func() []string {
 		names, err := filepath.Glob("*")

@@ -81,7 +81,7 @@ func nothingServed(r *sim.Result) error {
 	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
-// runWithProgress runs the plan. On a terminal, it shows how many requests are answered.
+// runWithProgress runs the plan. On a terminal, it shows how many requests have been answered.
 func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
 	if !terminal.StderrIsTerminal() {
 		return plan.Run(ctx, nil, nil)
@@ -92,7 +92,7 @@ func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, err
 	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { progress.Show(answered, max(expected, arrived)) })
 }
 
-// digits formats a number with three digits, or as a whole number if it is 1,000 or more.
+// digits formats a number with three significant digits, or as a whole number from 1,000 on.
 func digits(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second run prints the same output as the first, and that the output names what was run.
+// Ensure that equal commands print the same output, and that the output names what was run.
 func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
@@ -35,7 +35,7 @@ func TestRunIsReproducible(t *testing.T) {
 	require.Contains(t, stopped, "tokens/s of answers, until the run was stopped\n")
 }
 
-// Ensure that the scenario in the output contains everything that the result depends on.
+// Ensure that the scenario in the JSON output has everything on which the result depends.
 func TestRunAsJSON(t *testing.T) {
 	for _, args := range [][]string{
 		{"--system", "orca-pow2", "--rate", "3", "--duration", "100"},
@@ -58,7 +58,7 @@ func TestRunAsJSON(t *testing.T) {
 	}
 }
 
-// Ensure that a trace is run, and that the error about a bad row comes before any output.
+// Ensure that a trace can be run, and that the error for a bad row comes before any output.
 func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
@@ -94,8 +94,8 @@ func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `"prompt"`)
 }
 
-// Ensure that Mooncake's hashes cause prefix hits. The trace has 24 conversations, and each prompt begins with the
-// blocks of the prompt before it.
+// Ensure that equal hashes in a Mooncake trace cause prefix hits. The trace has 24 conversations, in which
+// each prompt begins with the blocks of the previous prompt.
 func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
@@ -123,7 +123,8 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 		require.Equal(t, next, r.Result.Answered)
 		return r
 	}
-	// In rounds 1 to 3, a prompt shares 1, 2 and 3 blocks of 512 tokens with the previous round.
+	// In rounds 1 to 3, a prompt has 1, 2 and 3 blocks of 512 tokens in common with that of the previous
+	// round.
 	require.Equal(t, 24*512*(1+2+3), result().Result.Hits)
 	require.Zero(t, result("--no-caching").Result.Hits)
 	require.Equal(t, 24*512*(1+2+3), result("--system", "vllm-v0", "--caching").Result.Hits)
@@ -171,7 +172,7 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that the output states the assumptions about drafts: the probability that a draft is right, and that
+// Ensure that the output states what is assumed about drafts: the probability that a draft is right, and that
 // drafting takes no time by default.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {

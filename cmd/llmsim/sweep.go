@@ -20,7 +20,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// sweepOptions are the flags of llmsim sweep, except the flags of a scenario.
+// sweepOptions are the flags of llmsim sweep.
 type sweepOptions struct {
 	base                         scenario.Scenario
 	systems, rates, sizes, seeds string
@@ -73,8 +73,8 @@ func addSLO(f *pflag.FlagSet, slo *latency) {
 	f.Var(slo, "slo", "highest mean normalized latency of a sustained rate")
 }
 
-// A latency is a flag with a normalized latency in s/token. The user writes it as an objective of llmsim plan or as
-// a number.
+// A latency is a flag for a mean normalized latency in s/token. Its value is a number, or an objective as in
+// llmsim plan.
 type latency float64
 
 func (l *latency) String() string { return fmt.Sprintf("%gs/token", float64(*l)) }
@@ -146,8 +146,9 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	return failures(st.Failed())
 }
 
-// readLoads determines whether the loads are rates or concurrencies. A table of concurrencies needs no folder. By
-// default it has vllm bench serve's number of requests, one seed, and the system vllm-v1.
+// readLoads checks --rates and --max-concurrency, one of which must have a list. A list of concurrencies
+// needs no folder, and has other defaults: vllm bench serve's number of requests, one seed, and the system
+// vllm-v1.
 func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
 	switch {
@@ -185,7 +186,7 @@ func (o *sweepOptions) needFolder() error {
 	return nil
 }
 
-// runJobs runs the jobs. On a terminal it shows the progress; elsewhere it prints a line for each job.
+// runJobs runs the jobs. It shows the progress on a terminal; otherwise it prints a line for each job.
 func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Store) (*sweep.State, error) {
 	done, total := 0, len(s.Jobs)
 	w, show := c.ErrOrStderr(), func(int, int) {}
@@ -211,7 +212,7 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 	return st, err
 }
 
-// failures returns the errors of failed jobs. Running the same command again repeats these jobs.
+// failures returns the joined errors of failed jobs. The same command runs these jobs again.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

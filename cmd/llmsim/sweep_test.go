@@ -19,7 +19,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// short has 12 jobs that take little time. long has 12 jobs that take so long that a test can interrupt it twice.
+// short and long are sweeps of 12 jobs each. Those of short take little time; those of long take so long that
+// a test can interrupt the sweep twice.
 var (
 	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
 	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
@@ -71,7 +72,7 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.Equal(t, before, tables(t, dir))
 }
 
-// stop starts the sweep long, waits for two more jobs, and sends the sweep a signal.
+// stop starts the sweep long, sends it a signal when it has finished two more jobs, and returns its stderr.
 func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	t.Helper()
 	before := finished(dir)
@@ -87,7 +88,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	return said.String()
 }
 
-// Ensure that a sweep can be completed after it was killed during a write and then interrupted.
+// Ensure that a sweep can be completed after it was first killed during a write and then interrupted.
 func TestAKilledSweepGoesOn(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
@@ -108,7 +109,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that the table needs no folder, and that more clients get more answers per second.
+// Ensure that a list of concurrencies prints a table without a folder, and that more clients get more answers
+// per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -128,7 +130,7 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that the table and sweep.csv have the range of llmsim run, and that a setup without a margin has none.
+// Ensure that the table and sweep.csv have the same range as llmsim run, and none if the setup has no margin.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
@@ -191,7 +193,7 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 	return rows
 }
 
-// Ensure that each rate of a trace, whose requests are the same under all seeds, is run once.
+// Ensure that each rate of a trace is run only once: its requests are the same under all seeds.
 func TestATraceHasOneSeed(t *testing.T) {
 	rows := func(more ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")

@@ -96,7 +96,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	return nil
 }
 
-// scenes returns the scenes of the page: stories, calls of the homework's engine, or a run.
+// scenes returns what the page replays: built-in stories, calls of the homework's engine, or a simulated run.
 func (o *viewOptions) scenes(ctx context.Context) (scenes []*view.Scene, err error) {
 	var r *view.Recording
 	switch {

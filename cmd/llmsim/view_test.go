@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/view"
 )
 
-// Ensure that a run of every system gives the same page twice, even with samples, beams and prefixes.
+// Ensure that a run of any system gives the same page twice, also with samples, beams and shared prefixes.
 func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	level.SkipQuick(t)
 	dir := t.TempDir()

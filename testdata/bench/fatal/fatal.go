@@ -1,4 +1,5 @@
-// Package fatal ends a program at the first error, because a measurement that fails halfway has no result.
+// Package fatal ends a program at its first error. A measurement that fails halfway has no result, so the
+// programs in testdata/bench need no other handling of errors.
 package fatal
 
 import "log"
@@ -10,7 +11,7 @@ func If(err error) {
 	}
 }
 
-// Get returns value. It ends the program if there is an error.
+// Get returns value, or ends the program if err is not nil.
 func Get[T any](value T, err error) T {
 	If(err)
 	return value

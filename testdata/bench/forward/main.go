@@ -1,9 +1,11 @@
-// Command forward measures this project's forward pass as ../llamacpp/bench.cpp measures llama.cpp's:
-// go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
+// Command forward measures this project's forward pass in the way that ../llamacpp/bench.cpp measures
+// llama.cpp's:
 //
-// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0. With bf16, activations and
-// weights of F16 are rounded to BF16. With one thread, processor time is measured, which other work on the machine
-// changes less.
+//	go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
+//
+// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0. With bf16, activations
+// and F16 weights are rounded to BF16. With one thread, it measures processor time, which depends less on
+// other work on the machine.
 package main
 
 import (
@@ -76,8 +78,8 @@ func prefill(n int) *model.Batch {
 	return b
 }
 
-// decode returns a batch of n sequences that share the 512 tokens of blocks 1 to 32 and have 8 more blocks each. The
-// batch has the common prefix, as the engine's batches do.
+// decode returns a batch of n sequences. They share the 512 tokens of blocks 1 to 32, and each has 8 more
+// blocks of its own. CommonPrefix is set, as in the engine's batches.
 func decode(n, round int) *model.Batch {
 	at := 512 + round%128
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 40}}

@@ -12,8 +12,9 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// attended describes the sequences of a case. All have the same length, and their last tokens are queries: one
-// token of each sequence in decoding, all tokens in prefill. The blocks of 16 tokens lie anywhere in memory.
+// attended describes a case of attention. All sequences have the same length, and their last tokens are
+// queries: one token of each in decoding, all tokens in prefill. The blocks of 16 tokens are at random places
+// of the memory.
 type attended struct {
 	group, heads, sequences, length, queries int
 	cache                                    kernels.CacheType
@@ -33,7 +34,8 @@ func (a attended) benchmark(required goal) benchmark {
 	return benchmark{name, required, a.prepare}
 }
 
-// A batch has the inputs and outputs of a launch of attention, on the GPU.
+// A batch has the inputs of one launch of an attention kernel, on the CPU and on the GPU, and the memory of
+// its outputs.
 type batch struct {
 	attended
 	b                   *bench
@@ -70,8 +72,8 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned returns the call for count sequences from number first on. Only the last queries of each sequence are
-// computed.
+// planned returns the call for sequences first to first+count-1 of the batch, which computes only the last
+// queries of each.
 func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {
@@ -88,10 +90,11 @@ func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	return call
 }
 
-// check compares some rows with the same rows in float64. The kernel rounds the weights p and the output to F16, each with
-// a relative error of at most 2^-11. It sums the weights after rounding them, so the error of a weight moves the output by
-// at most 2^-11 p |v - output|. For values of one sign that differ by less than their size, the sum of both is at most
-// twice the error of a rounded float64 sum. A little is added for what float32 rounds.
+// check compares some rows of the output with rows in float64, and returns the largest error as a multiple of
+// the allowed one. The kernel rounds the weights p and the output to F16, each with a relative error of at
+// most 2^-11. It sums the weights after rounding them, so the error of a weight changes the output by at most
+// 2^-11 p |v - output|. If the values have one sign and differ by less than their size, both errors together
+// are at most twice the rounding error of a float64 sum. A little is added for roundings to float32.
 func (t *batch) check() (worst float64) {
 	for _, s := range checked(t.sequences) {
 		for _, query := range checked(t.queries) {
@@ -109,7 +112,8 @@ func (t *batch) check() (worst float64) {
 	return worst
 }
 
-// row computes a row of the output in float64. spread has the sum of p |v - output| for each element of the row.
+// row computes one head's row of the output in float64. spread has the sum of p |v - output| for each
+// element.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64) {
 	weights, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -152,9 +156,8 @@ func readHead(kind attention.DType, contents []byte, first int, head *[headSize]
 	}
 }
 
-// alone computes some sequences again, each without the other sequences: the last 1, 7, 37 and 512 tokens, as far
-// as they are queries. One token is a decoding step, more tokens are a chunk of prefill. alone reports whether all
-// outputs have the same bits as in the batch.
+// alone computes chunks of some sequences again, each without the other sequences: the last 1, 7, 37 and 512
+// queries, if there are as many. It reports whether all outputs have the same bits as in the batch.
 func (t *batch) alone() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {
@@ -166,7 +169,8 @@ func (t *batch) alone() bool {
 	return true
 }
 
-// chunk reports whether the last tokens have the same bits when the kernel computes only these tokens.
+// chunk reports whether the outputs of a sequence's last tokens have the same bits if the kernel computes
+// only these.
 func (t *batch) chunk(sequence, tokens int) bool {
 	row := 2 * t.call.Heads * headSize
 	place, size := ((sequence+1)*t.queries-tokens)*row, tokens*row
@@ -177,12 +181,12 @@ func (t *batch) chunk(sequence, tokens int) bool {
 	return bytes.Equal(before, contents(t.out, place, size))
 }
 
-// attentions returns the cases of decoding and of prefill. With small, they have fewer sequences and tokens.
+// attentions returns the cases of decoding and of prefill. If small, they have fewer sequences and tokens.
 //
-// The goals: decoding reaches a share of the rate of copies, and 0.98 of FlashInfer's rate. Prefill reaches 0.85 of
-// FlashInfer's rate. This program does not run FlashInfer. FlashInfer's rates on an H200 (commit fb28d724) are
-// therefore compared through two rates that the program measures: that of copies, which was 4,220 GB/s on the H200,
-// and that of PyTorch's flash attention.
+// Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate; prefill must reach
+// 0.85 of FlashInfer's rate. This program does not run FlashInfer. Its rates on an H200 (commit fb28d724) are
+// converted to multiples of two rates that are measured here: that of copies, which was 4,220 GB/s on the
+// H200, and that of PyTorch's flash attention.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {

@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// A bench is a GPU with memory that is freed after each case. Its methods panic with a failure if the GPU refuses something.
+// A bench is a GPU, and memory on it that is freed after each case. Its methods panic with a failure if the
+// driver returns an error.
 type bench struct {
 	small      bool
 	version    int
@@ -38,7 +39,7 @@ func (c *closers) close() (err error) {
 	return err
 }
 
-// A failure is the value of a panic that ends a case.
+// A failure is the value of a panic that ends a case: measure recovers it and returns the error.
 type failure struct{ error }
 
 func must(err error) {
@@ -47,7 +48,7 @@ func must(err error) {
 	}
 }
 
-// the returns v, or panics with a failure if there is an error.
+// the returns v. It panics with a failure if err is not nil.
 func the[T any](v T, err error) T {
 	must(err)
 	return v
@@ -76,7 +77,7 @@ func (b *bench) close() error {
 	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
-// broken reports whether a kernel has failed. After such a failure, the context is unusable.
+// broken reports whether err comes from a kernel that failed. The context is then unusable.
 func (b *bench) broken(err error) bool {
 	var driver *cuda.Error
 	return errors.As(err, &driver) && b.context.Synchronize() != nil
@@ -97,10 +98,10 @@ type kernel interface {
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
-	// check returns the largest error in the outputs of the first launch. The unit is the allowed error. Before the
-	// launch, all outputs are NaN.
+	// check returns the largest error in the outputs of the first launch, as a multiple of the allowed error.
+	// All outputs are NaN before the launch.
 	check func() float64
-	// alone computes some rows again, without the other rows, and reports whether they have the same bits. It may
+	// alone computes some rows again without the others, and reports whether they have the same bits. It may
 	// be nil.
 	alone func() bool
 }
@@ -134,8 +135,8 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch. A round has as many launches as take about 3 ms. time measures up to 9
-// rounds, and stops after about 0.3 s.
+// time returns the median time of a launch, in seconds, over up to 9 rounds that take about 0.3 s together.
+// The launches of a round take about 3 ms.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))
@@ -161,7 +162,8 @@ func (b *bench) time(launch func() error) float64 {
 	return max(times[len(times)/2], 1e-9)
 }
 
-// copyRate returns the bytes per second that a copy inside the GPU reads and writes.
+// copyRate returns the rate of a copy inside the GPU, in bytes per second, counting the bytes that are read
+// and those that are written.
 func (b *bench) copyRate() (rate float64, err error) {
 	defer func() { err = errors.Join(err, b.memory.close()) }()
 	defer caught(&err)
@@ -173,7 +175,7 @@ func (b *bench) copyRate() (rate float64, err error) {
 	return 2 * float64(size) / b.time(func() error { return b.stream.Copy(p, size, p, 0, size) }), nil
 }
 
-// alloc returns memory that is freed after the case. Every number in the memory is NaN.
+// alloc returns memory that is freed after the case. As numbers of any size, its contents are NaN.
 func (b *bench) alloc(size int) *cuda.Memory {
 	m := the(b.context.Alloc(size))
 	b.memory = append(b.memory, m)
@@ -197,8 +199,8 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 	return got
 }
 
-// random returns n random F16 numbers of a size of about 1: their bytes, and a copy on the GPU. A long array
-// repeats itself every 2^22 + 8 elements, which is no multiple of the length of a row.
+// random returns n random F16 numbers with standard deviation 1: their bytes, and a copy on the GPU. A long
+// array repeats every 2^22 + 8 elements, which is not a multiple of the length of a row.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	return b.randomOf(kernels.CacheAuto, n)
 }
@@ -226,8 +228,8 @@ func at(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units returns the difference of two numbers in units in the last place of F16. The unit is made a little larger,
-// by what a kernel loses in rounding to float32.
+// units returns the difference of two numbers in units in the last place of F16. The unit is a little larger
+// than F16's, because kernels also round to float32.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swap returns a case that copies blocks between anywhere in one array on the GPU and pinned memory, where the
-// blocks lie side by side. With in, the blocks are copied to the GPU.
+// swap returns a case that copies blocks between random places in an array on the GPU and consecutive places
+// in pinned host memory: to the GPU if in is true, and otherwise to the host.
 func swap(blocks, size int, in bool) benchmark {
 	way := "out"
 	if in {
@@ -90,7 +90,8 @@ func write(cache kernels.CacheType, tokens, heads, size int) benchmark {
 	}}
 }
 
-// copyBlocks returns a case that copies blocks from anywhere in the upper half of each array to the lower half.
+// copyBlocks returns a case that copies blocks from random places in the upper half of each array to random
+// places in the lower half.
 func copyBlocks(count, arrays, size int) benchmark {
 	return benchmark{name: fmt.Sprintf("copy_blocks pairs=%d arrays=%d bytes=%d", count, arrays, size), prepare: func(b *bench) prepared {
 		half := count * size

@@ -1,10 +1,10 @@
-// Command gpu measures and checks the kernels of internal/serving/cuda/kernels on a GPU, and prints one table. .ci/gpu
-// builds it, and runs it on a machine with a GPU.
+// Command gpu measures and checks the kernels of internal/serving/cuda/kernels on a GPU, and prints one
+// table. .ci/gpu builds it and runs it on a machine with a GPU.
 //
 //	gpu -cases              print the cases, for compare.py
-//	gpu [-theirs FILE]      measure, beside the times in FILE that compare.py measured
+//	gpu [-theirs FILE]      measure, and compare with the times in FILE that compare.py measured
 //	gpu -within TIME        begin no case after TIME
-//	gpu -small -driver FILE the same with small cases on another library in place of the driver (tests)
+//	gpu -small -driver FILE small cases, with another library in place of the driver (tests)
 package main
 
 import (

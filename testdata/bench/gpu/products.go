@@ -9,6 +9,7 @@ import (
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model/weights"
 )
 
 // A product multiplies rows of inputs by weights.
@@ -50,7 +51,8 @@ func (c product) prepare(b *bench) prepared {
 	return p
 }
 
-// A matrix has weights on the GPU, rows of inputs, and the results of all rows computed in one batch.
+// A matrix has weights on the GPU, rows of inputs, and the products of all rows, which were computed in one
+// batch.
 type matrix struct {
 	matrixShape
 	kernels.Weights
@@ -60,8 +62,8 @@ type matrix struct {
 	memory   closers
 }
 
-// matrixOf returns the matrix of the previous call if that matrix has the same shape. Otherwise it makes a new
-// matrix and frees the previous one.
+// matrixOf returns a matrix of a shape. It keeps the last one, because consecutive cases often have the same
+// shape.
 func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
 		return b.matrix
@@ -86,7 +88,7 @@ func (b *bench) closeMatrix() error {
 	return m.memory.close()
 }
 
-// batch returns the product of some rows of the inputs, and the memory for its outputs. The memory is freed after
+// batch returns the product of some rows of the inputs, and the memory of its outputs, which is freed after
 // the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
 	plan := the(m.Plan(b.context.Device(), rows))
@@ -110,30 +112,31 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst returns the largest error of some outputs in some rows, in units of the allowed error. got has the outputs
-// of the inputs' rows from first on. worst fails if any output is NaN, because all outputs were NaN before the
-// launch.
+// worst returns the largest error of some outputs of some rows, as a multiple of the allowed error. got has
+// the outputs of the inputs' rows from first on. worst fails if any output is NaN, which means that no kernel
+// wrote it.
 //
-// An output may differ from a float64 sum by one unit in the last place, and by what float32 rounds in a long sum.
-// The kernels also round weights of GGUF to F16. The errors of these weights are independent, so 4 times F16's
-// rounding error of the root of the sum of squares is added.
+// An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors
+// of a long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so
+// 4 times F16's rounding error of the root of the sum of squares is allowed in addition.
 func (m *matrix) worst(got []byte, first int) (worst float64) {
 	for i := 0; i < len(got); i += 2 {
 		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
 			must(fmt.Errorf("output %d of row %d is NaN", i/2%m.outputs, i/2/m.outputs))
 		}
 	}
-	const most = 97
-	for n := range min(m.outputs, most) {
+	const maxChecked = 97
+	tensor, weights := weights.FromBytes(dtypes[m.format], m.outputs, m.columns, m.file), make([]float32, m.columns)
+	for n := range min(m.outputs, maxChecked) {
 		output := n
-		if m.outputs > most {
-			output = n * (m.outputs - 1) / (most - 1)
+		if m.outputs > maxChecked {
+			output = n * (m.outputs - 1) / (maxChecked - 1)
 		}
-		weights := m.row(output)
+		tensor.Row(output, weights)
 		for _, row := range checked(len(got) / 2 / m.outputs) {
 			want, squares, size := 0.0, 0.0, 0.0
 			for k, w := range weights {
-				x := w * at(m.in, (first+row)*m.columns+k)
+				x := float64(w) * at(m.in, (first+row)*m.columns+k)
 				want, squares, size = want+x, squares+x*x, size+math.Abs(x)
 			}
 			allowed := 0x1p-10*math.Abs(want) + 2e-6*size + 1e-7
@@ -145,6 +148,8 @@ func (m *matrix) worst(got []byte, first int) (worst float64) {
 	}
 	return worst
 }
+
+var dtypes = map[kernels.WeightFormat]weights.DType{kernels.Plain: weights.F16, kernels.Q8_0: weights.Q8_0, kernels.Q4_K: weights.Q4_K}
 
 func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	switch n := m.outputs * m.columns; m.format {
@@ -158,8 +163,8 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	return rows
 }
 
-// makeBlocks makes random blocks of weights. scales are the offsets of F16 numbers in a block. A long array repeats
-// itself after an odd number of blocks.
+// makeBlocks makes random blocks of GGUF weights. scales are the offsets of the F16 numbers in a block. A
+// long array repeats after an odd number of blocks.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
@@ -178,38 +183,8 @@ func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Mem
 	return b.upload(m.file)
 }
 
-func (m *matrix) row(output int) []float64 {
-	weights := make([]float64, m.columns)
-	for k := range weights {
-		i := output*m.columns + k
-		switch m.format {
-		case kernels.Q8_0:
-			block := m.file[i/32*34:]
-			weights[k] = at(block, 0) * float64(int8(block[2+i%32]))
-		case kernels.Q4_K:
-			weights[k] = q4k(m.file[i/256*144:], i%256)
-		default:
-			weights[k] = at(m.file, i)
-		}
-	}
-	return weights
-}
-
-// q4k returns weight i of a block of Q4_K. A block has two F16 numbers, 12 bytes with 8 scales and 8 minima of 6
-// bits, and 256 integers of 4 bits.
-func q4k(block []byte, i int) float64 {
-	packed, group := block[4:16], i/32
-	scale, minimum := packed[group%4]&63, packed[group%4+4]&63
-	if group >= 4 {
-		scale = packed[group+4]&15 | packed[group-4]>>6<<4
-		minimum = packed[group+4]>>4 | packed[group]>>6<<4
-	}
-	q := block[16+i/64*32+i%32]
-	return at(block, 0)*float64(scale)*float64(q>>(group%2*4)&15) - at(block, 1)*float64(minimum)
-}
-
-// products returns the products in a model with 8 billion parameters: those of its layers and the product for the
-// logits. With small, it returns products that are small enough for tests.
+// products returns the matrix products of a model with 8 billion parameters: those of its layers and of the
+// logits. If small, they are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {

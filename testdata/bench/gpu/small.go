@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// A rowwise is a benchmark of a kernel that computes each row of outputs from one row of inputs.
+// A rowwise is a case of a kernel that computes each row of outputs from one row of inputs.
 type rowwise struct {
 	kernel  string
 	rows, n int
@@ -20,7 +20,8 @@ type rowwise struct {
 	want    func(r rowwise, in, extra func(i int) float64) []float64 // of one row
 }
 
-// checked returns the numbers of the rows that are compared with float64 and computed again alone.
+// checked returns the indexes of the rows that are compared with float64, and are computed again without the
+// others.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
 func (r rowwise) benchmark() benchmark {
@@ -190,8 +191,8 @@ func argmax(rows, n int) benchmark {
 	}}
 }
 
-// rotary returns a case that rotates the queries and keys of tokens in place. Every launch rotates them further, so
-// only the outputs of the first launch are checked.
+// rotary returns a case that rotates the queries and keys of tokens in place. Each launch rotates them
+// further, so check is about the first launch only.
 func rotary(tokens, heads int) benchmark {
 	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
 		width := heads * headSize

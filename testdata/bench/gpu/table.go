@@ -8,7 +8,7 @@ import (
 	"llmmemory/testdata/bench/gpu/goals"
 )
 
-// A goal is the rate that a kernel should reach, as a multiple of another rate.
+// A goal is the rate that a kernel must reach, as a multiple of another rate.
 type goal struct {
 	least float64
 	of    string // ofCopy, ofBus, or a way of compare.py
@@ -19,7 +19,7 @@ const (
 	ofBus  = "GB/s"
 )
 
-// reached returns 0 if the rate that the goal names was not measured.
+// reached returns the rate as a multiple of the goal's rate, or 0 if that was not measured.
 func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	switch g.of {
 	case ofCopy:
@@ -47,7 +47,8 @@ type table struct {
 
 const rowFormat = "%-52s %10s %10s %7s  %-26s %7s %-9s %s\n"
 
-// table measures all cases. Only then does it return an error, if a case was wrong or could not be measured.
+// table measures all cases and prints a row for each. It returns the errors of all cases that were wrong or
+// could not be measured.
 func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within time.Duration) error {
 	t := &table{b: b, rivals: rivals}
 	if within > 0 {
@@ -85,7 +86,8 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 	return nil
 }
 
-// If the case cannot be measured, row returns an error and prints nothing.
+// row measures a case and prints its row. If the case cannot be measured, it returns an error and prints
+// nothing.
 func (t *table) row(c benchmark) error {
 	if !t.until.IsZero() && !time.Now().Before(t.until) {
 		return errors.New("not measured: the time is over")

@@ -1,8 +1,9 @@
 //go:build ignore
 
-// Command llmd starts two replicas of llmserve demo, passes their KV events to llm-d's indexer, and checks its scores:
-// the number of blocks that each replica has cached from the beginning of a prompt. ../llmd.sh builds it with the
-// modules of a checkout of llm-d-kv-cache. Usage: llmd LLMSERVE
+// Command llmd tests the KV events of llmserve with llm-d's indexer: it starts two replicas of llmserve demo,
+// passes their events to the indexer, and checks its scores, which are the numbers of blocks of a prompt's
+// start that each replica has cached. ../llmd.sh builds it with the modules of a checkout of llm-d-kv-cache.
+// Usage: llmd LLMSERVE
 package main
 
 import (
@@ -43,7 +44,8 @@ func main() {
 	}
 }
 
-// check starts two replicas, sends prompts, and compares the indexer's scores with the blocks that were sent.
+// check starts two replicas, sends them prompts, and compares the indexer's scores with the blocks of these
+// prompts.
 func check(llmserve string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -58,7 +60,7 @@ func check(llmserve string) error {
 	return p.compare()
 }
 
-// A pair is two replicas, and the indexer that receives their events.
+// A pair is two replicas of llmserve, and the indexer that receives their events.
 type pair struct {
 	ctx      context.Context
 	indexer  *kvcache.Indexer
@@ -96,8 +98,8 @@ func (p *pair) score(tokens []uint32) ([2]float64, error) {
 	return [2]float64{scores[names[0]], scores[names[1]]}, err
 }
 
-// subscribed returns when the indexer receives the events of both replicas. Events before a subscription are lost, so
-// each attempt sends a new prompt.
+// subscribed waits until the indexer receives the events of both replicas. Events before a subscription are
+// lost, so each attempt sends a new prompt.
 func (p *pair) subscribed() error {
 	seed := 100
 	for i, r := range p.replicas {
@@ -121,7 +123,7 @@ func (p *pair) subscribed() error {
 	return nil
 }
 
-// compare sends prompts to the replicas, and returns an error if a score does not become right.
+// compare sends prompts to the replicas, and returns an error if a score is still wrong after some time.
 func (p *pair) compare() error {
 	first, second, both, none := prompt(1, 100), prompt(2, 70), prompt(3, 50), prompt(4, 80)
 	longer := slices.Concat(both[:48], prompt(5, 60)) // the beginning of both: 3 blocks
@@ -200,7 +202,7 @@ type replica struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`)
 
-// start starts a replica and waits until it has printed its address.
+// start starts a replica and waits until llmserve has printed its address.
 func start(llmserve, name string) (*replica, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,7 +243,8 @@ func (r *replica) stop() {
 	_ = r.command.Wait()
 }
 
-// send makes the replica compute a prompt. It returns when the replica has cached the prompt's blocks.
+// send makes the replica compute a prompt and waits for the answer. The replica has then cached the prompt's
+// blocks.
 func (r *replica) send(tokens []uint32) error {
 	body, err := json.Marshal(map[string]any{"model": model, "prompt": tokens, "max_tokens": 1})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// settings lists the types of activations, keys and values to compare. The first setting rounds nothing, and the
-// others are compared with it.
+// settings lists the combinations of types to compare. The first rounds nothing; the others are compared with
+// it.
 var settings = []struct {
 	name        string
 	activations []model.Option
@@ -29,7 +29,8 @@ var settings = []struct {
 	{"int8, f16", []model.Option{model.Int8Activations}, attention.F16},
 }
 
-// compare prints how log probabilities differ over n tokens, and how often the most probable token is the same.
+// compare prints, for each setting, how log probabilities differ over n tokens, and how often the most
+// probable token is the same.
 func compare(path string, n int) {
 	var exact []float64
 	fmt.Println("| activations, keys and values | mean | largest | same token |\n|---|---|---|---|")
@@ -64,7 +65,8 @@ func compare(path string, n int) {
 	}
 }
 
-// logProbs has all tokens of the vocabulary after each of n tokens.
+// logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of
+// a text.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
 	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) {
 		tokens := make([]int32, n)

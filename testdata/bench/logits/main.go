@@ -1,9 +1,11 @@
-// Command logits compares this project's log probabilities of 50 tokens with those of ../llamacpp/logits.cpp:
-// go run ./testdata/bench/logits MODEL [FILE]
+// Command logits compares this project's log probabilities after 50 tokens with those of
+// ../llamacpp/logits.cpp:
 //
-// It prints the largest difference over the vocabulary, and the mean difference for the tokens that follow. Without
-// FILE it prints the loss of types of activations and of keys and values over 512 tokens, the table of
-// cmd/llmserve/README.md.
+//	go run ./testdata/bench/logits MODEL [FILE]
+//
+// It prints the largest difference over the vocabulary, and the mean difference for the actual next tokens.
+// Without FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens:
+// the table of cmd/llmserve/README.md.
 package main
 
 import (

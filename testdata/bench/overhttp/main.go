@@ -1,6 +1,7 @@
-// Command overhttp measures llmserve over HTTP as ../llamacpp/bench.cpp measures llama.cpp through its library: 16
-// requests at once that share a prompt of 2,048 tokens, and 8 completions of a prompt of 1,024 tokens, with 64 new tokens
-// each. Usage: overhttp LLMSERVE MODEL THREADS ROUNDS
+// Command overhttp measures llmserve over HTTP with the loads with which ../llamacpp/bench.cpp measures
+// llama.cpp through its library: 16 concurrent requests that share a prompt of 2,048 tokens, and 8
+// completions of a prompt of 1,024 tokens, with 64 new tokens each. Usage: overhttp LLMSERVE MODEL THREADS
+// ROUNDS
 package main
 
 import (
@@ -36,8 +37,8 @@ func main() {
 	}
 }
 
-// ask sends several requests at once and returns the time until all answers were there. The prompts differ only in
-// their last token. Each round has new prompts.
+// ask sends several requests at once, and returns the time until the last answer. In a round, the prompts
+// differ only in their last token; each round has new prompts.
 func ask(r *replica.Replica, requests, n, prompt, round int) time.Duration {
 	tokens := make([]int, prompt)
 	for i := range tokens {

@@ -1,7 +1,7 @@
-// Command randomgguf writes models with random weights as GGUF. Llamas of about 25 and 134 million parameters:
-// go run ./testdata/bench/randomgguf FOLDER
+// Command randomgguf writes models with random weights as GGUF files: Llamas of about 25 and 134 million
+// parameters or, with -tiny, a tiny model of each family.
 //
-// A tiny one of each family: go run ./testdata/bench/randomgguf -tiny FOLDER
+//	go run ./testdata/bench/randomgguf [-tiny] FOLDER
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package replica starts llmserve for measurements over HTTP. Errors end the program.
+// Package replica starts llmserve for measurements over HTTP. Any error ends the program.
 package replica
 
 import (
@@ -23,7 +23,7 @@ type Replica struct {
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// Start starts llmserve with a model, which is served as "m", and waits until it prints its address.
+// Start starts llmserve and waits until it has printed its address. The model is served under the name "m".
 func Start(llmserve, model string, args ...string) *Replica {
 	c := exec.Command(llmserve, append([]string{model, "--port", "0", "--kv-cache-gb", "1", "--served-model-name", "m"}, args...)...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // if the program ends early
@@ -46,7 +46,7 @@ func (r *Replica) Kill() {
 	_ = r.cmd.Wait()
 }
 
-// Complete sends the JSON of a completion and returns the JSON of the answer.
+// Complete sends a request for a completion, and returns the answer, both as JSON.
 func (r *Replica) Complete(body string) []byte {
 	return read(http.Post(r.URL+"/v1/completions", "application/json", strings.NewReader(body)))
 }

@@ -13,8 +13,8 @@ import (
 // BlockSize is the number of tokens in a block of the store.
 const BlockSize = 16
 
-// With opens a model and a store for keys and values, calls run with them, and closes both. It returns an error if
-// the model cannot be opened with the options.
+// With opens a model and a store for keys and values, calls run with a runner for them, and closes both. It
+// returns an error if the model does not support the options.
 func With(path string, threads, blocks int, kv attention.DType, options []model.Option,
 	run func(*model.Model, *model.Runner)) error {
 	pool := fatal.Get(parallel.New(threads))
@@ -32,7 +32,8 @@ func With(path string, threads, blocks int, kv attention.DType, options []model.
 	return nil
 }
 
-// Prefill returns a batch with one prompt. Its blocks begin at block first.
+// Prefill returns a batch with one prompt, whose keys and values go to consecutive blocks from block first
+// on.
 func Prefill(tokens []int32, first int) *model.Batch {
 	n := len(tokens)
 	b := &model.Batch{Tokens: tokens, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}}

@@ -1,5 +1,5 @@
-// Command served combines two sets of measurements for the figure "served" of llmsim figures: those of llmserve
-// bench, and the times that llmsim calibrate has fitted to other measurements. Usage:
+// Command served writes the measurements for the figure "served" of llmsim figures. It combines the results
+// of llmserve bench with the cost file that llmsim calibrate fitted to other runs. Usage:
 //
 //	go run ./testdata/bench/served FOLDER MACHINE FILE
 //

@@ -1,6 +1,6 @@
-// Command tables reads the output of go test -bench and prints tables with a row for each benchmark and the median of
-// each metric over repeated runs. With -json it also writes the measurements that llmsim figures draws beside the
-// paper's figures 18a and 19:
+// Command tables reads the output of go test -bench, and prints tables with a row for each benchmark and the
+// median of each metric over repeated runs. With -json it also writes the measurements that llmsim figures
+// draws beside the paper's figures 18a and 19:
 //
 //	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
 package main
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// A result has the values that one benchmark printed. The keys are the units.
+// A result has the values that a benchmark printed in all its runs, by unit.
 type result struct {
 	name   string
 	units  []string
@@ -56,10 +56,10 @@ func (r *result) median(unit string) float64 {
 	return values[len(values)/2]
 }
 
-// The name of a benchmark ends with the number of processors unless it is 1.
+// line matches the result of a benchmark. The name ends with the number of processors, unless it is 1.
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
-// read returns the results in the order of the output. If a test has failed, read returns an error.
+// read returns the results in the order of the output. It ends the program if a test failed.
 func read(in io.Reader) (results []*result) {
 	byName := map[string]*result{}
 	lines := bufio.NewScanner(in)
@@ -107,7 +107,7 @@ func print(out io.Writer, results []*result) {
 	fatal.If(w.Flush())
 }
 
-// figures has the measurements of attention that llmsim figures draws. Times are in microseconds.
+// figures is the JSON of the measurements that llmsim figures draws. Times are in microseconds.
 type figures struct {
 	Machine string  `json:"machine"`
 	Date    string  `json:"date"`
@@ -125,7 +125,7 @@ type paged struct {
 	Ratio      float64 `json:"ratio"`
 }
 
-// A size has the times of decoding and swapping with blocks of one size.
+// A size has the times to decode and to swap with blocks of a size.
 type size struct {
 	Tokens int     `json:"tokens"`
 	Decode float64 `json:"decode_us"`

@@ -1,10 +1,13 @@
-// Command tiers measures what it gains and costs to keep keys and values in files or in Redis. It prints the table of
-// cmd/llmserve/README.md: go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
+// Command tiers measures what it gains and costs to keep keys and values in files or in Redis. It prints the
+// table of cmd/llmserve/README.md:
 //
-// In each round, a server without tiers computes a prompt of 2,048 random tokens. Then a server with tiers computes the
-// same prompt, and is killed when it has stored everything. New servers load the prompt's keys and values: from files
-// in the page cache, from files that were dropped from the page cache, and from Redis. After the rounds, 16 requests at
-// once share a prompt on a new replica, and decoding is timed with and without a tier, in turns.
+//	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
+//
+// In each round, a server without tiers computes a prompt of 2,048 random tokens. A server with a tier
+// computes the same prompt, and is killed when it has stored all blocks. New servers then load the blocks:
+// from files in the page cache, from files that were dropped from the page cache, and from Redis. After the
+// rounds, a new replica gets 16 requests at once that share a prompt, and decoding is timed alternately with
+// and without a tier.
 package main
 
 import (
@@ -83,12 +86,12 @@ func median(all []time.Duration) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
-func prompt(n, most int) string {
+func prompt(n, maxTokens int) string {
 	tokens := make([]string, n)
 	for i := range tokens {
 		tokens[i] = strconv.Itoa(300 + rand.IntN(20000))
 	}
-	return fmt.Sprintf(`{"model": "m", "prompt": [%s], "max_tokens": %d, "temperature": 0, "ignore_eos": true}`, strings.Join(tokens, ","), most)
+	return fmt.Sprintf(`{"model": "m", "prompt": [%s], "max_tokens": %d, "temperature": 0, "ignore_eos": true}`, strings.Join(tokens, ","), maxTokens)
 }
 
 func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
@@ -108,7 +111,8 @@ func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	return took, a.Usage.Details.Cached
 }
 
-// metric returns the value of a metric. name is a regular expression for the metric's name and labels.
+// metric returns the value of a metric. name is a regular expression that matches the metric's name and
+// labels.
 func metric(r *replica.Replica, name string) float64 {
 	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.Metrics())
 	if found == nil {
@@ -127,7 +131,7 @@ func once(args []string, body string) time.Duration {
 	return took
 }
 
-// fill makes a server compute a prompt, and kills the server when everything is stored.
+// fill makes a server compute a prompt, waits until the server has stored all blocks, and kills it.
 func fill(args []string, body string) {
 	p := start(args)
 	defer p.Kill()
@@ -168,8 +172,8 @@ func together(call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// shared starts two replicas one after the other, and sends 16 requests with one prompt to each at once. It prints
-// how many tokens each replica loaded.
+// shared starts two replicas one after the other, and sends 16 requests with the same prompt to each at once.
+// It prints how many tokens each replica loaded from the tier.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)
@@ -183,8 +187,8 @@ func shared(args []string) {
 	}
 }
 
-// decode starts a server and returns how long it takes to generate 128 tokens for each of 16 prompts of 64 tokens.
-// The server has answered other requests before.
+// decode returns how long a server takes to generate 128 tokens for each of 16 prompts of 64 tokens. The
+// server has answered other requests before, so that it is warm.
 func decode(args []string) time.Duration {
 	p := start(args)
 	defer p.Kill()

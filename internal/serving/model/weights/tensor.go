@@ -229,6 +229,11 @@ func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
+// FromBytes returns a tensor that uses the memory of data, which has the rows as files have them.
+func FromBytes(d DType, rows, cols int, data []byte) *Tensor {
+	return &Tensor{DType: d, Rows: rows, Cols: cols, data: data}
+}
+
 // Collect returns a Tensors with the given tensors. Of two with the same name, it contains the last one.
 func Collect(tensors ...*Tensor) *Tensors {
 	t := &Tensors{byName: map[string]*Tensor{}}

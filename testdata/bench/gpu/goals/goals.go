@@ -1,4 +1,5 @@
-// Package goals compares measured rates with those of other libraries, and with the ratios that are required.
+// Package goals compares measured rates with those of other libraries, and checks whether they reach the
+// required ratio.
 package goals
 
 import (
@@ -14,8 +15,9 @@ type Rival struct {
 	Seconds float64
 }
 
-// ReadRivals reads a file whose lines have the name of a case, the way and the seconds, with tabs between them. It
-// prints the lines that begin with #, and those that another program has printed there.
+// ReadRivals reads lines of the form NAME, tab, WAY, tab, SECONDS, and returns the rivals by the name of the
+// case. It prints all other lines, which are comments after # or output of other programs. If file is "",
+// there are none.
 func ReadRivals(file string) (map[string][]Rival, error) {
 	all := map[string][]Rival{}
 	if file == "" {
@@ -45,8 +47,8 @@ func ReadRivals(file string) (map[string][]Rival, error) {
 // A Tally counts goals.
 type Tally struct{ all, reached, unmeasured int }
 
-// Judge counts a goal, and returns it as text, with whether it is reached. A ratio of 0 means that it could not be
-// measured.
+// Judge counts a goal, and returns required followed by whether ratio is at least least. A ratio of 0 means
+// that it could not be measured.
 func (t *Tally) Judge(required string, least, ratio float64) string {
 	t.all++
 	switch {

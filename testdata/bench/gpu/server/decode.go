@@ -25,7 +25,8 @@ func runnerConfig(on *gpu.Model, layers, blocks, sequences, tokens, longest int)
 	return c, err
 }
 
-// addSequence adds the tokens of a sequence from a position on. table has all its blocks; stride is that of the batch.
+// addSequence adds the tokens of a sequence, from position from on, to a batch. table is the block table of
+// the sequence; stride is the length of a block table in the batch.
 func addSequence(b *model.Batch, tokens []int32, from int, table []int32, stride int) {
 	for i, token := range tokens {
 		p := from + i
@@ -40,18 +41,20 @@ func addSequence(b *model.Batch, tokens []int32, from int, table []int32, stride
 	b.Logits, b.LargestOnly = append(b.Logits, int32(len(b.Tokens)-1)), append(b.LargestOnly, true)
 }
 
-// compute runs a step and appends the most likely token of each sequence to tokens. most is the most logits of a call.
-func compute(r engine.ModelRunner, most int, b *model.Batch, tokens []int32) ([]int32, error) {
+// compute runs a step, and appends the most likely next token of each sequence to tokens. maxLogits is the
+// highest number of rows of logits of one call.
+func compute(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
 	if err := r.Forward(b); err != nil {
 		return tokens, err
 	}
-	return take(r, most, b, tokens)
+	return take(r, maxLogits, b, tokens)
 }
 
-// take waits for the oldest step, and appends the most likely token of each sequence to tokens.
-func take(r engine.ModelRunner, most int, b *model.Batch, tokens []int32) ([]int32, error) {
-	for from := 0; from < len(b.Logits); from += most {
-		if _, err := r.ComputeLogits(b, from, min(from+most, len(b.Logits))); err != nil {
+// take waits for the oldest step that was launched, and appends the most likely next token of each sequence
+// to tokens.
+func take(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
+	for from := 0; from < len(b.Logits); from += maxLogits {
+		if _, err := r.ComputeLogits(b, from, min(from+maxLogits, len(b.Logits))); err != nil {
 			return tokens, err
 		}
 		tokens = append(tokens, r.Largest()...)
@@ -76,7 +79,8 @@ func (b *bench) decode() (err error) {
 	return errors.Join(b.decodeSteps(&s, m, on), b.idle(m, on))
 }
 
-// All sequences have the same tokens, in blocks of their own, so that they must get the same next token.
+// decodeSteps measures decoding steps of batches of several sizes. All sequences have the same tokens, in
+// different blocks, so all must get the same next token.
 func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error) {
 	counts, length := []int{1, 16, 64, 256}, b.pick(1024, 20)
 	if b.small {
@@ -132,11 +136,11 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error)
 	return nil
 }
 
-// timeOf returns the median time of a step, and its tokens. As in the engine, a step is launched before the one before it
-// ends.
-func (b *bench) timeOf(r engine.ModelRunner, most int, step *model.Batch) (seconds float64, tokens []int32, err error) {
+// timeOf returns the median time of a step in seconds, and the tokens of the last one. Each step is launched
+// before the previous one ends, as in the engine.
+func (b *bench) timeOf(r engine.ModelRunner, maxLogits int, step *model.Batch) (seconds float64, tokens []int32, err error) {
 	for range 3 { // kernels are compiled, the step is captured
-		if tokens, err = compute(r, most, step, tokens[:0]); err != nil {
+		if tokens, err = compute(r, maxLogits, step, tokens[:0]); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -149,14 +153,14 @@ func (b *bench) timeOf(r engine.ModelRunner, most int, step *model.Batch) (secon
 		if err := r.Forward(step); err != nil {
 			return 0, nil, err
 		}
-		if tokens, err = take(r, most, step, tokens[:0]); err != nil {
+		if tokens, err = take(r, maxLogits, step, tokens[:0]); err != nil {
 			return 0, nil, err
 		}
 		now := time.Now()
 		times, ended = append(times, now.Sub(ended).Seconds()), now
 	}
 	slices.Sort(times)
-	tokens, err = take(r, most, step, tokens[:0])
+	tokens, err = take(r, maxLogits, step, tokens[:0])
 	return times[len(times)/2], tokens, err
 }
 
@@ -168,7 +172,8 @@ func randomTokens(rnd *rand.Rand, n, vocabulary int) []int32 {
 	return tokens
 }
 
-// A watched device measures how long the GPU is idle between decoding steps of an engine.
+// A watched device measures how long the GPU is idle between decoding steps of an engine. NewRunner sets
+// runner, which measures.
 type watched struct {
 	*gpu.Model
 	sequences int // of the steps that count
@@ -181,8 +186,9 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 	return w.runner, err
 }
 
-// A watchedRunner adds up the time from the end of a step to that of the next one, and the part of this time in which the
-// GPU may be idle: until the next step is launched, unless the host then waits for the step before.
+// A watchedRunner adds up the times from the end of one step to the end of the next, and the parts of them in
+// which the GPU may be idle: until the next step was launched, unless a call then waited for the previous
+// step, which shows that the GPU was busy.
 type watchedRunner struct {
 	engine.DeviceRunner
 	sequences int
@@ -219,8 +225,8 @@ func (r *watchedRunner) launched(b *model.Batch, err error) error {
 // forget discards the measurements. No step is in flight.
 func (r *watchedRunner) forget() { r.ended, r.steps, r.idle, r.all = time.Time{}, 0, 0, 0 }
 
-// waits is the time from which on a call has waited for the GPU, which was busy then.
-const waits = 50 * time.Microsecond
+// busyWait is the least duration of a call that counts as waiting for the GPU.
+const busyWait = 50 * time.Microsecond
 
 func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
 	begin := time.Now()
@@ -230,7 +236,7 @@ func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, 
 		return logits, err
 	}
 	f := r.flights[0]
-	if r.flights = r.flights[1:]; len(r.flights) > 0 && now.Sub(begin) < waits {
+	if r.flights = r.flights[1:]; len(r.flights) > 0 && now.Sub(begin) < busyWait {
 		r.flights[0].idle = r.flights[0].launched.Sub(r.ended)
 	}
 	if f.counts {

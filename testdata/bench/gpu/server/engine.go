@@ -18,13 +18,14 @@ type request struct {
 	output int
 }
 
-// engine makes an engine on the GPU. The prompts here have no common prefixes, so it does not look for them.
+// engine returns an engine on the GPU, without prefix caching: the prompts have no common prefixes.
 func (b *bench) engine(m *model.Model, d engine.Device, c engine.Config, o engine.Observer) (*engine.Engine, error) {
 	c.Model, c.Device, c.Pool, c.Tokenizer, c.NoPrefixCaching = m, d, b.pool, tokenizer.Bytes(0), true
 	return engine.New(c, o)
 }
 
-// answers sends all requests at once. At until, unless it is zero, requests without an answer are cancelled.
+// answers sends all requests at once, and returns n answers to each. If until is not zero, it cancels the
+// requests that are not answered at that time.
 func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][][]int32, error) {
 	ctx := context.Background()
 	if !until.IsZero() {

@@ -44,15 +44,17 @@ func (b *bench) work(to io.Writer) error {
 	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
 }
 
-// aMinute returns a context that ends programs that hang, except with -small.
-func (b *bench) aMinute() (context.Context, context.CancelFunc) {
+// minute returns a context that ends programs after a minute, in case they hang. With -small it has no time
+// limit.
+func (b *bench) minute() (context.Context, context.CancelFunc) {
 	if b.small {
 		return context.WithCancel(context.Background())
 	}
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-// child returns a command. With -small it finds the library in place of the driver.
+// child returns a command that is killed when this process ends. With -small, it loads the library of -driver
+// as NVIDIA's driver.
 func (b *bench) child(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -108,7 +110,8 @@ func (s *server) stop() error {
 	return errors.Join(err, s.cmd.Wait())
 }
 
-// ask sends a load, whose prompts are random and depend on its sizes, and returns the time until all answers were there.
+// ask sends all requests of a load at once, and returns the time until the last answer. The prompts are
+// random; their seed is computed from the sizes of the load.
 func (s *server) ask(ctx context.Context, l *load, vocabulary int) (time.Duration, error) {
 	var wait sync.WaitGroup
 	bodies, errs := make([][]byte, len(l.Prompts)), make([]error, len(l.Prompts))
@@ -150,14 +153,15 @@ func (s *server) complete(ctx context.Context, body []byte, tokens int) error {
 	return nil
 }
 
-// http measures llmserve. Its weights are in the page cache, because all tensors lie in the same 1 GB.
+// http measures llmserve over HTTP. The weights come from the page cache, because all tensors use the same
+// data of 1 GB.
 func (b *bench) http() (err error) {
 	s := llama(b.small)
 	dir, err := b.folder("llama", s)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := b.aMinute()
+	ctx, cancel := b.minute()
 	defer cancel()
 	on, err := b.serve(ctx, dir, b.limits()...)
 	if err != nil {
@@ -188,7 +192,8 @@ func (b *bench) http() (err error) {
 	return nil
 }
 
-// linkDriver makes llmserve find the library that takes the place of the driver.
+// linkDriver links the library of -driver into b.dir under the name of NVIDIA's driver, for the programs that
+// child starts.
 func (b *bench) linkDriver() error {
 	path, err := filepath.Abs(b.library)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command server measures llmserve and its engine on a GPU, with models that have random weights, and prints one table.
-// .ci/gpu builds it, and runs it on a machine with a GPU.
+// Command server measures llmserve and its engine on a GPU, with models that have random weights, and prints
+// one table. .ci/gpu builds it and runs it on a machine with a GPU.
 //
 //	server -work              print the models and requests, for compare.py
 //	server -llmserve FILE     measure; -theirs, -within, -small and -driver are those of testdata/bench/gpu
@@ -93,7 +93,8 @@ func (b *bench) run(theirs string) (err error) {
 	return errors.Join(b.wrong...)
 }
 
-// part measures a part, unless less time is left than the seconds that it needs.
+// part measures one part, if at least the given seconds are left before b.until. It records an error of the
+// part.
 func (b *bench) part(name string, seconds float64, measure func() error) {
 	err := errors.New("not measured: the time is over")
 	if !b.over(seconds) {
@@ -121,7 +122,8 @@ func (b *bench) onGPU(f func() error) (err error) {
 
 const rowFormat = "%-52s %-40s %7s  %s\n"
 
-// row prints a row. required is empty if there is no goal, which is a ratio of at least least. A ratio of 0 was not measured.
+// row prints a row. The goal is a ratio of at least least, which required describes; "" means that there is
+// no goal. A ratio of 0 means that it was not measured.
 func (b *bench) row(name, measured string, ratio float64, required string, least float64) {
 	shown, verdict := "-", "-"
 	if ratio > 0 {
@@ -140,7 +142,7 @@ func (b *bench) pick(normal, small int) int {
 	return normal
 }
 
-// folder returns the folder of a model, which it makes first if it does not exist.
+// folder returns the folder of a model. It writes the model if the folder does not exist.
 func (b *bench) folder(name string, s shape) (string, error) {
 	dir := filepath.Join(b.dir, name)
 	if _, err := os.Stat(dir); err == nil {

@@ -16,8 +16,9 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A shape describes a model: its config.json, and its tensors as lines of name, rows and columns, those of each layer
-// with % for its number. A vector has no columns. The weights are random.
+// A shape describes a model with random weights: its config.json and its tensors. each and others have a line
+// for each tensor: its name, rows and columns. A vector has no columns. each describes one layer; % is the
+// layer's number.
 type shape struct {
 	config  map[string]any
 	layers  int
@@ -98,10 +99,11 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"`
 }
 
-// ones is the number of ones at the beginning of the data. Weights of norms are there.
+// ones is the number of ones at the start of the data. Weights of norms are there.
 const ones = 1 << 16
 
-// All tensors but the weights of norms lie in the same random data, so a file is hardly larger than its largest
+// entries returns the header of the safetensors file, and the number of elements in its data. All tensors
+// overlap in the same random data, except weights of norms, so the file is hardly larger than its largest
 // tensor.
 func (s *shape) entries() (all map[string]entry, elements int) {
 	all, elements = map[string]entry{}, ones
@@ -165,9 +167,9 @@ func (s *shape) write(dir string) error {
 	return s.writeData(file, elements)
 }
 
-// writeData writes ones, and then random numbers, whose standard deviation is 0.02 for Llama-3-8B, as models are
-// initialized, and larger in small models, so that answers depend on all tokens. The numbers repeat themselves, but not in
-// the same columns of a matrix.
+// writeData writes ones, followed by random numbers. Their standard deviation is 0.02 for Llama-3-8B, as for
+// models before training, and larger for small models, so that answers depend on all tokens. The numbers
+// repeat, but at different columns of a matrix.
 func (s *shape) writeData(file *os.File, elements int) error {
 	encode := half.ToBF16
 	if s.dtype == "F16" {
@@ -194,7 +196,8 @@ func (s *shape) writeData(file *os.File, elements int) error {
 	return file.Close()
 }
 
-// tokenizerFile is a tokenizer.json whose tokens are bytes. Other tokens have no text.
+// tokenizerFile returns a tokenizer.json with a token for each byte. Further tokens of the model have no
+// text.
 func tokenizerFile() []byte {
 	vocabulary := map[string]int{}
 	next := 256

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// comparison compares systems that have the same memory for keys and values, on the same requests.
+// A comparison runs systems on the same requests, with the same memory for keys and values.
 type comparison struct {
 	*bench
 	shape
@@ -30,7 +30,8 @@ type comparison struct {
 
 type limits = paper.Limits
 
-// The systems. The first one is llmserve's engine, with vLLM V1's scheduler; the others have schedulers of the paper.
+// Names of the systems. The first is llmserve's engine, which has vLLM V1's scheduler; the others have
+// schedulers of the paper.
 const (
 	blocksV1   = "blocks (llmserve)"
 	blocksSOSP = "blocks (the paper's scheduler)"
@@ -39,8 +40,8 @@ const (
 	orcaMax    = "Orca (Max)"
 )
 
-// paper compares systems as the PagedAttention paper does with OPT-13B: 12 GB of keys and values, and requests of
-// ShareGPT's lengths. All requests come at once.
+// paper compares systems as the PagedAttention paper does with OPT-13B: 12 GB for keys and values, and
+// requests with ShareGPT's lengths, which all arrive at once.
 func (b *bench) paper() (err error) {
 	c := &comparison{bench: b, shape: opt(b.small), cacheBytes: 12 << 30, unit: 1, limits: limits{MaxNumBatchedTokens: 2560, MaxNumSeqs: 256}}
 	longest := 2048 // of OPT
@@ -128,7 +129,8 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 	return y, y.run(c.deadline(slices))
 }
 
-// one compares on requests with one answer. The other systems must generate the engine's tokens, too.
+// one compares the systems on requests with one answer each. All must generate the engine's tokens, which are
+// in tokens.
 func (c *comparison) one(requests []request, first *progress, tokens [][][]int32) error {
 	mean := 0.0
 	for _, r := range requests {
@@ -162,7 +164,8 @@ func (c *comparison) one(requests []request, first *progress, tokens [][][]int32
 	return errors.Join(errs...)
 }
 
-// check requires that answers begin like the wanted ones, and are complete unless there was a limit of time.
+// check returns an error if an answer differs from the wanted one, as far as both go, or is incomplete
+// although there was no time limit.
 func (c *comparison) check(name string, requests []request, got, want [][][]int32) error {
 	for i, answers := range got {
 		for k, answer := range answers {
@@ -178,7 +181,8 @@ func (c *comparison) check(name string, requests []request, got, want [][][]int3
 	return nil
 }
 
-// several compares blocks with Orca's reservations on requests with several answers, which share the prompt's blocks.
+// several compares blocks with Orca's reservations on requests with several answers. Blocks let the answers
+// share their prompt.
 func (c *comparison) several(requests []request) error {
 	var errs []error
 	for _, n := range []int{2, 4, 6} {

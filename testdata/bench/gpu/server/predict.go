@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A stream is requests of the same lengths that come at random times.
+// A stream is a load of requests that have equal lengths and arrive at random times.
 type stream struct {
 	name           string
 	requests       int
@@ -17,8 +17,8 @@ type stream struct {
 	prompt, output int
 }
 
-// predict measures llmserve bench under some loads, makes a cost file of the times of their steps, and simulates another
-// load from its arrivals alone.
+// predict measures llmserve bench under four loads. It fits a cost file to the times of steps under the first
+// three, and compares the fourth with a simulation.
 func (b *bench) predict() error {
 	dir, err := b.folder("llama", llama(b.small))
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *bench) predict() error {
 	return b.simulate(cost, streams[len(streams)-1])
 }
 
-// simulate compares a simulation with the measurement of a load, of which it gets the arrivals.
+// simulate simulates a load with its measured arrival times, and compares the result with the measurements.
 func (b *bench) simulate(cost string, s stream) error {
 	var measured struct {
 		Throughput float64 `json:"output_throughput"`
@@ -99,12 +99,12 @@ func (b *bench) simulate(cost string, s stream) error {
 	return nil
 }
 
-// file returns the beginning of the names of the files of a load.
+// file returns the path, without an extension, of the files about a load.
 func (b *bench) file(name string) string { return filepath.Join(b.dir, "load-"+name) }
 
 // output runs a program and returns what it prints.
 func (b *bench) output(program string, args ...string) ([]byte, error) {
-	ctx, cancel := b.aMinute()
+	ctx, cancel := b.minute()
 	defer cancel()
 	c := b.child(ctx, program, args...)
 	var errors strings.Builder

@@ -7,7 +7,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Rates are measured until all requests have begun, because fewer answers are generated at a time afterwards.
+// A progress counts the steps of a run. It measures rates until all requests have begun; afterwards fewer
+// answers are generated at a time.
 type progress struct {
 	all, begun    int // requests; the first token of an answer begins a request
 	steps         int
@@ -28,7 +29,8 @@ func (p *progress) note(u serve.Usage) {
 	p.logical += u.Logical
 }
 
-// stepped counts a step that has computed some sequences and generated tokens. begun requests had begun before it.
+// stepped counts a step that computed some sequences and generated some tokens. begun is the number of
+// requests that had begun before the step.
 func (p *progress) stepped(tokens, sequences, begun int) {
 	p.steps++
 	if begun >= p.all {

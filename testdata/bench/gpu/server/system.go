@@ -12,12 +12,13 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// All answers to a request are greedy, and so have the same tokens.
+// A system runs a scheduler of the paper with the model on the GPU. All answers to a request are greedy, so
+// they have the same tokens.
 type system struct {
 	scheduler *paper.Scheduler
 	copies    bool // answers to a prompt do not share its blocks
 	runner    engine.ModelRunner
-	most      int // logits of a call of the runner
+	maxLogits int // of a call of the runner
 	requests  []request
 	answers   [][][]int32 // of each request
 	host      map[int32][]byte
@@ -31,7 +32,7 @@ type system struct {
 
 // newSystem adds the requests, each with n answers, to a scheduler.
 func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, c *engine.RunnerConfig, requests []request, n int) (*system, error) {
-	y := &system{scheduler: s, copies: copies, runner: r, most: c.MaxLogits(), requests: requests, host: map[int32][]byte{}, blockSize: c.Store.BlockBytes()}
+	y := &system{scheduler: s, copies: copies, runner: r, maxLogits: c.MaxLogits(), requests: requests, host: map[int32][]byte{}, blockSize: c.Store.BlockBytes()}
 	for i, q := range requests {
 		y.answers = append(y.answers, make([][]int32, n))
 		if err := s.Add(serve.Request{ID: i, Prompt: len(q.prompt), Output: q.output, Seqs: n}); err != nil {
@@ -109,10 +110,10 @@ func (y *system) fill() {
 	}
 }
 
-// step computes an iteration. It returns the requests whose answers are complete.
+// step runs the model for the scheduler's iteration, and returns the requests that are then answered.
 func (y *system) step() (finished []int, err error) {
 	y.fill()
-	if y.largest, err = compute(y.runner, y.most, &y.batch, y.largest[:0]); err != nil {
+	if y.largest, err = compute(y.runner, y.maxLogits, &y.batch, y.largest[:0]); err != nil {
 		return nil, err
 	}
 	if err := y.copyPrompts(); err != nil {
@@ -145,7 +146,8 @@ func (y *system) step() (finished []int, err error) {
 	return finished, nil
 }
 
-// copyPrompts copies the blocks of prompts to the other answers, if these do not share them.
+// copyPrompts copies the blocks of prompts from the first answer to the others, if answers do not share
+// blocks.
 func (y *system) copyPrompts() error {
 	var pairs []kvstore.Pair
 	for _, p := range y.iteration.Prefills {
