@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"slices"
 	"unsafe"
 
 	"llmmemory/internal/serving/parallel"
@@ -119,10 +120,5 @@ const recordHead = 16
 // chunk.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
-// grow returns a slice of n elements. It uses the memory of s if that is large enough. The contents are undefined.
-func grow[E any](s []E, n int) []E {
-	if cap(s) >= n {
-		return s[:n]
-	}
-	return make([]E, n, n+n/4)
-}
+// grow returns a slice of n elements, whose contents are undefined. It uses the memory of s if that is large enough.
+func grow[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }

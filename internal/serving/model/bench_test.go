@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// benchModel is a Llama of 134 million parameters with random weights in F16.
+// benchModel returns a Llama of 134 million parameters with random weights in F16.
 func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
 	path := filepath.Join(b.TempDir(), "134m.gguf")
 	require.NoError(b, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12,
@@ -32,8 +32,8 @@ func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
 	return m
 }
 
-// decodeBatch returns a batch of n sequences, each of which decodes one token after the same 512 tokens in blocks 1
-// to 32. The batch says that the sequences share these blocks, as the engine does.
+// decodeBatch returns a batch in which n sequences each decode one token. All have the same 512 tokens of context in
+// blocks 1 to 32, and CommonPrefix says so, as in a batch of the engine.
 func decodeBatch(n int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 33}}
 	if n > 1 {
@@ -58,8 +58,8 @@ func TestForwardAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, ggufBench(t, mixedGGUF("llama", halves), model.BF16Activations), 20)
 }
 
-// requireNoAllocations computes a batch of n sequences several times. A worker allocates memory once, with its
-// first piece of work, but an allocation that happens in each step appears in every measurement.
+// requireNoAllocations requires that a batch of n sequences can be computed without allocations. A worker allocates
+// memory once, when it computes for the first time, so one of several measurements without an allocation is enough.
 func requireNoAllocations(t *testing.T, b *bench, n int) {
 	batch := decodeBatch(n)
 	for i := range batch.BlockTables {
@@ -86,8 +86,8 @@ func requireNoAllocations(t *testing.T, b *bench, n int) {
 	require.Zero(t, each)
 }
 
-// A reader reads the bytes that decoding one sequence reads: all weights, and the keys and values of the sequence's
-// context. Each worker reads a part.
+// A reader reads the bytes that decoding one sequence must read: all weights, and the keys and values of the
+// sequence's context. Each worker reads an equal part.
 type reader struct {
 	pool   *parallel.Pool
 	pieces [][]byte
@@ -119,9 +119,8 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 	return r
 }
 
-// BenchmarkDecodeAgainstReading compares decoding one sequence after 512 tokens with reading the same bytes in the
-// same way as BenchmarkDecode of kvstore does. It measures the two alternately and reports the median of the
-// ratios.
+// BenchmarkDecodeAgainstReading measures, in turn, decoding one sequence after 512 tokens, and only reading the bytes
+// that this needs, as BenchmarkDecode of kvstore does. It reports the median of the ratios.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {

@@ -83,8 +83,8 @@ type Config struct {
 	End []int32 // tokens that end a sequence
 }
 
-// Experts describes a mixture of experts in place of a layer's MLP. A router computes a logit for each expert; a token
-// uses the experts with the largest logits.
+// Experts describes a mixture of experts, which replaces a layer's MLP. A router computes a logit for each expert,
+// and a token is computed by the PerToken experts with the largest logits.
 type Experts struct {
 	Count, PerToken  int
 	IntermediateSize int  // of each expert
@@ -103,7 +103,8 @@ func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
 }
 
-// Window returns the number of tokens to which a token attends in a layer, or 0 if it attends to all tokens.
+// Window returns the number of tokens to which a token attends in a layer, itself included, or 0 if it attends to
+// all.
 func (c *Config) Window(layer int) int {
 	if c.Full != nil && c.Full[layer] {
 		return 0
@@ -111,7 +112,7 @@ func (c *Config) Window(layer int) int {
 	return c.SlidingWindow
 }
 
-// RopeOf returns the rotation of a layer, or nil if it has none.
+// RopeOf returns the rotary embedding of a layer, or nil if it has none.
 func (c *Config) RopeOf(layer int) *Rope {
 	switch {
 	case c.NoRope != nil && c.NoRope[layer]:
@@ -130,7 +131,7 @@ func (c *Config) AttentionFactor() float32 {
 	return float32(1 / math.Sqrt(float64(c.HeadDim)))
 }
 
-// check returns an error if this package cannot compute the model, or if a size is implausible.
+// check returns an error if this package cannot compute the model, or if a size is implausibly large.
 func (c *Config) check() error {
 	const limit = 1 << 24
 	for _, n := range []struct {

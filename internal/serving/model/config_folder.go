@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// published has the fields of a config.json. Families use different names for some settings.
+// published has the fields of config.json. Families have different names for some settings.
 type published struct {
 	ModelType     string   `json:"model_type"`
 	Architectures []string `json:"architectures"`
@@ -86,7 +86,7 @@ type published struct {
 	Text json.RawMessage `json:"text_config"` // in models that also read images
 }
 
-// scaling is rope_scaling or, in newer files, rope_parameters, which also has theta.
+// scaling has the fields of rope_scaling or, in newer files, of rope_parameters, which also has rope_theta.
 type scaling struct {
 	Type   string   `json:"type"`
 	Rope   string   `json:"rope_type"`
@@ -110,7 +110,8 @@ type scaling struct {
 	Sliding *scaling `json:"sliding_attention"`
 }
 
-// ReadConfig reads config.json from a folder. It reads end tokens from generation_config.json.
+// ReadConfig reads config.json in a folder. If generation_config.json names tokens that end an answer, it takes
+// these.
 func ReadConfig(dir string) (*Config, error) {
 	if err := refuseAdapter(dir); err != nil {
 		return nil, err
@@ -139,8 +140,8 @@ func ReadConfig(dir string) (*Config, error) {
 	return c, c.check()
 }
 
-// refuseAdapter returns an error for a folder with an adapter. If the folder also has a model, transformers applies the
-// adapter and vLLM does not. Either choice would surprise some users.
+// refuseAdapter returns an error if the folder has an adapter. If it also has a model, transformers applies the
+// adapter to it and vLLM does not, so users may expect either.
 func refuseAdapter(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,8 +217,8 @@ func parsePublished(data []byte) (*published, error) {
 	return p, nil
 }
 
-// family finds the model's family. For a model that also reads images, it reads the settings of the text part
-// to p.
+// family returns the model's family. For a model that also reads images, it replaces p's settings by those in
+// text_config.
 func (p *published) family() (*family, error) {
 	var known []string
 	for _, f := range families {
@@ -270,9 +271,9 @@ func (p *published) config(f *family) (*Config, error) {
 		return nil, err
 	}
 	c.Family, c.VocabSize = p.ModelType, p.VocabSize
-	c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads = p.Hidden, p.Layers, p.Heads, orElse(p.KVHeads, p.Heads)
-	c.IntermediateSize, c.MaxModelLen = p.Intermediate, orElse(p.MaxPositions, 2048)
-	if c.HeadDim = orElse(p.HeadDim, f.folder.headDim); c.HeadDim == 0 && p.Heads > 0 {
+	c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads = p.Hidden, p.Layers, p.Heads, cmp.Or(p.KVHeads, p.Heads)
+	c.IntermediateSize, c.MaxModelLen = p.Intermediate, cmp.Or(p.MaxPositions, 2048)
+	if c.HeadDim = cmp.Or(p.HeadDim, f.folder.headDim); c.HeadDim == 0 && p.Heads > 0 {
 		c.HeadDim = p.Hidden / p.Heads
 	}
 	c.NormEps, c.NormOffset = cmp.Or(p.RMSEps, f.folder.eps, 1e-6), f.folder.normOffset
@@ -310,10 +311,3 @@ func (p *published) checkActivation(c *Config) error {
 }
 
 func number(v float64) *float64 { return &v }
-
-func orElse(v, otherwise int) int {
-	if v == 0 {
-		return otherwise
-	}
-	return v
-}

@@ -11,13 +11,13 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// ggufIdle lists keys that do not affect logits, except in architectures for which they are read below. llama.cpp does
-// not read them in other architectures either.
-var ggufIdle = []string{
+// ggufWithoutEffect lists keys that do not change logits, except in architectures whose code below reads them.
+// llama.cpp does not read them in other architectures either.
+var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral has keys that are not read, with the value for which each has no effect.
+// ggufNeutral has keys that this package does not read, with the value at which each of them changes nothing.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
@@ -26,8 +26,8 @@ var ggufNeutral = map[string]float64{
 	"rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
 }
 
-// ggufKeys reads the keys of an architecture. err is the first error that occurred: a missing key or a value of the
-// wrong type.
+// ggufKeys reads the metadata keys that begin with an architecture's name. err is the first error: a missing key or
+// a value of the wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -87,14 +87,14 @@ func (k *ggufKeys) text(key string) string {
 	return v.String()
 }
 
-// check returns an error for a key that was not read and may affect the logits.
+// check returns err, or an error for the first key that was not read and may change the logits.
 func (k *ggufKeys) check() error {
 	if k.err != nil {
 		return k.err
 	}
 	for _, full := range slices.Sorted(maps.Keys(k.meta)) {
 		key, ok := strings.CutPrefix(full, k.family+".")
-		if !ok || slices.Contains(k.read, key) || slices.Contains(ggufIdle, key) {
+		if !ok || slices.Contains(k.read, key) || slices.Contains(ggufWithoutEffect, key) {
 			continue
 		}
 		neutral, known := ggufNeutral[key]
@@ -148,7 +148,8 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
-// fromGGUF reads the settings of a family. Whether projections have biases follows from the file's tensors.
+// fromGGUF reads the configuration of a model of the family. Whether projections have biases depends on the file's
+// tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.name
@@ -212,7 +213,8 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	}
 }
 
-// expertsFromGGUF reads the keys of a mixture of experts. In a file without experts, all these keys are missing.
+// expertsFromGGUF reads the keys of a mixture of experts. It sets c.Experts to nil if the file has none of these
+// keys.
 func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	e := c.Experts
 	if e.SharedGate {
@@ -237,8 +239,8 @@ const (
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// ropeFromGGUF reads rope scaling as llama.cpp does. The default type is linear. scale_linear is an older name of the
-// factor; its value 0 means 1.
+// ropeFromGGUF reads the scaling of the rotary embedding as llama.cpp does: its type is linear if the file names
+// none, and rope.scale_linear is an older name of the factor, in which 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}

@@ -42,8 +42,8 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// Ensure that the same layers have a window as in transformers: all layers of Mistral, those layers of Qwen that
-// layer_types or max_window_layers name, and no layers of Llama.
+// Ensure that the same layers have a window as in transformers: all layers of Mistral, the layers of Qwen that
+// layer_types or max_window_layers determine, and no layers of Llama.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
@@ -103,7 +103,7 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 	}
 }
 
-// Ensure that a value missing in config.json is the default that transformers has for the family.
+// Ensure that settings that config.json lacks have the defaults of transformers for the family.
 func TestWhatConfigNeedNotState(t *testing.T) {
 	for _, test := range []struct {
 		kind          string

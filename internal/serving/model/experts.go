@@ -33,12 +33,13 @@ func (l *loader) mixture(to *layer, i int) {
 	}
 }
 
-// A routing records which rows use which experts, because rows that use the same expert are computed together.
+// A routing has the experts that each row uses, and the rows in the order of experts, because rows that use the same
+// expert are computed together.
 type routing struct {
 	logits  []float32 // [rows][experts]
 	chosen  []int32   // [rows][experts per token]: the experts of a row
 	weights []float32 // their weights
-	places  []int32   // their indices in the order of experts
+	indices []int32   // their indices in the order of experts
 
 	// In the order of experts.
 	starts []int     // the first index of each expert
@@ -50,7 +51,8 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// choose selects, for a row, the experts with the largest logits. Of experts with equal logits, it takes the first.
+// choose sets a row's experts and their weights: the experts with the largest logits; of experts with equal logits,
+// the first.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0
@@ -87,25 +89,23 @@ func (g *routing) order(e *Experts, rows int) {
 		g.starts[i+1] += g.starts[i]
 	}
 	for i, expert := range g.chosen[:rows*e.PerToken] {
-		place := g.starts[expert]
+		at := g.starts[expert]
 		g.starts[expert]++
-		g.places[i], g.rows[place] = int32(place), int32(i/e.PerToken)
+		g.indices[i], g.rows[at] = int32(at), int32(i/e.PerToken)
 	}
 	copy(g.starts[1:], g.starts[:e.Count])
 	g.starts[0] = 0
 }
 
-// mixture computes the experts of some rows and sets sums to their weighted sum. It reads the weights of an expert once
-// for all rows. The experts of a row are added in the order in which the row chose them, so the result does not depend
-// on other rows.
+// mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. It reads the weights of
+// an expert once for all rows. The outputs for a row are added in the order in which choose lists its experts, so
+// the result does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
 	g.logits, g.weights = grow(g.logits, rows*e.Count), grow(g.weights, n)
 	g.in, g.out = grow(g.in, rows*hidden), grow(g.out, n*hidden)
-	if len(g.chosen) < n {
-		g.chosen, g.places, g.rows = make([]int32, n), make([]int32, n), make([]int32, n)
-	}
+	g.chosen, g.indices, g.rows = grow(g.chosen, n), grow(g.indices, n), grow(g.rows, n)
 	r.multiply(&l.experts.router, g.logits, x, rows)
 	r.each(rows, rowJob{op: opRoute})
 	g.order(e, rows)
@@ -147,7 +147,7 @@ func (r *Runner) combineRow(l *layer, row int) {
 	sums := r.sums[row*hidden:][:hidden]
 	clear(sums)
 	for k := row * e.PerToken; k < (row+1)*e.PerToken; k++ {
-		w, out := g.weights[k], g.out[int(g.places[k])*hidden:][:hidden]
+		w, out := g.weights[k], g.out[int(g.indices[k])*hidden:][:hidden]
 		if bias := l.experts.all[g.chosen[k]].down.bias; bias != nil {
 			for i, b := range bias {
 				out[i] += b

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// A family describes a family of models: the properties that all its models share, and how to read the other
-// properties from their files. To add a family, add an entry to families.
+// A family describes a family of models: the properties that all its models share, and how their files state the
+// other properties. To add a family, add an entry to families.
 type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
@@ -44,8 +44,8 @@ type inFolder struct {
 	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Some families share a name in GGUF: Llama, Mistral and Mixtral,
-// and OLMo 2 and 3. The family that can represent the others has the name here.
+// inGGUF describes how to read a family from GGUF. Some families have the same architecture there: Llama, Mistral
+// and Mixtral, and OLMo 2 and 3. Only the family whose settings include those of the others has its name here.
 type inGGUF struct {
 	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved

@@ -22,7 +22,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A family is a small model with random weights, given both as files and as a reference.
+// A family is a small model with random weights, as files and as a reference.
 type family struct {
 	name   string
 	config map[string]any
@@ -236,15 +236,15 @@ func (f *family) write(t testing.TB) string {
 		f.ref.w[name] = values
 		return f.same(name, shape)
 	})
-	f.ref.separate()
+	f.ref.splitExperts()
 	config, err := json.Marshal(f.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
 	return dir
 }
 
-// save writes the tensors that the function tensors returns for each name. The order of the tensors is the same in
-// each process.
+// save writes model.safetensors. For each tensor of the model, it writes the tensors that the function tensors
+// returns, in the order of the names.
 func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
 	var all []weightfile.Tensor
 	shapes := f.tensors()
@@ -258,7 +258,7 @@ func (f *family) same(name string, shape []int) []weightfile.Tensor {
 	return []weightfile.Tensor{weightfile.F32(name, f.ref.w[name], shape...)}
 }
 
-// A bench is a model with a store. Its sequences use random blocks.
+// A bench is a model with a store and a runner. Tests choose random blocks for its sequences.
 type bench struct {
 	m      *model.Model
 	store  *kvstore.Store
@@ -296,7 +296,8 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	return &bench{m, store, runner}
 }
 
-// A part is a range of tokens of a sequence that a step computes. It starts at a position of the sequence.
+// A part is the tokens of one sequence in a step. They start at position from of the sequence, whose block table is
+// table.
 type part struct {
 	tokens []int32
 	from   int

@@ -32,9 +32,9 @@ func gemma3Sizes(p *published) error {
 	if p.Text == nil {
 		return nil
 	}
-	p.VocabSize, p.Hidden, p.Layers = orElse(p.VocabSize, 262208), orElse(p.Hidden, 2304), orElse(p.Layers, 26)
-	p.Heads, p.KVHeads = orElse(p.Heads, 8), orElse(p.KVHeads, 4)
-	p.Intermediate, p.MaxPositions = orElse(p.Intermediate, 9216), orElse(p.MaxPositions, 131072)
+	p.VocabSize, p.Hidden, p.Layers = cmp.Or(p.VocabSize, 262208), cmp.Or(p.Hidden, 2304), cmp.Or(p.Layers, 26)
+	p.Heads, p.KVHeads = cmp.Or(p.Heads, 8), cmp.Or(p.KVHeads, 4)
+	p.Intermediate, p.MaxPositions = cmp.Or(p.Intermediate, 9216), cmp.Or(p.MaxPositions, 131072)
 	return nil
 }
 
@@ -61,8 +61,8 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// scaleLargestGemma sets the attention scale of the largest model of a family, which has the given number of layers.
-// Its scale differs from that of the other models and is not in GGUF.
+// scaleLargestGemma sets the attention scale if the model is the largest of its family, which has the given number
+// of layers. Only this model's scale depends on its size, and GGUF does not state it.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))
@@ -97,8 +97,8 @@ var granite = family{
 	}},
 }
 
-// gpt2 and opt have other names in config.json than Llama. Their function before copies the values to Llama's
-// names.
+// gpt2 and opt use other names in config.json than Llama. Their function before copies the values to the fields with
+// Llama's names.
 
 var gpt2 = family{
 	rules: Config{Norm: LayerNorm, Activation: GELU, QKVBias: true, OutBias: true, MLPBias: true}, learned: true,
@@ -115,7 +115,7 @@ var gpt2 = family{
 				p.ScaleByLoop)
 		}
 		p.Hidden, p.Layers, p.Heads, p.KVHeads, p.HeadDim = p.NEmbd, p.NLayer, p.NHead, p.NHead, 0
-		p.Intermediate, p.MaxPositions, p.RMSEps = orElse(p.NInner, 4*p.NEmbd), orElse(p.NPositions, 1024), p.LayerEps
+		p.Intermediate, p.MaxPositions, p.RMSEps = cmp.Or(p.NInner, 4*p.NEmbd), cmp.Or(p.NPositions, 1024), p.LayerEps
 		return nil
 	}},
 }

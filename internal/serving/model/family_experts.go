@@ -39,7 +39,7 @@ func readQwenExperts(c *Config, p *published) error {
 	if e.SharedGate {
 		e.SharedSize = p.SharedIntermediate
 	}
-	step := orElse(p.SparseStep, 1)
+	step := cmp.Or(p.SparseStep, 1)
 	e.Dense = make([]bool, max(0, min(c.NumLayers, 1<<24)))
 	for i := range e.Dense {
 		e.Dense[i] = (i+1)%step != 0 || slices.Contains(p.DenseLayers, i)
@@ -58,7 +58,7 @@ var gptOSS = family{
 		n.expertDown = "layers.%d.mlp.experts.down_proj"
 	}, before: prepareGPTOSS, after: func(c *Config, p *published) error {
 		e := c.Experts
-		e.Count, e.PerToken = orElse(p.LocalExperts, 128), orElse(p.ExpertsPerToken, 4)
+		e.Count, e.PerToken = cmp.Or(p.LocalExperts, 128), cmp.Or(p.ExpertsPerToken, 4)
 		e.IntermediateSize = p.Intermediate
 		return nil
 	}},

@@ -26,8 +26,8 @@ func (p *published) positions(c *Config, f *family) (err error) {
 	return nil
 }
 
-// windows reads the size of the sliding window, and which layers have it. It follows transformers' configuration of
-// each family.
+// windows sets the size of the sliding window, and which layers have it, as transformers' configuration of the
+// family does.
 func (p *published) windows(c *Config, f *family) error {
 	w := cmp.Or(f.window, &window{})
 	size := w.size
@@ -60,7 +60,7 @@ func (p *published) windows(c *Config, f *family) error {
 			full[i] = i < first
 		}
 	case w.every > 0:
-		full = everyFrom(p.Layers, orElse(p.WindowPattern, w.every))
+		full = everyFrom(p.Layers, cmp.Or(p.WindowPattern, w.every))
 	case f.noRopeEvery > 0:
 		for i, none := range c.NoRope {
 			full[i] = !none
@@ -75,11 +75,11 @@ func (p *published) windows(c *Config, f *family) error {
 	return nil
 }
 
-// noRope returns the layers without rotations: those that have a 0 in no_rope_layers. Without that field, every
-// n-th layer has no rotations.
+// noRope reports for each layer whether it has no rotary embedding: those with a 0 in no_rope_layers, or every n-th
+// layer if config.json lacks that field.
 func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
-		return everyFrom(p.Layers, orElse(p.NoRopeEvery, f.noRopeEvery))
+		return everyFrom(p.Layers, cmp.Or(p.NoRopeEvery, f.noRopeEvery))
 	}
 	var none []bool
 	for _, v := range p.RopeLayers {
@@ -88,8 +88,8 @@ func (p *published) noRope(f *family) []bool {
 	return none[:min(len(none), max(p.Layers, 0))]
 }
 
-// rope reads the rotation of layers, except that of layers with a LocalRope. It sets MaxModelLen to the length that
-// the rotation's scaling allows.
+// rope returns the rotary embedding of all layers without a LocalRope. For dynamic scaling and YaRN, it also sets
+// MaxModelLen to the length that the scaling allows.
 func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
 	if s.Full != nil {
@@ -128,7 +128,7 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	return r, nil
 }
 
-// dynamic reads dynamic scaling. As in vLLM, sequences of all lengths get the scaling of the longest.
+// dynamic sets the theta of dynamic scaling. As in vLLM, sequences of all lengths use the theta for the longest.
 func (s *scaling) dynamic(c *Config, r *Rope) error {
 	size := float64(r.Rotated(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {
@@ -155,7 +155,8 @@ func (s *scaling) yarn(c *Config, r *Rope, original float64) {
 	}
 }
 
-// long reads longrope. stated says that the original length is in config.json itself and not in rope_scaling.
+// long sets r to longrope. stated reports that config.json itself has the original length; the factor in
+// rope_scaling is then ignored.
 func (s *scaling) long(c *Config, r *Rope, original float64, stated bool) {
 	r.Long = &LongRope{Short: s.Short, Long: s.Long, OriginalLength: int(original)}
 	factor := s.Factor

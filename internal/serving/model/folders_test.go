@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer returns random weights of a matrix in a quantized format. It sets the parameter weights to the values
-// that these weights have after dequantization.
+// A quantizer returns random weights of a matrix in a quantized format, and sets weights to their values after
+// dequantization.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -105,18 +105,18 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for a pair i of 16, with scaling 4 and theta 1000. The pairs that make 8 turns
-// and 1 turn over 64 tokens have fractional indices, which it does not round.
+// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. It does not round the indices
+// of the pairs that make 8 turns and 1 turn over 64 tokens.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
 	return (1 - ramp) + ramp/4
 }
 
-// separate replaces the published tensors of all experts of gpt-oss by one tensor for each expert, and renames the
-// sinks as in GGUF. The published shape is [experts, inputs, outputs], with outputs of gate and up projection
-// alternating.
-func (r *reference) separate() {
+// splitExperts replaces the published tensors of gpt-oss's experts by one tensor for each expert, and renames the
+// sinks as in GGUF. A published tensor has the shape [experts, inputs, outputs], in which outputs of gate and up
+// projection alternate.
+func (r *reference) splitExperts() {
 	p := &r.shape
 	for l := range r.layers {
 		at := fmt.Sprintf("model.layers.%d.", l)
@@ -151,8 +151,8 @@ func (r *reference) separate() {
 	}
 }
 
-// randomMXFP4 returns random experts of the shape [experts, inputs, outputs], stored as [experts, outputs, groups
-// of inputs, 16]. It sets the parameter weights to the values that they have after dequantization.
+// randomMXFP4 returns random experts of the shape [experts, inputs, outputs] in MXFP4, stored as [experts, outputs,
+// groups of inputs, 16], and sets weights to their values after dequantization.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]
@@ -173,8 +173,8 @@ func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []
 		{Name: name + "_scales", DType: "U8", Shape: []int{n, out, in / 32}, Data: scales}}
 }
 
-// writeMXFP4 writes a model folder in gpt-oss's published form, and returns its path and its
-// reference. The function change can replace each tensor.
+// writeMXFP4 writes a model folder in gpt-oss's published form, and returns its path and its reference. The file has
+// the results of change in place of each tensor.
 func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor) (string, *reference) {
 	f := newerFamily(t, "gpt-oss")
 	f.ref.hidden, f.ref.shape = 64, gptOSSShape(128)
@@ -194,7 +194,7 @@ func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor
 		}
 		return changed
 	})
-	f.ref.separate()
+	f.ref.splitExperts()
 	return dir, &f.ref
 }
 
@@ -250,7 +250,8 @@ func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that missing fields get transformers' defaults, which equal the published values.
+// Ensure that fields that config.json lacks have transformers' defaults, which are the values of the published
+// models.
 func TestGPTOSSHasItsDefaults(t *testing.T) {
 	c, err := model.ParseConfig([]byte(`{"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880,
 		"intermediate_size": 2880, "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,

@@ -70,8 +70,8 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// Ensure that positions are divided by the scaling factor, both under the factor's newer name and under its older
-// name (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor, whether the file has the key with the factor's current
+// name or with its older name (llama.cpp's load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {
@@ -130,7 +130,7 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Ensure that each key of the architecture is used or refused, unless it has no effect in llama.cpp either.
+// Ensure that each key of the architecture is read or refused, unless it changes nothing in llama.cpp either.
 func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes lists the types of GGUF. A type has its number, the elements and bytes of a block, and the offsets of
-// the scales in a block.
+// ggufTypes lists the types of GGUF: the number in files, the elements and bytes of a block, and the offsets in a
+// block of numbers in F16.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -61,7 +61,7 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
 }
 
-// The sizes of a model with all the types of GGUF. In each type, each row is a whole number of blocks.
+// Sizes of a model for which, in all types of GGUF, each row is a whole number of blocks.
 const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
 
 type ggufFile struct {
@@ -69,12 +69,13 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF returns a file in which each type of GGUF occurs. The parameter place replaces types by others.
-func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile)) []byte {
+// mixedGGUF returns a file in which each type of GGUF occurs. Types that are keys of replace are replaced by their
+// values.
+func mixedGGUF(family string, replace map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))
 	random := func(name, kind string, rows, cols int) weightfile.Tensor {
-		if other, ok := place[kind]; ok {
+		if other, ok := replace[kind]; ok {
 			kind = other
 		}
 		return randomTensor(rnd, name, kind, rows, cols)
@@ -136,8 +137,8 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// Ensure that a model with matrices of all the types of GGUF has the same logits as the reference with
-// the dequantized weights.
+// Ensure that a model with matrices of all types of GGUF has the same logits as the reference, which uses the
+// dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
 		family string
@@ -151,30 +152,30 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 		family := test.family
 		t.Run(fmt.Sprint(family, test.place), func(t *testing.T) {
 			data := mixedGGUF(family, test.place)
-			most, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), family))
-			require.Less(t, most, 2e-4)
+			maxError, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), family))
+			require.Less(t, maxError, 2e-4)
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})
 	}
 }
 
-// logitErrors compares the logits of 30 tokens. It returns the largest error, the root mean square of the errors,
-// and the root mean square of the logits.
-func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
+// logitErrors compares the logits of 30 tokens with the reference. It returns the largest error, the root mean
+// square of the errors, and the root mean square of the logits.
+func logitErrors(t *testing.T, b *bench, ref *reference) (maxError, mean, size float64) {
 	tokens := randomTokens(1, 30)
 	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
 	n := 0.0
 	for i, token := range tokens {
 		for j, want := range ref.next(token) {
 			off := math.Abs(want - float64(logits[i][j]))
-			most, mean, size, n = max(most, off), mean+off*off, size+want*want, n+1
+			maxError, mean, size, n = max(maxError, off), mean+off*off, size+want*want, n+1
 		}
 	}
-	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
+	return maxError, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
-// published returns the tensors of a GGUF file under their Hugging Face names. A Llama GGUF file stores the two rows that the
-// rotary embedding rotates together next to each other. If the parameter pairs is true, published puts these rows of
+// published returns the tensors of a GGUF file under their Hugging Face names. In GGUF files of Llama, the two rows
+// that the rotary embedding rotates together are next to each other. If pairs is true, published puts these rows of
 // queries and keys back into the order of Hugging Face.
 func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 	parts := map[string]string{

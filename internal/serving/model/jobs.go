@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// A productJob multiplies rows by a linear. A task multiplies by some of its panels.
+// A productJob multiplies rows by a linear. It is a parallel.Task; each of its tasks multiplies by some panels.
 type productJob struct {
 	lin      *linear
 	dst      []float32
@@ -28,9 +28,9 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
 }
 
-// addProduct multiplies x by a matrix and adds the product, plus the matrix's bias, to rows of the residual stream.
-// In a group, each worker has some of the inputs, and the product is the sum over all workers. If after has weights,
-// the product is normalized before it is added.
+// addProduct multiplies rows of x by lin and adds the products and lin's bias to rows of the residual stream. In a
+// group, each worker has some of the inputs, and the product is the sum over all workers. If after has weights, the
+// sum of product and bias is normalized before it is added.
 func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
 	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
@@ -44,7 +44,8 @@ func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, row
 	return nil
 }
 
-// sumProduct sets dst to x times a matrix, without its bias, summed over the workers of a group.
+// sumProduct sets dst to the products of rows of x and lin, without its bias. In a group, they are summed over the
+// workers.
 func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	r.product.residual, r.product.bias = nil, nil
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
@@ -69,7 +70,7 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 }
 
 // share divides n panels into tasks and returns the number of tasks. First there is a large task for each worker,
-// whose weights are contiguous in memory. Then there are small tasks, so that all workers end at about the same
+// whose weights are contiguous in memory. Then there are small tasks, so that all workers finish at about the same
 // time.
 func (j *productJob) share(n, workers int) int {
 	j.large = n * 5 / 8 / workers
@@ -83,8 +84,8 @@ type packJob struct{ product *productJob }
 // Do packs some rows; see parallel.Task.
 func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// pack packs the product's input rows with the given number of calls of Pack. If there are few calls, it makes them
-// itself, because it would be done before other workers woke up.
+// pack packs the rows that r.product reads, with the given number of calls of Pack. If there are only one or two
+// calls, it makes them itself, because other workers would take longer to wake up.
 func (r *Runner) pack(calls int) {
 	if calls > 2 {
 		r.packing.product = &r.product
@@ -144,7 +145,7 @@ func (j *productJob) panels(worker, from, to int) {
 	}
 }
 
-// columns returns the range [first, last) of output columns that the panels [from, to) cover.
+// columns returns the range [first, last) of outputs that panels from to to-1 compute.
 func (l *linear) columns(from, to int) (first, last int) {
 	column := 0
 	first = -1
@@ -265,8 +266,8 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow adds a row of sums to the residual stream. It does the operations in the same order as a single worker
-// does.
+// addRow adds a row of r.sums to the residual stream, after bias, norm and scale. In a group, every worker does
+// this, with the same operations as a worker that computes alone.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]
@@ -301,11 +302,11 @@ func (r *Runner) activateRow(row, width int) {
 	}
 }
 
-// comparedPanels is the number of panels whose logits are computed before they are compared. The logits are then
+// comparedPanels is the number of panels after which a task compares the logits that it has computed, which are then
 // still in the second-level cache.
 const comparedPanels = 16
 
-// largest finds the largest logit of each row while the product with the head is computed.
+// largest finds the largest logit of each row, task by task, while the logits are computed.
 type largest struct {
 	tasks  []logit // the largest of each task and row
 	tokens []int32 // the result for each row
@@ -317,34 +318,29 @@ type logit struct {
 }
 
 func (l *largest) reset(tasks, rows int) {
-	if cap(l.tasks) < tasks*rows {
-		l.tasks = make([]logit, tasks*rows)
-	}
-	l.tasks = l.tasks[:tasks*rows]
+	l.tasks, l.tokens = grow(l.tasks, tasks*rows), grow(l.tokens, rows)
 	for i := range l.tasks {
 		l.tasks[i] = logit{float32(math.Inf(-1)), -1}
 	}
-	if cap(l.tokens) < rows {
-		l.tokens = make([]int32, rows)
-	}
-	l.tokens = l.tokens[:rows]
 }
 
-// compare compares consecutive logits of a row. The first of them is the logit of token.
+// compare updates a task's largest logit of a row. logits are those of consecutive tokens, the first of which is
+// token.
 func (l *largest) compare(task, row int, logits []float32, token int) {
 	i, value := matrix.ArgMax(logits)
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
 }
 
-// take keeps the larger of two logits, or l if they are equal. A NaN counts as larger than any number.
+// take replaces l by other if other is larger, or the first NaN. It keeps l if they are equal, unless l has no token
+// yet.
 func (l *logit) take(other logit) {
 	if other.value > l.value || l.token < 0 && other.value == l.value || other.value != other.value {
 		*l = other
 	}
 }
 
-// merge finds the largest logit of each row among those of the tasks, in the order of tokens. If it is not finite,
-// the row gets token -1.
+// merge sets tokens from the results of the tasks. Among equal logits, the first token is the largest. A row whose
+// largest logit is not finite gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

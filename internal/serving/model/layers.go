@@ -70,13 +70,13 @@ func (l *loader) layer(i int) (layer layer) {
 		layer.sinks = pick(l.vector(at(n.sinks), c.NumHeads), l.part.span(c.NumHeads))
 	}
 	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv},
-		rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
+		rows: [][]span{l.part.qkvRows(query, kv)}, bias: c.QKVBias}
 	if n.k != "" {
 		qkv, s.outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
 	layer.qkv = l.linear(s, qkv...)
-	layer.out = l.second(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out))
+	layer.out = l.rowParallel(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out))
 	if c.mixture(i) {
 		l.mixture(&layer, i)
 	} else {
@@ -85,7 +85,7 @@ func (l *loader) layer(i int) (layer layer) {
 	return layer
 }
 
-// tensorName fills numbers, of a layer or of an expert, into a name. The name "" stays "".
+// tensorName formats name with the numbers of a layer and an expert. It returns "" if name is "".
 func tensorName(name string, numbers ...any) string {
 	if name == "" {
 		return ""
@@ -93,7 +93,7 @@ func tensorName(name string, numbers ...any) string {
 	return fmt.Sprintf(name, numbers...)
 }
 
-// qkNorm loads the weights of the norm of queries or keys. width is the number of elements of all heads.
+// qkNorm loads the part's weights of the norm of queries or keys. width is the number of elements of all heads.
 func (l *loader) qkNorm(name string, width int) []float32 {
 	switch l.config.QKNorm {
 	case HeadNorm:
@@ -104,13 +104,15 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 	return nil
 }
 
-// An mlpShape has the size of an MLP. For an expert whose tensor has all experts, it also has the expert's index.
+// An mlpShape describes an MLP or an expert. experts is the number of experts that a tensor contains, and expert is
+// the index of this one; for an MLP they are 1 and 0.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool
 }
 
-// mlp loads an MLP or an expert. If the name gate is empty, the tensor up has the rows of the gate before its own.
+// mlp loads the part's share of an MLP or of an expert. If gate is "", the tensor up has the rows of the gate and
+// then its own.
 func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
@@ -130,11 +132,12 @@ func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	if m.experts > 1 {
 		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
 	}
-	both.down = l.second(s, down)
+	both.down = l.rowParallel(s, down)
 	return both
 }
 
-// A table is a matrix of which single rows are read. It keeps the format of the file.
+// A table is a matrix whose rows are read one by one, such as the embeddings. It has the type that it has in the
+// file.
 type table struct {
 	memory *matrix.Memory
 	tensor *weights.Tensor

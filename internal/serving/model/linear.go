@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// A linear has a bias, and matrices that multiply the same inputs. Their outputs follow each other.
+// A linear is one or more matrices with the same inputs, whose outputs are concatenated, and a bias.
 type linear struct {
 	parts []*matrix.Matrix
 	out   int
@@ -32,7 +32,7 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// product computes panels from to to-1 without the bias. The numbers of panels run through all parts.
+// product sets dst to the outputs of panels from to to-1, without the bias. Panels are numbered through all parts.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {
@@ -44,8 +44,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 	}
 }
 
-// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs, that of
-// all workers together.
+// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs of the
+// whole model's matrix.
 func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -53,8 +53,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 			return rounds
 		}
 	case matrix.Shorts:
-		// With up to 4 workers, each must have whole pairs of inputs. So the number of inputs must be a multiple of
-		// 8.
+		// The number of inputs must be a multiple of 8, so that each of up to 4 workers has whole pairs.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
 			return matrix.W16A16
 		}
@@ -62,7 +61,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	return t.Packed()
 }
 
-// A transposed is a matrix whose rows are the columns of the matrix in the file. It is read when it is first used.
+// A transposed is a source whose rows are the columns of a tensor. It reads the tensor when its first row is read.
 type transposed struct {
 	tensor *weights.Tensor
 	once   sync.Once
@@ -76,8 +75,8 @@ func (t *transposed) Row(i int, dst []float32) {
 	}
 }
 
-// A paired is a matrix of experts. In the file, its rows alternate between gate and up projection. The rows of a
-// paired are, for each expert, first those of the gate and then those of the up projection.
+// A paired is a source for the gate and up projections of experts, whose rows alternate in the tensor. Its own rows
+// are, for each expert, first those of the gate and then those of the up projection.
 type paired struct {
 	*weights.Tensor
 	inter int // rows of an expert's gate
@@ -94,8 +93,8 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs the rows of a source, in parallel. After each part of a large matrix, it releases the pages of the
-// source, because the pages of the whole source would take as much memory again.
+// pack packs the rows of a source, in parallel. After each waveBytes, it releases the pages of the source that it
+// has read, because those of the whole source would take as much memory as the packed matrix.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil
@@ -103,7 +102,7 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	first, c, out := src.tensors[0], src.cuts[0], src.rows()
 	kind, in, block := l.packedType(first, c.width), c.cols.len(), c.block
 	if l.shapes || l.device != nil {
-		return l.outline(kind, src)
+		return l.inFile(kind, src)
 	}
 	m, err := l.weights.New(kind, out, in, block)
 	if err == nil {
@@ -125,7 +124,7 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	return m
 }
 
-// waveBytes is the size, as f32, of the part of a matrix that is packed before its source is released.
+// waveBytes is the size, as f32, of the part of a matrix that is packed before pages of its source are released.
 const waveBytes = 32 << 20
 
 type packing struct {
@@ -140,8 +139,8 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape describes which part of its tensors a linear contains. A tensor has as many inputs as the field in says,
-// and as many outputs as its entry in outs.
+// A shape says which rows and columns of its tensors a linear has. Each tensor has in inputs; tensor i has outs[i]
+// outputs.
 type shape struct {
 	in     int
 	outs   []int
@@ -151,7 +150,7 @@ type shape struct {
 	paired int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
-// linear loads matrices. Consecutive matrices of the same type are packed as one.
+// linear loads the matrices of the given tensors. It packs consecutive tensors of the same type as one matrix.
 func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	if s.cols.len() == 0 {
 		s.cols = span{0, s.in}
@@ -218,9 +217,10 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	}
 }
 
-// second loads the second matrix of attention or of an MLP. Each worker has some of its inputs. Its products are sums
-// over slices of the inputs, and the slices do not depend on the number of workers.
-func (l *loader) second(s shape, tensor string) linear {
+// rowParallel loads the second matrix of attention or of an MLP, of which each worker has some of the inputs.
+// Products with it are sums over slices of the inputs. The slices are the same for any number of workers, so that
+// their sum has the same bits.
+func (l *loader) rowParallel(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)
 	lin := l.linear(s, tensor)

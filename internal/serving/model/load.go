@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Model is a configuration with packed weights. Nothing changes it after it is loaded.
+// A Model is a configuration with packed weights. It does not change after it is loaded.
 type Model struct {
 	Config
 	part      Part
@@ -27,7 +27,7 @@ type Model struct {
 	unused    []string
 }
 
-// Unused returns the sorted names of the tensors of a folder that the model does not use. It leaves out frequencies,
+// Unused returns the sorted names of the tensors of a folder that the model does not use, without frequencies,
 // masks, scales, and tensors for images.
 func (m *Model) Unused() []string { return m.unused }
 
@@ -65,7 +65,7 @@ func (l *layer) matrices(f func(*linear)) {
 	}
 }
 
-// Part returns which part of the whole model m is. If m is the whole model, the result is part 0 of 1.
+// Part returns which part of the whole model m is: part 0 of 1 if it is the whole model.
 func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close releases the weights' memory.
@@ -88,8 +88,8 @@ func (m *Model) WeightBytes() int {
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
-// OpenFolder loads a part of a model from a folder in Hugging Face's format. It checks the names and shapes of tensors
-// and the available memory before it allocates memory.
+// OpenFolder loads a part of a model from a folder in Hugging Face's format. Before it allocates memory for weights,
+// it checks the names and shapes of tensors, and that enough memory is available.
 func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	c, err := ReadConfig(dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part, opts ...Option) (
 	return build(c, g.Tensors, pool, true, part, opts)
 }
 
-// A loader finds the tensors of a model. After the first error, its methods do nothing and return zero values.
+// A loader loads the tensors of a model. After the first error, its methods do nothing and return zero values.
 type loader struct {
 	config *Config
 	files  *weights.Tensors
@@ -216,21 +216,21 @@ func (l *loader) findNames(gguf bool) {
 // An Option changes how a model is loaded.
 type Option func(*loader)
 
-// ErrNotQuantized is wrapped when Int8Activations is used for a model without quantized weights.
+// ErrNotQuantized is the error if Int8Activations is used for a model without quantized weights.
 var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, which are multiplied by 8-bit " +
 	"activations")
 
-// Int8Activations rounds the inputs of products with quantized weights to 8 bits, in blocks of 32 with a scale each.
-// Such a product multiplies integers, as in llama.cpp; vLLM calls these products W8A8 and W4A8. The option does not
-// change products with other weights. A model without quantized weights is refused with ErrNotQuantized.
+// Int8Activations is an Option that rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
+// with a scale each. Such a product multiplies integers, as in llama.cpp; vLLM calls these products W8A8 and W4A8.
+// Products with other weights do not change. A model without quantized weights is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
-// ErrNotHalves is wrapped when BF16Activations is used for a model without F16 or BF16 weights.
+// ErrNotHalves is the error if BF16Activations is used for a model for which it changes no product.
 var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplied by BF16 activations")
 
-// BF16Activations rounds F16 weights, and the inputs of products with F16 and BF16 weights, to BF16. Such a product
-// multiplies BF16 and adds in float32. The option does not change products with other weights, nor those with a number
-// of inputs that is not a multiple of 8. If it changes no product of a model, the model is refused with ErrNotHalves.
+// BF16Activations is an Option that rounds F16 weights, and the inputs of products with F16 and BF16 weights, to
+// BF16. Such a product multiplies BF16 and adds in float32. Products with other weights do not change, nor do those
+// whose number of inputs is not a multiple of 8. If no product changes, the model is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 func (m *Model) forms() matrix.Form {
@@ -241,7 +241,7 @@ func (m *Model) forms() matrix.Form {
 	return forms
 }
 
-// PackedBytes estimates the size of a model's packed weights, for all parts together.
+// PackedBytes estimates the size of a model's packed weights, without Options and for all parts together.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
@@ -281,7 +281,7 @@ func (l *loader) tensor(name string) *weights.Tensor {
 	return nil
 }
 
-// allUsed returns an error if a tensor of a GGUF file was not used, because llama.cpp may compute with that tensor.
+// allUsed returns an error if a tensor of a GGUF file was not used, because llama.cpp may use it.
 func (l *loader) allUsed() error {
 	l.used[ropeFactors] = l.config.Rope.Factors != nil // read by ropeFromGGUF
 	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
@@ -298,17 +298,17 @@ func (l *loader) allUsed() error {
 	return nil
 }
 
-// idle matches the names of tensors that are not reported as unused: frequencies and masks, which are computed; scales,
-// which are read with their weights or have no effect; and tensors for images.
-var idle = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
+// notReported matches names of tensors that unused does not return: frequencies and masks, which are computed;
+// scales, which are read with their weights or have no effect; and tensors for images.
+var notReported = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unused returns the names for Model.Unused. It returns an error for a bias that would affect the logits.
+// unused returns the names for Model.Unused, or an error if an unused bias is not 0 and would change the logits.
 func (l *loader) unused() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")
 		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
 		switch {
-		case l.used[name] || tied || idle.MatchString(name):
+		case l.used[name] || tied || notReported.MatchString(name):
 		case !bias || !l.used[base+".weight"]:
 			names = append(names, name)
 		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):
@@ -354,8 +354,8 @@ func (l *loader) normWeights(name string, n int) []float32 {
 	return v
 }
 
-// Build makes a part of a model from tensors. Their names are those of the family's Hugging Face checkpoints. It packs
-// the weights on pool and returns an error for a missing tensor or a wrong shape.
+// Build makes a part of a model from tensors with the names of the family's Hugging Face checkpoints. It packs the
+// weights on pool. It returns an error if a tensor is missing or has the wrong shape.
 func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package model
 
-// names has the names of a family's tensors, in which %d stands for the layer. If queries, keys and values are in
-// one tensor, its name is in q; if gate and up projection are in one tensor, its name is in up.
+// names has the names of a family's tensors, without .weight. %d is the number of the layer. If queries, keys and
+// values are in one tensor, its name is in q; if gate and up projection are in one tensor, its name is in up.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
@@ -28,8 +28,8 @@ func folderNames(c *Config) *names {
 	return &n
 }
 
-// namesInGGUF returns the names in a GGUF file. A file may have queries, keys and values in one tensor, and may have a
-// tensor for each expert.
+// namesInGGUF returns the names of the tensors of a GGUF file. has reports whether the file has a tensor, because
+// some files have queries, keys and values in one tensor, or a tensor for each expert.
 func namesInGGUF(c *Config, has func(tensor string) bool) *names {
 	n := ggufNames
 	if has("blk.0.attn_qkv.weight") {
@@ -70,6 +70,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// prefixes lists the prefixes of all names except the head's. The prefix depends on the class that saved the model.
-// Errors about a folder without embeddings use the first prefix in names of tensors.
+// prefixes lists what may precede the names of tensors, except the head's. It depends on the class that saved the
+// model. If a folder has no embeddings, errors name tensors with the first prefix.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

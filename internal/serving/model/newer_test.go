@@ -148,7 +148,7 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	return r
 }
 
-// tinyWeights gives the tensors of a GGUF file their names in a model folder.
+// tinyWeights returns the tensors of a GGUF file under the names that they have in a model folder.
 func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	w := published(g, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
 	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
@@ -195,7 +195,7 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// Ensure that older GGUF files of Mixtral, with one tensor for each expert, can be read.
+// Ensure that older GGUF files of Mixtral, which have one tensor for each expert, can be read.
 func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	tiny := tinyOf(t, "mixtral")
 	want := ggufBench(t, tiny.GGUF()).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})
@@ -245,7 +245,7 @@ func newerFamily(t *testing.T, name string) *family {
 	return &all[i]
 }
 
-// Ensure that longrope uses its short factors if no sequence can be longer than the original length.
+// Ensure that longrope uses the short factors if the maximum sequence length is not above the original length.
 func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
 	f := newerFamily(t, "Phi-3, longrope")
 	b := newBench(t, f.write(t), 1)

@@ -31,7 +31,8 @@ func rmsNorm(dst, x, weight []float32, eps float64) {
 	}
 }
 
-// scaleBy computes rmsNorm of a part of a row. The whole row has width values, and squares is the sum of their squares.
+// scaleBy does what rmsNorm does, for a part of a row of width values. squares is the sum of the squares of the
+// whole row.
 func scaleBy(x, weight []float32, squares float32, width int, eps float64) {
 	scale := float32(1 / math.Sqrt(float64(squares)/float64(width)+eps))
 	for i, v := range x {
@@ -63,7 +64,7 @@ func gelu(dst, x []float32) {
 	}
 }
 
-// prepareGate changes gate and up so that silu(gate) × up is the value of the activation a.
+// prepareGate changes gate and up so that silu(gate) × up becomes the result of the gated activation a.
 func prepareGate(a Activation, gate, up []float32) {
 	switch a {
 	case GatedGELU: // gelu(x) = x · sigmoid(x·t), approximated by tanh

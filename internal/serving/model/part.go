@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads, columns of
-// the first matrix of attention and of each MLP, and rows of the second matrix. Each part has all embeddings.
+// A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads, and for each
+// pair of matrices in attention and in an MLP, some outputs of the first and the same inputs of the second. Each
+// part has all embeddings.
 type Part struct {
 	Rank int // from 0
 	Size int // number of workers: 1, 2 or 4; 0 means 1
@@ -21,7 +22,7 @@ func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
 
-// Check returns an error if the model cannot be divided into parts of this size.
+// Check returns an error if p is not a valid part, or if the model cannot be divided into so many parts.
 func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
@@ -43,8 +44,9 @@ type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-// fused returns the part's rows of a matrix that has the rows of queries, keys and values.
-func (p Part) fused(query, kv int) []span {
+// qkvRows returns the part's rows of a matrix with the rows of queries, keys and values. query and kv are the
+// numbers of rows of queries and of keys in the whole matrix.
+func (p Part) qkvRows(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
 	return []span{q, {query + k.from, query + k.to}, {query + kv + k.from, query + kv + k.to}}
 }
@@ -57,7 +59,7 @@ func count(spans []span) int {
 	return n
 }
 
-// pick returns the values in spans, or nil if v is nil.
+// pick returns the concatenated values in spans, or nil if v is nil.
 func pick(v []float32, spans ...span) (some []float32) {
 	if v == nil {
 		return nil
@@ -113,10 +115,8 @@ func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 		return
 	}
 	b, blocks := rowBuffers.Get().(*rowBuffer), c.width/c.block
-	if cap(b.q) < c.width || cap(b.scales) < blocks {
-		b.q, b.scales = make([]int8, c.width), make([]matrix.Scale, blocks)
-	}
-	source.Quantized(c.row(i), b.q[:c.width], b.scales[:blocks])
+	b.q, b.scales = grow(b.q, c.width), grow(b.scales, blocks)
+	source.Quantized(c.row(i), b.q, b.scales)
 	copy(q, b.q[c.cols.from:c.cols.to])
 	copy(scales, b.scales[c.cols.from/c.block:c.cols.to/c.block])
 	rowBuffers.Put(b)
@@ -145,7 +145,8 @@ func (s *stack) at(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release lets the system drop the memory of rows that will not be read again.
+// release tells the system that the memory of rows from to to-1 in the files is not needed, because the rows will
+// not be read again.
 func (s *stack) release(from, to int) {
 	for i := from; i < to; i++ {
 		c, row := s.at(i)
@@ -173,23 +174,24 @@ func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
 	c.Quantized(row, q, scales)
 }
 
-// A Group connects workers that each have a part of the model and call the same methods in the same order. A call
-// returns when its result is complete. After an error, the group must not be used any more. Package mpi implements
-// a Group of processes.
+// A Group connects workers that each have a part of the model. All workers must call the same methods in the same
+// order. A call returns when its result is complete. After an error, the group must not be used any more. Package
+// mpi implements a Group of processes.
 type Group interface {
-	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, the sum is
-	// (x0 + x1) + (x2 + x3), where xi is the x of worker i.
+	// AllReduce replaces x in all workers by the sum over the workers. With 4 workers, the sum is (x0 + x1) + (x2 +
+	// x3), where xi is the x of rank i.
 	AllReduce(rank int, x []float32) error
 
-	// Gather copies the part of each worker, which has some columns of every row, to these columns of dst in worker
-	// 0. Rows of dst are stride values apart.
+	// Gather copies the part of each worker to dst in the worker of rank 0. The part of rank i is the columns
+	// columns[i] of every row. Rows of dst are stride values apart.
 	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
 }
 
 // Columns are columns From to To-1 of a matrix.
 type Columns struct{ From, To int }
 
-// CopyFrom copies the columns of some rows from part, where they are contiguous, to dst.
+// CopyFrom copies part to dst. part has only these columns of some rows, without gaps; rows of dst are stride values
+// apart.
 func (c Columns) CopyFrom(part, dst []float32, stride int) {
 	width := c.To - c.From
 	for r := 0; r*width < len(part); r++ {

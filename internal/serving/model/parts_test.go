@@ -44,8 +44,8 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 	return logits
 }
 
-// requireSameBits computes a prompt in two chunks, and then a few tokens one by one, with both groups. It requires
-// that both compute the same bits.
+// requireSameBits requires that both groups compute the same bits for two chunks of a prompt and a few tokens after
+// it, one by one.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
 	for _, b := range many {
@@ -81,7 +81,7 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// Ensure that parts have the bits of the whole, although blocks share scales, and with rounded activations.
+// Ensure that parts of quantized models compute the bits of the whole model, also with rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		place   map[string]string
@@ -120,7 +120,7 @@ func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that in every worker a sum of four numbers has the bits of (a+b)+(c+d).
+// Ensure that AllReduce with four workers gives each of them the bits of (a+b)+(c+d).
 func TestSumsAreInAFixedOrder(t *testing.T) {
 	for _, n := range []int{2, 4} {
 		rnd := rand.New(rand.NewPCG(uint64(n), 6))

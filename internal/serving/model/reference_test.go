@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A reference computes a model in float64 over contiguous memory, one token after the other. It uses
-// the tensors and the configuration in their published form.
+// A reference computes a model in float64 with keys and values in contiguous memory, one token after the other. It
+// uses the tensors and the configuration in their published form.
 type reference struct {
 	family                      string
 	layers, heads, kvHeads, dim int
@@ -38,7 +38,8 @@ type layerShape struct {
 	expertMLP                                                 [3]string
 }
 
-// times multiplies x by a matrix [out, in] (in GPT-2 [in, out]), and adds the bias if there is one.
+// times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
+// one.
 func (r *reference) times(name string, x []float64, out int) []float64 {
 	w, ok := r.w[name+".weight"]
 	if !ok {
@@ -70,8 +71,7 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	return y
 }
 
-// rounded rounds a row in blocks of 32. Each value becomes a whole multiple of the block's largest magnitude
-// divided by 127.
+// rounded returns x rounded in blocks of 32, to whole multiples of the block's largest magnitude divided by 127.
 func rounded(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {
@@ -286,7 +286,8 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 	return add(x, r.mlp(n, r.inter, at("mlp.gate_proj"), at("mlp.up_proj"), at("mlp.down_proj")), secondPost)
 }
 
-// mlp returns the output of an MLP or of an expert. Gate and up projection may be in one tensor.
+// mlp returns the output of an MLP or of an expert. names are the tensors of gate, up and down projection; gate and
+// up may also be in one tensor.
 func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
 	var gate, up []float64
 	if both := strings.Replace(names[1], ".up_proj", ".gate_up_proj", 1); both != names[1] && r.w[both+".weight"] != nil {
@@ -309,7 +310,7 @@ func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
 	return r.times(names[2], up, r.hidden)
 }
 
-// mixture adds the output of the shared expert if there is one.
+// mixture returns the output of a layer's experts, including the shared expert if there is one.
 func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
 	at := fmt.Sprintf("model.layers.%d.", l)

@@ -21,14 +21,14 @@ type Rope struct {
 // Yarn has the settings of rope_type "yarn".
 type Yarn struct {
 	Factor, OriginalLength float64
-	// Pairs that make more than BetaFast turns over the original length keep their frequency. The frequencies of
-	// pairs that make fewer than BetaSlow turns are divided by Factor. The pairs between them are interpolated.
+	// Pairs that make more than BetaFast turns over OriginalLength positions keep their frequency. The frequencies of
+	// pairs that make fewer than BetaSlow turns are divided by Factor. Those of pairs in between are interpolated.
 	BetaFast, BetaSlow float64
 	Exact              bool // the indices of pairs with exactly BetaFast and BetaSlow turns are not rounded
 }
 
-// LongRope has the settings of rope_type "longrope". A server whose longest sequence is at most OriginalLength uses
-// the factors Short, other servers use Long.
+// LongRope has the settings of rope_type "longrope". The factors are Short if the server's maximum sequence length
+// is at most OriginalLength, else Long.
 type LongRope struct {
 	Short, Long    []float64
 	OriginalLength int
@@ -84,7 +84,8 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor names the factors of LongRope that a maximum sequence length needs. It returns "" for other rotations.
+// RopeFor returns a name for the factors of LongRope that a maximum sequence length selects. It returns "" for other
+// rotary embeddings.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:
@@ -107,25 +108,25 @@ func (r *Rope) forLength(n int) *Rope {
 	return &chosen
 }
 
-// Angles returns the cosines and sines of positions 0 to n-1, [position][pair], for sequences of up to maxModelLen
-// tokens.
+// Angles returns the cosines and sines of positions 0 to n-1, as [position][pair], for a maximum sequence length of
+// maxModelLen tokens.
 func (r *Rope) Angles(n, maxModelLen, headDim int) (cos, sin []float32) {
 	var t tables
 	t.extend(r.forLength(maxModelLen), n, n, headDim)
 	return t.cos, t.sin
 }
 
-// frequencies returns the angle per position of each pair of a head.
+// frequencies returns the angle by which each pair of a head rotates per position.
 func (r *Rope) frequencies(headDim int) []float64 {
 	size := r.Rotated(headDim)
 	f := make([]float64, size/2)
 	for i := range f {
 		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(size))
 		if r.Yarn != nil {
-			f[i] *= r.Yarn.stretch(i, size, r.Theta)
+			f[i] *= r.Yarn.factor(i, size, r.Theta)
 		}
 		if r.Llama3 != nil {
-			f[i] = r.Llama3.stretch(f[i])
+			f[i] = r.Llama3.scale(f[i])
 		}
 		if r.Factors != nil {
 			f[i] /= r.Factors[i]
@@ -137,9 +138,9 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// stretch returns the scaled frequency for a frequency f. Frequencies with many turns over the original length stay
-// the same, those with few turns are divided by the factor, and those between are interpolated.
-func (l *Llama3) stretch(f float64) float64 {
+// scale returns the scaled frequency for f. Frequencies with many turns over OriginalLength positions stay the same,
+// those with few turns are divided by Factor, and those in between are interpolated.
+func (l *Llama3) scale(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {
 	case turns < l.LowFreqFactor:
@@ -151,8 +152,9 @@ func (l *Llama3) stretch(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// stretch returns 1 for pairs with many turns over the original length, 1 / Factor for few, interpolated in between.
-func (y *Yarn) stretch(i, size int, theta float64) float64 {
+// factor returns the factor of the frequency of pair i: 1 for many turns over OriginalLength positions, 1 / Factor
+// for few, and an interpolated one in between. size is the number of rotated elements.
+func (y *Yarn) factor(i, size int, theta float64) float64 {
 	pair := func(turns float64) float64 { // the index of the pair with this many turns
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
 	}
@@ -165,7 +167,8 @@ func (y *Yarn) stretch(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns the number by which YaRN multiplies cosines and sines, for a scaling factor.
+// yarnAttention returns the number by which YaRN multiplies cosines and sines. factor is the scaling of positions,
+// scale is mscale.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1
@@ -176,8 +179,8 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// extend extends the tables to at least n positions. It makes them at least half as long again, but not longer than
-// limit positions.
+// extend extends the tables to at least n positions, and at least by half of their length or to 2,048 positions, but
+// not beyond limit positions.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half

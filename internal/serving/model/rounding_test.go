@@ -13,8 +13,8 @@ import (
 )
 
 // requireRoundedLogits compares a model with a reference that rounds the same values. The model may round a value
-// that is close to the middle between two steps differently, which changes the logits of its token and of later
-// tokens. Therefore the sequences are short, and a quarter of the tokens may differ.
+// near the middle between two steps to the other side, which changes the logits of its token and of later tokens.
+// Therefore the sequences are short, and a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
 	off := 0
@@ -23,12 +23,12 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 		prompt := randomTokens(seed, tokens)
 		logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
 		for i, token := range prompt {
-			most := 0.0
+			maxError := 0.0
 			for j, want := range ref.next(token) {
-				most = max(most, math.Abs(want-float64(logits[i][j])))
+				maxError = max(maxError, math.Abs(want-float64(logits[i][j])))
 			}
-			require.Less(t, most, 0.5)
-			if most > 1e-4 {
+			require.Less(t, maxError, 0.5)
+			if maxError > 1e-4 {
 				off++
 			}
 		}
@@ -38,7 +38,7 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 }
 
 // Ensure that Int8Activations rounds activations and nothing else: the logits equal those of a reference that rounds
-// the same activations.
+// them.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -64,7 +64,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that logits differ from those without rounding by at most 5 % of their size in the mean, and by 60 % each.
+// Ensure that rounding changes logits by at maxError 5 % of their root mean square in the mean, and by at maxError 60 % of
+// it each.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string
@@ -76,18 +77,17 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%s %d", test.family, i), func(t *testing.T) {
 			data := mixedGGUF(test.family, test.place)
-			most, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations),
+			maxError, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations),
 				ggufReference(openGGUF(t, data), test.family))
-			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", most, mean, size)
+			t.Logf("off by %.4f at maxError, %.4f in the mean, of %.2f", maxError, mean, size)
 			require.Less(t, mean, 0.05*size)
-			require.Less(t, most, 0.6*size)
+			require.Less(t, maxError, 0.6*size)
 			require.Greater(t, mean, 1e-4, "nothing was rounded")
 		})
 	}
 }
 
-// halves maps quantized types to the 16-bit types that replace them in this test, because BF16 activations do not
-// affect quantized types.
+// halves maps quantized types to 16-bit types. Tests replace the former, which BF16Activations does not change.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
 func shortened(x []float64) []float64 {
@@ -98,8 +98,8 @@ func shortened(x []float64) []float64 {
 	return y
 }
 
-// Ensure that the logits equal those of the reference that rounds the same values: F16 weights, and activations
-// that are multiplied by F16 and BF16 weights.
+// Ensure that the logits equal those of a reference that rounds the same values to BF16: F16 weights, and the
+// activations that are multiplied by F16 and BF16 weights.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {

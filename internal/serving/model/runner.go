@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Forward computes the last of these tokens,
-// which are Tokens[QueryStart[s]:QueryStart[s+1]].
+// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Its last tokens, which Forward computes, are
+// Tokens[QueryStart[s]:QueryStart[s+1]].
 type Batch struct {
 	Tokens     []int32
 	Positions  []int32
@@ -23,20 +23,20 @@ type Batch struct {
 
 	Logits []int32 // tokens of the batch whose logits are computed
 
-	// LargestOnly marks the elements of Logits of which only the token with the largest logit is needed. A runner that
-	// knows these tokens need not return the logits.
+	// LargestOnly marks elements of Logits for which the caller needs only the token with the largest logit. A runner
+	// that returns these tokens need not return the logits.
 	LargestOnly []bool
 
-	// Placeholders replace tokens that the batch before samples and that are not known yet. Only runners of an
-	// engine.Device compute such a batch.
+	// Placeholders name tokens that are not known yet, because the batch before samples them. Only runners of an
+	// engine.Device can compute such a batch.
 	Placeholders []Placeholder
 }
 
-// A Placeholder says that Tokens[Token] is the token with the largest logit of element Logits of the Logits of the batch
-// before.
+// A Placeholder says which token of a batch is one that the batch before samples: Tokens[Token] is the token with
+// the largest of the logits that Logits[Logits] of the batch before requests.
 type Placeholder struct{ Token, Logits int32 }
 
-// Blocks locates the keys and values of a batch for a group of layers. The block table of sequence s is
+// Blocks says where the keys and values of a group of layers are. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
 type Blocks struct {
 	Slots        []int64 // for each token, block × block size + place in the block, or -1 to drop its keys and values
@@ -52,12 +52,12 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place says where the keys and values of a layer are: in the blocks of which group, and in which layer of the
-// store. Layers of different groups may share a layer of the store.
+// A Place says where the keys and values of a layer are: which group's blocks the layer uses, and which layer of the
+// store. Layers of different groups may use the same layer of the store.
 type Place struct{ Group, Layer int }
 
-// A Runner computes batches of a model over a store. One goroutine may use it at a time. After its largest batch, it
-// allocates no more memory.
+// A Runner computes batches of a model, whose keys and values are in a store. One goroutine may use it at a time.
+// Once it has computed its largest batch, it allocates no more memory.
 type Runner struct {
 	model   *Model
 	local   Config // the shape of the part
@@ -87,30 +87,30 @@ type Runner struct {
 	batch   attention.Batch
 }
 
-// A rotary is a rope, its tables, and the way in which keys are rotated by it.
+// A rotary is a rotary embedding, its tables, and the kvstore.Rotation with which keys are rotated.
 type rotary struct {
 	tables
 	rope     *Rope
 	rotation kvstore.Rotation
 }
 
-// maxMLPRows limits the number of rows that go through an MLP together, because an MLP has the widest activations of
-// a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
+// maxMLPRows is the largest number of rows that an MLP computes at a time. It limits the memory for the widest
+// activations of a model. With 256 rows, a prompt of 512 tokens took 1 to 2 % longer.
 const maxMLPRows = 512
 
-// KVShape returns the shape of the keys and values of one layer in m.
+// KVShape returns the shape of the keys and values of one layer of m.
 func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
 	return m.KVShapeOf(m.part, blockSize, dtype)
 }
 
-// KVShapeOf returns the shape of the keys and values of one layer in part p.
+// KVShapeOf returns the shape of the keys and values of one layer in part p of the model.
 func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
-// NewRunner makes a Runner. The store must have the shape of the model's part. A part that is not the whole model needs
-// a group, whose other workers must compute the same batches at the same time. Without places, all layers are in group
-// 0, and each layer has its own layer of the store.
+// NewRunner makes a Runner. The store must have the shape of m's keys and values. If m is a part of a model, group
+// is required, and its other workers must compute the same batches at the same time. Without places, all layers are
+// in group 0, and layer i uses layer i of the store.
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
 	if places == nil && s.Layers == m.NumLayers {
@@ -155,7 +155,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	return r, nil
 }
 
-// Limit sets the maximum sequence length, on which LongRope's factors depend. The default is the model's.
+// Limit sets the maximum sequence length, which selects LongRope's factors. The default is the model's.
 func (r *Runner) Limit(maxModelLen int) {
 	r.angles = map[*Rope]*rotary{}
 	for i := range r.model.layers {
@@ -167,8 +167,8 @@ func (r *Runner) Limit(maxModelLen int) {
 	}
 }
 
-// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may follow. An
-// error wraps ErrBatch or an error of attention or kvstore; Forward may then have written to the slots of the batch.
+// Forward computes all layers for the tokens of a batch, and writes their keys and values. ComputeLogits may follow.
+// An error wraps ErrBatch or an error of attention or kvstore. Forward may then have written some keys and values.
 func (r *Runner) Forward(b *Batch) error {
 	if err := b.Check(&r.model.Config, r.groups); err != nil {
 		return err
@@ -189,7 +189,8 @@ func (r *Runner) Forward(b *Batch) error {
 	return nil
 }
 
-// Check returns an error unless the batch can be computed with a model whose layers are in the given number of groups.
+// Check returns an error if the batch cannot be computed with model m, whose layers are divided into the given
+// number of groups.
 func (b *Batch) Check(m *Config, groups int) error {
 	n := len(b.Tokens)
 	switch {
@@ -327,8 +328,8 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares adds the squares of each row's queries and keys over all heads. There is a sum for each
-// quarter of the heads, and the workers share the quarters.
+// sumSquares sets r.squares to the sums of the squares of each row's queries and of its keys, over all heads. The
+// heads of the whole model are summed in quarters, and each worker of a group sums its quarters.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})
@@ -338,20 +339,21 @@ func (r *Runner) sumSquares(n int) error {
 	return r.group.AllReduce(r.model.part.Rank, r.squares)
 }
 
-// mlpRows returns how many of the remaining n rows go through an MLP next.
+// mlpRows returns how many of the remaining n rows the MLP computes next. It divides the rows into pieces of about
+// equal size.
 func (r *Runner) mlpRows(n int) int {
 	pieces := (n + r.maxMLPRows - 1) / r.maxMLPRows
 	return (n + pieces - 1) / pieces
 }
 
-// Largest returns the token with the largest logit for each row of the last ComputeLogits. Among equal logits, it is
-// the first token. It is -1 if the row has a NaN or +Inf, or has only -Inf. The logits were compared while they were
-// in a core's cache. For a part of a model, Largest returns nil.
+// Largest returns the token with the largest logit for each row of the last ComputeLogits; among equal logits, the
+// first token. The token is -1 if the row has a NaN or +Inf, or only -Inf. ComputeLogits compares logits while they
+// are in a core's cache, so Largest is faster than comparing them later. For a part of a model, it returns nil.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
-// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of VocabSize
-// after the other. They are valid until the next call. In a group, only worker 0 returns logits; the others return
-// nil.
+// ComputeLogits returns the logits of tokens b.Logits[from:to] of the last batch of Forward, one row of VocabSize
+// after the other. They are valid until the next call. In a group, it returns the logits only in the worker of rank
+// 0, and nil in the others.
 func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	m := r.model
 	hidden := m.HiddenSize
@@ -391,10 +393,10 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	return r.logits, err
 }
 
-// grow returns a slice of n values. It uses the memory of s if that is large enough.
-func grow(s []float32, n int) []float32 {
+// grow returns a slice of n elements, whose contents are undefined. It uses the memory of s if that is large enough.
+func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
 		return s[:n]
 	}
-	return make([]float32, n)
+	return make([]E, n)
 }

@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// Sources are the weights of a model in its files, for a device that packs them in its own way.
+// Sources are the weights of a model, still in its files, for a device that packs them in its own way.
 type Sources struct {
 	Embed     *weights.Tensor // [tokens][hidden]
 	Positions *weights.Tensor // nil if positions are rotations
@@ -22,16 +22,18 @@ type LayerSources struct {
 	QKV, Out, Up, Down                   LinearSource // Up is preceded by the gate if there is one
 }
 
-// A NormSource has the weights and the bias of a norm, each nil if there is none. Config.NormOffset is added already.
+// A NormSource has the weights and the bias of a norm, each nil if there is none. Config.NormOffset is already added
+// to the weights.
 type NormSource struct{ Weight, Bias []float32 }
 
-// A LinearSource is matrices with the same inputs, whose outputs are concatenated, and the bias of all outputs, or nil.
+// A LinearSource has one or more matrices with the same inputs, whose outputs are concatenated, and the bias of all
+// outputs, or nil.
 type LinearSource struct {
 	Parts []MatrixSource
 	Bias  []float32
 }
 
-// A MatrixSource is a matrix of [Out][In] weights of the same type.
+// A MatrixSource is a matrix with weights of one type, [Out][In].
 type MatrixSource struct {
 	DType   weights.DType
 	Out, In int
@@ -41,7 +43,7 @@ type MatrixSource struct {
 // Row writes the weights of an output to dst.
 func (m *MatrixSource) Row(i int, dst []float32) { m.rows.Row(i, dst) }
 
-// Raw returns the weights of an output as they are in the file. ok is false if they are not contiguous there.
+// Raw returns the bytes of the weights of output i in the file. ok is false if they are not contiguous there.
 func (m *MatrixSource) Raw(i int) (row []byte, ok bool) {
 	c, at := m.rows.at(i)
 	t, ok := c.source.(*weights.Tensor)
@@ -51,17 +53,17 @@ func (m *MatrixSource) Raw(i int) (row []byte, ok bool) {
 	return t.Raw(at), true
 }
 
-// Release lets the system drop the memory of outputs from to to-1, which are not read again.
+// Release tells the system that the memory of outputs from to to-1 in the file is not needed any more.
 func (m *MatrixSource) Release(from, to int) { m.rows.release(from, to) }
 
-// LoadOn makes a model without weights in this process. load gets the weights while the files are open, and puts them on
-// a device.
+// LoadOn is an Option for a model whose weights are on a device and not in this process. load gets the weights while
+// the files are open, and copies them to the device.
 func LoadOn(load func(c *Config, s *Sources) error) Option {
 	return func(l *loader) { l.device = load }
 }
 
-// outline returns the matrix for a source that stays in the file, and remembers the source.
-func (l *loader) outline(kind matrix.Type, src *stack) *matrix.Matrix {
+// inFile returns a matrix without weights for a source that stays in the file, and stores the source in l.kept.
+func (l *loader) inFile(kind matrix.Type, src *stack) *matrix.Matrix {
 	m := &matrix.Matrix{Type: kind, Out: src.rows(), In: src.cuts[0].cols.len(), Block: src.cuts[0].block}
 	if !l.shapes {
 		kept := *src

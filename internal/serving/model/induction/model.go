@@ -1,11 +1,11 @@
-// Package induction builds a transformer by hand whose answer is known: it finds the last earlier occurrence of the
-// last three tokens, and continues with the tokens that followed there. Its tokens are bytes. It has two layers,
-// which work like the induction heads of trained models:
+// Package induction builds a small transformer by hand whose answers are known: it finds the last earlier occurrence
+// of the last three tokens, and continues with the tokens that followed there. Its tokens are bytes. It has two
+// layers, which work like the induction heads of trained models:
 //
-//	layer 0: head h attends to the token h+1 positions back and stores its code beside the current one
+//	layer 0: head h attends to the token h+1 positions back and stores its code beside the current token's
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
 //
-// It needs no download, and one wrong key or value changes the answer.
+// Tests need no download for it, and one wrong key or value changes the answer.
 package induction
 
 import (
@@ -24,13 +24,13 @@ const (
 	hidden  = code * (lags + 2) // the token, the earlier tokens, the answer
 	answer  = code * (lags + 1) // index of the answer
 
-	// Pair i of a head rotates by theta^(-i/128) per token. The pairs from 64 on do not rotate noticeably over any
-	// text, so they can hold codes. The pairs before 64 encode distances.
-	theta = 1e30
-	still = 64
+	// Pair i of a head rotates by theta^(-i/128) per token. The pairs from stillPairs on do not rotate noticeably over
+	// MaxModelLen tokens, so they can store codes. The pairs before encode distances.
+	theta      = 1e30
+	stillPairs = 64
 
-	// Start begins a text. The first token attends to itself, because no token is before it, so it must be one that
-	// no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
+	// Start begins a text. The first token has no token before it and therefore attends to itself, so it must be one
+	// that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3
@@ -45,7 +45,8 @@ func New(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.
 	return model.Build(c, tensors(c.NumHeads), pool, part, options...)
 }
 
-// Config returns the model's configuration. With several workers, it has a fourth head, which does nothing.
+// Config returns the model's configuration. For several workers it has a fourth head, which does nothing, so that
+// they can share the heads.
 func Config(workers int) model.Config {
 	heads := lags
 	if workers > 1 {
@@ -61,8 +62,8 @@ func Config(workers int) model.Config {
 // Tokenizer returns the model's tokenizer, whose tokens are bytes.
 func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
 
-// Template makes the model repeat the last message of a chat. Messages are enclosed by Begin and End, and the answer
-// follows a Begin.
+// Template is a chat template with which the model repeats the last message. It writes each message between Begin
+// and End, and a Begin before the answer.
 const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
 	"add_generation_prompt %}\x02{% endif %}"
 
@@ -107,13 +108,13 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// place returns the index, in a head, of the element that holds element i of a code. The pairs that do not rotate are
-// (64, 192), (65, 193), and so on.
-func place(i int) int {
+// codeIndex returns the index in a head of element i of a code. Codes are in the pairs that do not rotate: (64,
+// 192), (65, 193), and so on.
+func codeIndex(i int) int {
 	if i < code/2 {
-		return still + i
+		return stillPairs + i
 	}
-	return headDim/2 + still + i - code/2
+	return headDim/2 + stillPairs + i - code/2
 }
 
 func ones(name string) *weights.Tensor {
@@ -124,7 +125,7 @@ func ones(name string) *weights.Tensor {
 	return m.tensor()
 }
 
-// An attention has the matrices of a layer that are not zero.
+// An attention has the matrices of a layer's attention. All other matrices of the layer are zero.
 type attention struct {
 	q, k, v, out        *matrix
 	qBias, kBias, vBias *matrix
@@ -149,8 +150,9 @@ func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
 	}
 }
 
-// normed returns the inverse of the root mean square of a vector with that many codes of 128 elements of ±1.
-func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
+// inverseRMS returns the inverse of the root mean square of a hidden vector with the given number of codes, whose
+// elements are ±1, and zeros elsewhere.
+func inverseRMS(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 
 // Settings of the heads, as differences of logits.
 const (
@@ -161,13 +163,13 @@ const (
 	sharpness = 0.12 // factor of the answer: the product of equal codes becomes 15.4
 )
 
-// lookBack fills layer 0. Queries and keys do not depend on the token. They are rotated so that head h attends to
-// the token h+1 positions back.
+// lookBack sets the attention of layer 0. Queries and keys do not depend on the token. They are rotated so that head
+// h attends to the token h+1 positions back.
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {
 		at := h * headDim
-		for i := range still {
+		for i := range stillPairs {
 			angle := float64(h+1) * math.Pow(theta, -float64(i)/(headDim/2))
 			s, c := math.Sincos(-angle)
 			a.kBias.set(0, at+i, float32(amplitude))
@@ -175,17 +177,17 @@ func lookBack(a *attention) {
 			a.qBias.set(0, at+i+headDim/2, float32(amplitude*s))
 		}
 		for i := range code {
-			a.v.set(at+i, i, float32(1/normed(1)))
+			a.v.set(at+i, i, float32(1/inverseRMS(1)))
 			a.out.set((h+1)*code+i, at+i, 1)
 		}
 	}
 }
 
-// match fills the first head of layer 1. The query is the sum of the codes of the last tokens; the key of a position is
-// the sum of the codes of the tokens before the position. Each distance has its own signs, so a code matches only a
-// code with the same distance.
+// match sets the first head of layer 1. The query is the sum of the codes of the last tokens, and the key of a
+// position the sum of the codes of the tokens before it. The signs of a code are changed differently for each
+// distance, so that it matches only a code with the same distance.
 func match(a *attention) {
-	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / normed(lags+1)
+	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {
 		for i := range code {
 			v := float32(scale) * scramble(lag, i)
@@ -193,17 +195,17 @@ func match(a *attention) {
 			if lag == 0 {
 				weight = nearest
 			}
-			a.q.set(place(i), lag*code+i, v*weight)
-			a.k.set(place(i), (lag+1)*code+i, v)
+			a.q.set(codeIndex(i), lag*code+i, v*weight)
+			a.k.set(codeIndex(i), (lag+1)*code+i, v)
 		}
 	}
-	for i := range still {
+	for i := range stillPairs {
 		v := float32(math.Sqrt(recency * math.Sqrt(headDim)))
 		a.qBias.set(0, i, v)
 		a.kBias.set(0, i, v)
 	}
 	for i := range code {
-		a.v.set(i, i, float32(1/normed(lags+1)))
+		a.v.set(i, i, float32(1/inverseRMS(lags+1)))
 		a.out.set(answer+i, i, 1)
 	}
 }

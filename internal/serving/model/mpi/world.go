@@ -18,7 +18,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A World is the processes that were started together. It implements model.Group. One goroutine may use it at a time.
+// A World is all processes that mpirun or srun has started together. It implements model.Group. One goroutine may
+// use it at a time.
 type World struct {
 	rank, size int
 	host       string
@@ -30,7 +31,7 @@ type World struct {
 // ErrMPI is wrapped when processes cannot be connected.
 var ErrMPI = errors.New("MPI")
 
-// A Lost is the error when processes have not answered in time.
+// A Lost is the error when processes have not answered within the time limit.
 type Lost struct {
 	Ranks []int
 	After time.Duration
@@ -48,7 +49,7 @@ func (l *Lost) Error() string {
 	return fmt.Sprintf("%s %s %s lost: no answer for %v", ranks, strings.Trim(fmt.Sprint(l.Ranks), "[]"), are, l.After)
 }
 
-// Start connects the processes that were started together. limit bounds every wait.
+// Start connects the processes that were started together. limit is the time limit of every wait.
 func Start(limit time.Duration) (*World, error) {
 	var rank, size C.int
 	if C.world_start(&rank, &size) != C.DONE {
@@ -74,7 +75,8 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort ends all processes with status 1; the remaining one with the lowest rank reports the cause.
+// Abort prints cause and ends all processes with status 1. If cause is a Lost, the process with the lowest rank of
+// those that still answer does so, and the others wait for it.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {
@@ -117,7 +119,7 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	return nil
 }
 
-// Broadcast sends a message to all other processes, which must call Receive.
+// Broadcast sends a message to all other processes, each of which must call Receive.
 func (w *World) Broadcast(message []byte) error {
 	for to := range w.size {
 		if to != w.rank {
@@ -129,7 +131,7 @@ func (w *World) Broadcast(message []byte) error {
 	return nil
 }
 
-// Receive returns the next message of another process. The message is valid until the next call.
+// Receive returns the next message from the given process. The message is valid until the next call.
 func (w *World) Receive(from int) ([]byte, error) {
 	var n C.int
 	if err := w.check(C.world_next(C.int(from), &n, w.seconds())); err != nil {
@@ -181,8 +183,8 @@ func (w *World) buffer(n int) []float32 {
 	return w.values[:n]
 }
 
-// check returns the error for the result of a wait. After a timeout or a failure, it finds out which processes still
-// answer.
+// check returns nil if a wait ended with DONE. Otherwise it finds out which processes still answer, and returns a
+// Lost with the others.
 func (w *World) check(result C.int) error {
 	if result == C.DONE {
 		return nil
