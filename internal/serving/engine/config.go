@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"llmmemory/internal/scheduling/blockhash"
@@ -127,13 +126,6 @@ func (c *Config) defaults(m *model.Config) error {
 		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, m.MaxModelLen)
 	}
 	return nil
-}
-
-// setEnd adds the end tokens of the model's configuration and of its tokenizer, as vLLM does.
-func (c *Config) setEnd() {
-	all := slices.Concat(c.End, c.Model.End, c.Tokenizer.Ends())
-	slices.Sort(all)
-	c.End = slices.DeleteFunc(slices.Compact(all), func(id int32) bool { return int(id) >= c.Model.VocabSize })
 }
 
 // store returns the configuration of each worker's store. One block of the store is the scheduler's null block and has

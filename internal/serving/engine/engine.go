@@ -62,7 +62,9 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.setEnd()
+	ends := slices.Concat(config.End, config.Model.End, config.Tokenizer.Ends()) // as in vLLM
+	slices.Sort(ends)
+	config.End = slices.DeleteFunc(slices.Compact(ends), func(id int32) bool { return int(id) >= config.Model.VocabSize })
 	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
 	e.changed.L = &e.mu
 	if observer == nil {

@@ -290,18 +290,13 @@ func (e *Engine) fail(s *step, cause error) {
 		e.failAnswers(s.rows[i].q.stream, fmt.Errorf("the model failed: %w", cause))
 	}
 	must(e.sched.StepFailed())
-	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) {
-		e.deviceFailed(cause)
+	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) { // no step can be computed any more
+		e.failure, e.closed, e.cut = cause, true, true
+		for _, q := range slices.Collect(maps.Values(e.live)) {
+			e.failAnswers(q.stream, cause)
+		}
 	}
 	e.offload.wake()
 	e.publish()
 	e.lastStep.Store(time.Now().UnixNano())
-}
-
-// deviceFailed ends all requests, because no step can be computed any more. The engine's lock is held.
-func (e *Engine) deviceFailed(cause error) {
-	e.failure, e.closed, e.cut = cause, true, true
-	for _, q := range slices.Collect(maps.Values(e.live)) {
-		e.failAnswers(q.stream, cause)
-	}
 }

@@ -8,10 +8,14 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// update reports sampled tokens to the scheduler and delivers them. It discards the tokens of sequences that were
-// cancelled while the model computed.
+// update reports sampled tokens to the scheduler and delivers them. It ends the requests for which a token could not be
+// sampled, and discards the tokens of sequences that were cancelled while the model computed.
 func (e *Engine) update(s *step) {
-	e.failDraws(s)
+	for _, d := range s.draws {
+		if d.err != nil {
+			e.failAnswers(s.rows[d.row].q.stream, d.err)
+		}
+	}
 	now := time.Now()
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
@@ -36,15 +40,6 @@ func (e *Engine) update(s *step) {
 
 // ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
 var ErrNotFinite = errors.New("the model's logits are not finite numbers")
-
-// failDraws ends the requests for which a token could not be sampled.
-func (e *Engine) failDraws(s *step) {
-	for _, d := range s.draws {
-		if d.err != nil {
-			e.failAnswers(s.rows[d.row].q.stream, d.err)
-		}
-	}
-}
 
 // failAnswers ends the unfinished answers to a request with an error.
 func (e *Engine) failAnswers(s *Stream, err error) { e.endAnswers(s, err, string(FinishError)) }

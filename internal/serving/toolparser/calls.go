@@ -68,10 +68,6 @@ const (
 	failed          // this is not a call
 )
 
-func newCalls(t *ToolParser, o *Options, out *output) *calls {
-	return &calls{parser: t, known: o.Known, kind: o.ParameterKind, out: out, line: true}
-}
-
 func (c *calls) next(b byte) {
 	if c.reading == nil {
 		c.scan(b)

@@ -70,7 +70,7 @@ func (f *Format) Parser(o Options) *Parser {
 	}
 	content := stage(&plain{&p.out})
 	if tools != nil {
-		content = newCalls(tools, &o, &p.out)
+		content = &calls{parser: tools, known: o.Known, kind: o.ParameterKind, out: &p.out, line: true}
 	}
 	p.first = content
 	if f.Reasoning != nil {

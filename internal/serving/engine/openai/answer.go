@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -202,17 +203,12 @@ func eventDelta(e toolparser.Event, calls *int) *delta {
 	return nil
 }
 
-// opening returns the choice of the first chunk of an answer in a chat. It has the role and no text.
-func (a *answer) opening(index int) choice {
-	return choice{Index: index, Delta: &delta{Role: "assistant", Content: new(string)}}
-}
-
 func (a *answer) choice(p *part) choice {
 	c := choice{Index: p.index, StopReason: p.stopReason}
 	if !a.chat {
 		text := p.text
-		if a.echo && p.first {
-			text = a.promptText(p.prompt) + text
+		if a.echo && p.first { // the tokens of a prompt may decode to another text, with a space before it or normalized
+			text = cmp.Or(p.prompt.text, a.text(p.prompt.tokens)) + text
 		}
 		c.Text = &text
 		c.PromptLogprobs = p.promptLogprobs
@@ -237,15 +233,6 @@ func (a *answer) choice(p *part) choice {
 		c.Finish = &p.finish
 	}
 	return c
-}
-
-// promptText returns the text of a prompt for echo: the client's text if the client sent one. The text of the tokens
-// can differ from it: it may begin with a space, be normalized, or lack the names of special tokens.
-func (a *answer) promptText(p prompt) string {
-	if p.text != "" {
-		return p.text
-	}
-	return a.text(p.tokens)
 }
 
 func (a *answer) text(tokens []int32) string {

@@ -65,15 +65,7 @@ func (s *shape) contentForm(content structured.Form) structured.Form {
 // sequence returns the form of texts that consist of one text of each form, in order. It leaves out forms of the empty
 // text.
 func sequence(forms ...structured.Form) structured.Form {
-	forms = slices.DeleteFunc(forms, func(f structured.Form) bool { return f.Text == "" && isText(&f) })
-	return structured.Form{Sequence: forms}
-}
-
-// isText reports whether f has no field but Text.
-func isText(f *structured.Form) bool {
-	rest := *f
-	rest.Text = ""
-	return reflect.ValueOf(rest).IsZero()
+	return structured.Form{Sequence: slices.DeleteFunc(forms, func(f structured.Form) bool { return reflect.ValueOf(f).IsZero() })}
 }
 
 // callBegins returns the possible texts of a call before its arguments.

@@ -74,7 +74,7 @@ func (c *chunks) part(p *part) {
 	a := c.job.answer
 	c.made += len(p.tokens)
 	if p.first && a.chat {
-		c.out.send(a.withPrompt(p).with(nil, a.opening(p.index)))
+		c.out.send(a.withPrompt(p).with(nil, choice{Index: p.index, Delta: &delta{Role: "assistant", Content: new(string)}}))
 	}
 	if c.calls[p.index] == nil {
 		c.calls[p.index] = new(int)

@@ -3,6 +3,7 @@ package sampling
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Params are a request's sampling parameters. Names and meanings are those of vLLM's SamplingParams.
@@ -83,15 +84,7 @@ func (p *Params) Check(vocabSize int) error {
 
 // TakesLargest reports whether Sample would change no logit and return the first token with the largest logit.
 func (p *Params) TakesLargest(st State) bool {
-	if !p.greedy() {
-		return false
-	}
-	for i := range adjustments {
-		if adjustments[i].applies(p, st) {
-			return false
-		}
-	}
-	return true
+	return p.greedy() && !slices.ContainsFunc(adjustments[:], func(a adjustment) bool { return a.applies(p, st) })
 }
 
 // greedy reports whether Sample draws nothing (vLLM's _SAMPLING_EPS).

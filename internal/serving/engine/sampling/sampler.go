@@ -44,7 +44,11 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 		return ifFinite(best, largest)
 	}
 	s.logits = append(s.logits[:0], logits...)
-	s.adjust(p, st)
+	for _, a := range adjustments {
+		if a.applies(p, st) {
+			a.apply(s, p, st)
+		}
+	}
 	place, largest := matrix.ArgMax(s.logits)
 	best := ifFinite(place, largest)
 	if best < 0 || p.greedy() {
@@ -96,14 +100,6 @@ var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 }, (*Sampler).penalizeRepetition},
 	{func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
 	{func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
-}
-
-func (s *Sampler) adjust(p *Params, st State) {
-	for i := range adjustments {
-		if adjustments[i].applies(p, st) {
-			adjustments[i].apply(s, p, st)
-		}
-	}
 }
 
 func (s *Sampler) bias(p *Params, _ State) {
