@@ -16,7 +16,8 @@ import (
 
 const module = "llmmemory/"
 
-// wings maps each row of the table in README.md to what it may import: other wings, or packages of other wings.
+// wings maps each row of the table in README.md to the other wings, or packages of other wings, that it may
+// import.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
 	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/machine", "internal/terminal"},
@@ -159,7 +160,7 @@ func hasPackages(wing string) bool {
 	return false
 }
 
-// Ensure that no two wings may import each other, and no two packages of a wing, directly or through others.
+// Ensure that imports have no cycle: neither among wings, nor among the packages of a wing.
 func TestImportsRunOneWay(t *testing.T) {
 	after := func(rows map[string][]string, folder string) {
 		var visit func(row string, above []string)

@@ -21,8 +21,8 @@ var (
 	item     = regexp.MustCompile(`^(\d+)\. `)
 )
 
-// Ensure that each section that a comment cites is a heading of a document in the repository. If the citation also
-// names a point, the section must have a list with that item.
+// Ensure that each section that a file cites is a heading of a document in the repository. If the citation
+// also names an item, the section must have a numbered list with that item.
 func TestCitationsLeadSomewhere(t *testing.T) {
 	const root = ".."
 	headings := map[string][]string{} // by document

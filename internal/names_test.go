@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	// nameInComment matches a word, or words joined by dots. A match counts as a Go name only if it contains a dot
-	// or matches mixedCaps, which finds a capital letter after a small letter or a digit.
+	// nameInComment matches words, and words joined by dots. A match is taken for a Go name if it contains a
+	// dot, or a capital letter after a small letter or a digit (mixedCaps).
 	nameInComment = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*`)
 	mixedCaps     = regexp.MustCompile(`[a-z0-9][A-Z]`)
 	word          = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
@@ -128,8 +128,8 @@ func (n *names) missing(comment string) (list []string) {
 	return list
 }
 
-// Ensure that each name in a comment of a Go file exists: in Go, in a source of another language, or in a document,
-// as names of vLLM do.
+// Ensure that each name in a comment of a Go file exists: in Go, in a source of another language, in a
+// document (as names of vLLM do), or in otherNames.
 func TestNamesInCommentsExist(t *testing.T) {
 	n := &names{used: map[string]bool{}, members: map[string]map[string]bool{}, types: map[string]bool{}}
 	positions := token.NewFileSet()

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has its own clock. Its make prints the target and moves the clock forward.
+// A fakeMachine has a clock and a make of its own. Its make records each target, and moves the clock forward.
 type fakeMachine struct{ root, made string }
 
-// newFakeMachine returns a machine on which each target takes the given number of seconds. A target that is not in
-// the map fails.
+// newFakeMachine returns a machine on which make takes the given number of seconds for each target. A target
+// that is not in the map fails.
 func newFakeMachine(t *testing.T, seconds map[string]int) fakeMachine {
 	t.Helper()
 	root := t.TempDir()
@@ -52,7 +52,7 @@ fi
 	return m
 }
 
-// run runs .ci/run. It returns the targets that it made, its output, and its exit status.
+// run runs .ci/run on the machine. It returns the targets that were made, the output, and the exit status.
 func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, printed string, status int) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(m.root, ".ci/run"), arguments...)

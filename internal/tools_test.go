@@ -36,7 +36,7 @@ func toolchain(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// A bareMachine has gcc, an apt that offers no Go, and the basic programs of Debian.
+// A bareMachine has gcc, the basic programs of Debian, and an apt that offers no Go.
 type bareMachine struct{ tools, path, home string }
 
 func newBareMachine(t *testing.T, uid, checksum string) bareMachine {
@@ -135,14 +135,14 @@ func (m bareMachine) add(t *testing.T, name, script string) {
 	}
 }
 
-// oldGo is an older Go that tries to download the required version and fails.
+// oldGo is the program of an older Go, which tries to download the required version and fails.
 const oldGo = `case $1 in
 env) echo go1.23.4 ;;
 *) echo "go: download go1.25 for linux/amd64: x509: certificate signed by unknown authority" >&2; exit 1 ;;
 esac`
 
-// Ensure that if a Go cannot download the required version, the output says why, and does not advise to install the
-// same old version.
+// Ensure that if an older Go cannot download the required version, the output says why, and does not advise
+// to install the same older version.
 func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	for _, uid := range []string{"0", "1000"} {
 		m := newBareMachine(t, uid, hex.EncodeToString(make([]byte, 32)))
@@ -158,8 +158,8 @@ func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	}
 }
 
-// Ensure that a user without the right to install packages gets one list of everything that the target needs, and
-// of who has to run each command.
+// Ensure that a user who may not install packages gets one list of everything that the target needs, with who
+// has to run each command.
 func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 	const course = " gcc libc6-dev valgrind"
 	for _, c := range []struct {
@@ -221,7 +221,7 @@ func TestACompilerThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-// Ensure that Go's caches have a folder if HOME is not set or not writable.
+// Ensure that Go's caches get a folder if HOME is not set or not writable.
 func TestABuildWithoutAHomeHasOne(t *testing.T) {
 	home := t.TempDir()
 	account := t.TempDir()

@@ -68,10 +68,11 @@ func accessLine(r *openai.Record) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// shortened returns a client's text on one line, shortened to at most most bytes.
-func shortened(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
+// shortened returns a client's text on one line. Of a text with more than maxBytes bytes, it keeps only the
+// first maxBytes.
+func shortened(text string, maxBytes int) string {
+	if len(text) > maxBytes {
+		text = strings.ToValidUTF8(text[:maxBytes], "") + "..."
 	}
 	return terminal.VisibleName(text)
 }

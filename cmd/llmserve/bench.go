@@ -179,11 +179,11 @@ func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []
 	return timings
 }
 
-func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing {
+func ask(ctx context.Context, e *engine.Engine, prompt []int32, maxTokens int) timing {
 	t := timing{start: time.Now()}
 	p := sampling.Default()
 	p.Temperature = 0
-	s, err := e.Submit(engine.Request{Prompt: prompt, MaxTokens: most, IgnoreEOS: true, Params: p})
+	s, err := e.Submit(engine.Request{Prompt: prompt, MaxTokens: maxTokens, IgnoreEOS: true, Params: p})
 	if err != nil {
 		return timing{err: err}
 	}
@@ -205,10 +205,11 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 	}
 }
 
-// A result has the names of vllm bench serve. Times are in milliseconds.
+// A result has the fields of the result of vllm bench serve, by the same names. Times are in milliseconds.
 type result map[string]float64
 
-// A result has an entry statistic_name_ms for each statistic of each time. The tables print the time as shown.
+// A result has an entry STATISTIC_NAME_ms for each of the statistics and each of the times. The printed table
+// has the text shown in place of the name.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
 	times      = []struct{ name, shown string }{

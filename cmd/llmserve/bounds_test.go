@@ -62,12 +62,12 @@ func (s *server) streams() {
 	}
 }
 
-// Ensure that bodies of the largest sizes that each limit allows, 16 at a time, take little memory. Ensure that a
-// stream that runs beside them gets its share of the processor time. The share is computed from the number of tokens:
-// each token takes as much processor time as when the stream runs alone.
+// Ensure that bodies of the largest sizes that the limits allow, 16 at a time, take little memory, and that a
+// stream that runs beside them keeps a share of the processor time. The share is computed from the number of
+// tokens of the stream: each token takes as much processor time as when the stream runs alone.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
-	const atATime, most, share = 16, 160 << 20, 0.15
+	const atATime, maxMemory, share = 16, 160 << 20, 0.15
 	t.Setenv("GOMAXPROCS", "2")
 	s := serveDemoTo(t, io.Discard, "--max-body", strconv.Itoa(maxBody))
 	const name, message = `{"model": "demo", `, `{"role": "user", "content": "x"}`
@@ -109,7 +109,7 @@ func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 				})
 			}
 			wave.Wait()
-			require.Less(t, s.peak(t), before+most)
+			require.Less(t, s.peak(t), before+maxMemory)
 		})
 	}
 	used := float64(s.processorTime(t) - begin)

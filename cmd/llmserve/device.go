@@ -62,7 +62,8 @@ func (o *deviceOptions) open(m *modelOptions) error {
 	return o.orCPU(err)
 }
 
-// orCPU returns an error of the GPU. If --device is auto, it selects the CPU instead.
+// orCPU closes the GPU and selects the CPU if --device is auto and err is not nil. Otherwise it returns err
+// with the value of --device.
 func (o *deviceOptions) orCPU(err error) error {
 	if err == nil {
 		return nil
@@ -107,20 +108,21 @@ func (o *deviceOptions) close() error {
 	return err
 }
 
-// plan makes c describe an engine on the GPU. weightBytes are the bytes of weights that are not there yet.
-func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err error) {
-	if o.device.gpu == nil {
-		return nil
+// plan returns the configuration of an engine for the model. On a GPU, the memory for keys and values depends on
+// weightBytes, the bytes of weights that are not on the GPU yet.
+func (l *loaded) plan(o *modelOptions, weightBytes int) (c engine.Config, err error) {
+	if c, err = o.engine(); err != nil || o.device.gpu == nil {
+		return c, err
 	}
 	if l.device == nil {
 		l.gpu = o.device.gpu
 		if l.device, err = l.gpu.NewModel(l.config, gpu.CacheTypes[o.kvType]); err != nil {
-			return err
+			return c, err
 		}
 	}
 	c.Device = l.device
 	if o.kvGiven() {
-		return nil
+		return c, nil
 	}
 	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxModelLen: l.config.MaxModelLen}
 	if o.maxModelLen > 0 {
@@ -128,10 +130,11 @@ func (l *loaded) plan(o *modelOptions, c *engine.Config, weightBytes int) (err e
 	}
 	bytes, err := l.device.KVCacheBytes(o.device.utilization, weightBytes, limits)
 	c.KVCacheBytes = int64(bytes)
-	return err
+	return c, err
 }
 
-// kvGiven reports whether the memory for keys and values is given, and does not follow from --gpu-memory-utilization.
+// kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Otherwise it is what
+// --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
 
 // fitsOnGPU checks that a model with the weights of files can run on the GPU, if there is one.
@@ -147,7 +150,7 @@ func (l *loaded) fitsOnGPU(o *modelOptions, files *weights.Tensors) error {
 	return err
 }
 
-// kernels names what decides the last bits of an answer: the kind of processor or GPU.
+// kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.
 func (l *loaded) kernels() string {
 	if l.device != nil {
 		return l.gpu.Kind()
@@ -155,7 +158,8 @@ func (l *loaded) kernels() string {
 	return matrix.Kernels()
 }
 
-// loadOn makes a model's weights go to the GPU, and shows that on a terminal.
+// loadOn returns an option that sends a model's weights to the GPU. If standard error is a terminal, it shows
+// the progress there.
 func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	return model.LoadOn(func(_ *model.Config, s *model.Sources) error {
 		sent := func(int, int) {}
@@ -168,7 +172,8 @@ func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	})
 }
 
-// failureShown is how long a server whose device has failed still answers, so that /health says so before it ends.
+// failureShown is the time for which a server still answers after its device has failed, so that /health can
+// report the failure.
 const failureShown = 2 * time.Second
 
 // deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than limit.
@@ -194,7 +199,8 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 	return failed
 }
 
-// abandonDevice gives an engine whose device has failed a short time to end. The process ends soon, which frees the rest.
+// abandonDevice gives an engine whose device has failed a short time to stop. Then it gives up the device,
+// which the end of the process closes.
 func (l *loaded) abandonDevice(stopped <-chan error) {
 	select {
 	case <-stopped: // with errors of everything that is on the device

@@ -17,7 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// emulated makes commands of this process use an emulated GPU with some MiB of memory.
+// emulated makes the commands that run in this process use an emulated GPU. The parameter memory is its size
+// in MiB.
 func emulated(t *testing.T, memory int) *cudatest.Driver {
 	t.Helper()
 	d := cudatest.Open(t)
@@ -109,8 +110,9 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	require.Zero(t, d.Allocated())
 }
 
-// Ensure that a failure of the GPU ends the server with one sentence, that /health says so before, that the request gets
-// an error, and that the next server finds in a tier what this one has stored.
+// Ensure that after a failure of the GPU, the request gets an error, /health reports the failure, and the
+// server ends with an error of one sentence. The next server must find the blocks that this one has stored in
+// a tier.
 func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	path, args := tinyFile(t), []string{"--kv-cache-gb", kvOfBlocks(20), "--kv-offload-dir", t.TempDir()}
@@ -137,7 +139,7 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a step that does not end ends the server, after /health has said so.
+// Ensure that a step that never ends makes /health report an error, and then ends the server.
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")

@@ -69,7 +69,7 @@ func tinySafetensors(vocab int, more ...string) []byte {
 	return weightfile.Safetensors(tensors...)
 }
 
-// Ensure that an answer also stops at the token that ends a turn, as in llama.cpp and vLLM.
+// Ensure that an answer also stops at the token that ends a message of a chat, as in llama.cpp and vLLM.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

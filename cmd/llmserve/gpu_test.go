@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// kvOfBlocks returns the value of --kv-cache-gb with which tinyFile's model has n blocks and the null block.
+// kvOfBlocks returns the value of --kv-cache-gb that gives the model of tinyFile n blocks besides the null
+// block.
 func kvOfBlocks(n int) string { return fmt.Sprintf("%.9f", float64(n+1)*16*2*64*2/(1<<30)) }
 
 // tinyFile writes a model with one layer and one head of 64 elements.
@@ -28,8 +29,8 @@ func tinyFile(t *testing.T) string {
 	return path
 }
 
-// Ensure that answers that are forked, and beams, have the same bits when there are too few blocks and they are
-// preempted. Ensure that a request that is aborted while steps run leaves all blocks free.
+// Ensure that requests with several answers, and with beams, get the same bits when there are too few blocks
+// and sequences are preempted. Ensure that a request that is aborted while steps run leaves all blocks free.
 func TestAGPUServesOverHTTP(t *testing.T) {
 	emulated(t, 64)
 	path := tinyFile(t)
@@ -71,8 +72,8 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a server finds in a tier what one with the same type of keys and values has stored there, and nothing
-// of other types.
+// Ensure that a server finds the blocks in a tier that a server with the same type of keys and values has
+// stored there, and no others.
 func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	emulated(t, 64)
 	path, dir := tinyFile(t), t.TempDir()

@@ -13,21 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A here is a server that runs in this process, on the emulated GPU.
-type here struct {
+// An inProcess is a server that runs in this process, on the emulated GPU.
+type inProcess struct {
 	address string
 	stop    func()
 	ended   chan error
 }
 
-func serveHere(t *testing.T, model string, args ...string) *here {
+func serveHere(t *testing.T, model string, args ...string) *inProcess {
 	t.Helper()
 	c := command()
 	from, to := io.Pipe()
 	c.SetOut(to)
 	c.SetArgs(append([]string{model, "--port", "0", "--device", "cuda"}, args...))
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &here{stop: cancel, ended: make(chan error, 1)}
+	s := &inProcess{stop: cancel, ended: make(chan error, 1)}
 	closed := make(chan struct{})
 	go func() {
 		s.ended <- c.ExecuteContext(ctx)
@@ -48,14 +48,14 @@ func serveHere(t *testing.T, model string, args ...string) *here {
 	return s
 }
 
-func (s *here) post(t *testing.T, path, body string) (status int, answer string) {
+func (s *inProcess) post(t *testing.T, path, body string) (status int, answer string) {
 	t.Helper()
 	return answerOf(t, func() (*http.Response, error) {
 		return http.Post(s.address+path, "application/json", strings.NewReader(body))
 	})
 }
 
-func (s *here) get(t *testing.T, path string) (status int, answer string) {
+func (s *inProcess) get(t *testing.T, path string) (status int, answer string) {
 	t.Helper()
 	return answerOf(t, func() (*http.Response, error) { return http.Get(s.address + path) })
 }
@@ -70,25 +70,19 @@ func answerOf(t *testing.T, send func() (*http.Response, error)) (status int, an
 	return r.StatusCode, string(body)
 }
 
-// choices returns what a request is answered with, and how many tokens of its prompt were cached.
-func (s *here) choices(t *testing.T, body string) (choices string, cached int) {
+// choices returns the choices of the answer to a request, and the number of tokens of its prompt that were
+// cached.
+func (s *inProcess) choices(t *testing.T, body string) (choices string, cached int) {
 	t.Helper()
 	status, answer := s.post(t, "/v1/completions", body)
 	require.Equal(t, http.StatusOK, status, answer)
-	var a struct {
-		Choices json.RawMessage
-		Usage   struct {
-			Details struct {
-				Cached int `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-		}
-	}
+	var a completion
 	require.NoError(t, json.Unmarshal([]byte(answer), &a))
 	return string(a.Choices), a.Usage.Details.Cached
 }
 
 // end stops the server, which must end without an error.
-func (s *here) end(t *testing.T) {
+func (s *inProcess) end(t *testing.T) {
 	t.Helper()
 	s.stop()
 	require.NoError(t, <-s.ended)

@@ -94,12 +94,10 @@ func (l *loaded) check(o *modelOptions) error {
 	return err
 }
 
-// checkEngine finds the longest sequence of an engine. weightBytes are the bytes of weights that are not on the GPU yet.
+// checkEngine finds out how long the longest sequence of an engine is. It returns an error if there can be no engine.
+// The parameter weightBytes is the number of bytes of weights that are not on the GPU yet.
 func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
-	c, err := o.engine()
-	if err == nil {
-		err = l.plan(o, &c, weightBytes)
-	}
+	c, err := l.plan(o, weightBytes)
 	if err == nil {
 		l.longest, err = c.Check(l.config, o.workers)
 	}
@@ -130,7 +128,7 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// prepare reads everything of a model except the weights. path is demo, a folder or a GGUF file.
+// prepare reads everything of a model except its weights. The path is that of a folder or a GGUF file, or demo.
 func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -161,7 +159,8 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	return l, nil
 }
 
-// oneOfMany refuses a file of a model whose folder is needed, and a folder of GGUF files.
+// oneOfMany returns an error for a path that is not a whole model: a file of a model that is a folder, or a
+// folder of GGUF files.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
@@ -177,8 +176,9 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// loadWeights reads and packs the parts of a model. Each part is loaded by the threads of its worker, so that its
-// weights are in memory near them. After an error the caller must still close l.
+// loadWeights reads and packs the parts of a model, one for each worker. The threads of the worker load its
+// part, so that the part is in memory near the processors of these threads. After an error the caller must
+// still close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {
@@ -286,11 +286,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 }
 
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
-	c, err := o.engine()
+	c, err := l.plan(o, 0)
 	if err != nil {
-		return nil, err
-	}
-	if err := l.plan(o, &c, 0); err != nil {
 		return nil, err
 	}
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer

@@ -17,10 +17,11 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that a process never uses more than 100 MB beside the packed weights, while it loads or after an answer.
+// Ensure that a process never uses more than 100 MB of memory besides the packed weights, while it loads them
+// and while it answers.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 	level.SkipQuick(t)
-	const mostMB = 100
+	const maxMB = 100
 	for _, test := range []struct {
 		name, weights, activations string
 		args                       []string
@@ -46,7 +47,7 @@ func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 			require.NoError(t, err)
 			peak := number(t, string(status), `VmHWM:\s+(\d+) kB`) >> 10
 			t.Logf("%d MB at most, %d of them weights", peak, weights)
-			require.Less(t, peak, weights+mostMB)
+			require.Less(t, peak, weights+maxMB)
 			require.Greater(t, peak, weights)
 		})
 	}

@@ -42,8 +42,8 @@ func main() {
 // for SIGINT.
 const interrupted = 130
 
-// endAtSignal makes a signal end the process until the caller calls loaded. Loading can take minutes, and interrupting
-// it loses nothing.
+// endAtSignal makes a signal end the process, with the given exit status, until the caller calls loaded.
+// Loading can take minutes, and nothing is lost when it is interrupted.
 func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }

@@ -136,8 +136,8 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	return m.live.Write(w, "memory/frames?from=")
 }
 
-// frames answers GET /memory/frames with the frames from a number on. If there is no such frame within askTime, it
-// answers with 204.
+// frames answers GET /memory/frames with the frames from the number in the parameter from on. If there is no
+// such frame within askTime, it answers with status 204.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 {
@@ -164,7 +164,8 @@ func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 
 type pages = map[string]func(http.ResponseWriter, *http.Request) error
 
-// memoryPages returns the handlers of the memory map. stop ends the handlers that wait.
+// memoryPages returns the handlers of the memory map. The function stop ends the requests that wait for new
+// frames.
 func memoryPages(e *engine.Engine, name string) (all pages, stop func()) {
 	m, err := newMemoryMap(e, name)
 	if err != nil {

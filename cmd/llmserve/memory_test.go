@@ -18,7 +18,7 @@ import (
 	"llmmemory/internal/testkit/browsertest"
 )
 
-// patience limits the wait for an event. It does not measure speed.
+// patience is the longest time that a test waits for an event. It is not a measure of speed.
 const patience = 10 * time.Minute
 
 // keepAsking starts n users. Each sends the same request again and again until the test calls stop.
@@ -45,7 +45,8 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// The page must also stay at a step that the user has chosen, and show no block tables when the requests have ended.
+// Ensure that the page shows which requests share blocks, that it stays at a step that the user has chosen,
+// and that it shows no block tables after the requests have ended.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

@@ -48,8 +48,8 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers returns the answers to all prompts, with their log probabilities, which show any difference between
-// logits.
+// answers returns the answers to all prompts with log probabilities, in which any difference between logits
+// shows.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
@@ -68,7 +68,7 @@ type job struct {
 	url    string
 }
 
-// startJob starts n ranks. If n is 0, it starts one process without mpirun.
+// startJob starts a server of n ranks. If n is 0, it starts one process without mpirun.
 func startJob(t *testing.T, n int, args ...string) *job {
 	args = append(args, "--port", "0", "--kv-cache-gb", "0.1", "--threads", "1", "--served-model-name", "m")
 	j := &job{Cmd: llmserve(args...)}
@@ -98,7 +98,8 @@ func startJob(t *testing.T, n int, args ...string) *job {
 	return j
 }
 
-// Ensure that 2 and 4 ranks answer as 1, 2 and 4 workers, to the last digit of each log probability.
+// Ensure that servers of 1, 2 and 4 workers and of 2 and 4 ranks give the same answers, to the last digit of
+// each log probability.
 func TestRanksAnswerAsOneProcess(t *testing.T) {
 	for _, kind := range []string{"F16", "Q8_0"} {
 		path := randomModel(t, kind)
@@ -115,7 +116,8 @@ func TestRanksAnswerAsOneProcess(t *testing.T) {
 	}
 }
 
-// Ensure that if ranks must not differ in a setting and do, rank 0 alone reports this, and all ranks end.
+// Ensure that all ranks end if they differ in a setting that must be the same, and that only rank 0 reports
+// it.
 func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	path, other := randomModel(t, "F16"), randomModel(t, "Q8_0")
 	for _, test := range []struct {
@@ -150,7 +152,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks find the workers' blocks, and their own blocks after a rank was killed.
+// Ensure that ranks find the blocks that workers have stored, and after a rank was killed, those that ranks
+// have stored.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +

@@ -16,7 +16,8 @@ func (l *loaded) computes(o *modelOptions) string {
 	return fmt.Sprintf("kernels: %s; activations: %s", l.kernels(), o.activations)
 }
 
-// notes prints which parts of the model's files are not used, and which are missing.
+// notes prints what a user may not expect of the model: why it runs on the CPU, weights that are converted,
+// and parts of its files that are not used or missing.
 func (l *loaded) notes(to io.Writer, o *modelOptions) {
 	if o.device.why != "" {
 		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)
@@ -33,10 +34,10 @@ func (l *loaded) notes(to io.Writer, o *modelOptions) {
 		fmt.Fprintln(to, "  warning: the file has no tokenizer.ggml.pre; text is split as by \"default\", as in llama.cpp, which "+
 			"can make answers worse: convert the model again")
 	}
-	const most = 3 // names that are shown
+	const maxNames = 3 // that are shown
 	names, more := l.workers[0].Model.Unused(), ""
-	if n := len(names) - most; n > 0 {
-		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	if n := len(names) - maxNames; n > 0 {
+		names, more = names[:maxNames], fmt.Sprintf(" and %d more", n)
 	}
 	if len(names) > 0 {
 		fmt.Fprintf(to, "  not used: the tensors %s%s\n", terminal.VisibleName(strings.Join(names, ", ")), more)

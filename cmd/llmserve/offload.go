@@ -130,7 +130,7 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 	return nil
 }
 
-// openOffload opens the tiers that the flags name. It reads all weights, unless there are no such flags.
+// openOffload opens the tiers that the flags name. If there are any, it reads all weights, to identify them.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil
@@ -148,15 +148,12 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	c, err := o.engine()
+	c, err := l.plan(o, 0)
+	if err == nil {
+		c.Offload = &kvoffload.Config{}
+		_, err = c.Check(l.config, o.workers)
+	}
 	if err != nil {
-		return kvoffload.Space{}, err
-	}
-	if err := l.plan(o, &c, 0); err != nil {
-		return kvoffload.Space{}, err
-	}
-	c.Offload = &kvoffload.Config{}
-	if _, err := c.Check(l.config, o.workers); err != nil {
 		return kvoffload.Space{}, err
 	}
 	asked := cmp.Or(o.maxModelLen, l.config.MaxModelLen)

@@ -16,7 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// longQuestion returns a prompt of many blocks. The answer to it is in the first block.
+// longQuestion returns a request whose prompt has many blocks. The text that its answer repeats is in the
+// first block.
 func longQuestion(t *testing.T, model string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -27,7 +28,7 @@ func longQuestion(t *testing.T, model string) string {
 	return string(body)
 }
 
-// A completion has the number of prompt tokens that were found in the cache.
+// A completion is an answer, with the number of prompt tokens that were found in the cache.
 type completion struct {
 	Choices json.RawMessage
 	Usage   struct {
@@ -73,7 +74,8 @@ func TestKeysAndValuesOutliveAServerThatIsKilled(t *testing.T) {
 	second.waitForMetric(t, fmt.Sprintf(`vllm:prompt_tokens_by_source_total\{.*external_kv_transfer.*\} %d\n`, again.Usage.Details.Cached))
 }
 
-// Ensure that moving the file changes nothing, and that another type of keys and values finds no blocks.
+// Ensure that a server finds its blocks after the file of the weights was moved, and finds none with other
+// weights or another type of keys and values.
 func TestOnlyTheSameWeightsFindTheirBlocks(t *testing.T) {
 	level.SkipQuick(t)
 	dir, folder := t.TempDir(), t.TempDir()

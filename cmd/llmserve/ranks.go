@@ -34,7 +34,7 @@ type world interface {
 	End()
 }
 
-// connect returns the world. In programs built without the tag mpi, connect is nil.
+// connect returns the world that this process belongs to. It is nil in programs built without the tag mpi.
 var connect func(limit time.Duration) (world, error)
 
 // defaultLimit is how long vLLM waits for a step (VLLM_ENGINE_ITERATION_TIMEOUT_S).
@@ -123,8 +123,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals, which all ranks get,
-// because rank 0 lets running requests end first.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. All ranks get the signals of a
+// job. follow ignores them, because rank 0 lets running requests end first.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -142,7 +142,8 @@ func follow(path string, o *modelOptions) error {
 	return errors.Join(err, l.close())
 }
 
-// agree waits until the facts of all processes are known. If the facts differ, exchange ends the process.
+// agree reports the facts of this process and waits for those of all others. If the facts differ, exchange
+// ends the process meanwhile.
 func (p *processes) agree(l *loaded, o *modelOptions) error {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -223,7 +224,7 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process. All other processes end, too. Rank 0 prints why.
+// quit ends this process, as all other processes end theirs. Rank 0 prints the reason why.
 func (p *processes) quit(why string) {
 	p.end()
 	if p.follow() {
@@ -253,8 +254,8 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// leave disconnects this process. err says why it ends. If a process ends with an error before the first step, all
-// processes end.
+// leave disconnects this process, which ends with err. If err is not nil and there was no step yet, all other
+// processes end, too.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err
@@ -279,7 +280,7 @@ func (p *processes) leave(err error) error {
 	return err
 }
 
-// end leaves the world. If another process is lost, leaving may take too long; end then ends this process.
+// end leaves the world. If leaving takes too long, because another process is lost, end ends this process.
 func (p *processes) end() {
 	p.mu.Lock()
 	patience := max(p.limit, 10*time.Second)

@@ -45,7 +45,7 @@ func refusedHere(t *testing.T, args ...string) string {
 	return err.Error()
 }
 
-// hole writes a file with 600 MB of weights in which the last tensor is missing.
+// hole writes a file with 600 MB of weights that lacks the last tensor.
 func hole(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "hole.gguf")
 	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{

@@ -17,7 +17,7 @@ import (
 
 func runCommand() *cobra.Command {
 	var o modelOptions
-	var most int
+	var maxTokens int
 	var temperature float64
 	var seed int64
 	var asChat bool
@@ -28,7 +28,7 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) error {
-			r := engine.Request{Params: sampling.Default(), MaxTokens: most}
+			r := engine.Request{Params: sampling.Default(), MaxTokens: maxTokens}
 			r.Temperature, r.Seed = temperature, engine.Seed()
 			if c.Flags().Changed("seed") {
 				r.Seed = uint64(seed)
@@ -45,15 +45,16 @@ func runCommand() *cobra.Command {
 		},
 	}
 	o.flags(c.Flags())
-	c.Flags().IntVar(&most, "max-tokens", 128, "largest number of tokens of the answer")
+	c.Flags().IntVar(&maxTokens, "max-tokens", 128, "largest number of tokens of the answer")
 	c.Flags().Float64Var(&temperature, "temperature", 0.8, "sampling temperature; 0: always the most likely token")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed; the same seed gives the same answer (default: random)")
 	c.Flags().BoolVar(&asChat, "chat", false, "send the prompt as a message of a chat")
 	return c
 }
 
-// withModel prepares a model, calls check, loads the weights and calls use. Before use, a signal ends the process.
-// A process that is not rank 0 computes its part instead of calling use.
+// withModel prepares a model, calls check, loads the weights and calls use. Until it calls use, a signal ends
+// the process. In a process that is not rank 0, withModel computes the process's part of rank 0's steps
+// instead.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
 	if ranks.follow() {
 		return follow(path, o)

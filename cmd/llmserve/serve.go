@@ -137,8 +137,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check checks the flags before a model is loaded. It opens the port and closes it again: clients must not be able to
-// connect before the server can answer.
+// check checks the flags before a model is loaded. It opens the port to check that it is free, and closes it
+// again, so that no client connects before the server can answer.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err
@@ -207,10 +207,11 @@ func (o *options) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// partingTime is the time for sending errors to requests that have not ended after the time of --drain.
+// partingTime is the time for sending errors to the requests that have not ended within the time of --drain.
 const partingTime = 5 * time.Second
 
-// serve answers requests until ctx ends. Then it refuses new requests, and answers the running requests.
+// serve answers requests until ctx ends. Then it refuses new requests, and waits for the running requests to
+// end.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	name := cmp.Or(o.name, l.name)
 	format, err := o.parsers.format(l.template)

@@ -139,7 +139,8 @@ func TestRanksUnderSlurm(t *testing.T) {
 	}
 }
 
-// rankWith returns the process that has the given texts in its environment and in its arguments.
+// rankWith returns the number of the process that has the given texts in its environment and in its
+// arguments.
 func rankWith(t *testing.T, environment, argument string) int {
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)

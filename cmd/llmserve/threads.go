@@ -60,7 +60,7 @@ func parseCPUs(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// present returns an error if this process cannot run on one of the processors.
+// present returns an error if this process cannot run on all of the processors.
 func present(cpus []int) error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

@@ -8,10 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/engine"
-	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
-	"llmmemory/internal/testkit/cudatest"
 )
 
 const turns = 6
@@ -51,10 +49,7 @@ func copiesOf(turn int) []kvstore.Pair {
 // the tokens that the batch before it chooses. The second round sends all inputs except the tokens earlier,
 // with Prepare.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
-	driver := cudatest.Open(t)
-	d, err := gpu.Open(driver.Path, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
 	known, batches := turnsOf(m.VocabSize, false), turnsOf(m.VocabSize, true)
 	var want [turns][][]float32

@@ -34,10 +34,17 @@ func newPool(t *testing.T) *parallel.Pool {
 
 func openDevice(t *testing.T) *gpu.Device {
 	t.Helper()
-	d, err := gpu.Open(cudatest.Open(t).Path, 0)
+	_, d := openDriver(t)
+	return d
+}
+
+func openDriver(t *testing.T) (*cudatest.Driver, *gpu.Device) {
+	t.Helper()
+	driver := cudatest.Open(t)
+	d, err := gpu.Open(driver.Path, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return d
+	return driver, d
 }
 
 // An opener loads a model.

@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
-	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -43,7 +42,7 @@ func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float
 }
 
 // Ensure that models of all families without experts have the same logits as on the CPU, up to rounding, and
-// that models with experts are refused. The heads of these models are padded.
+// that models with experts are refused. All these models have heads that need padding.
 func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	computed := 0
@@ -231,10 +230,7 @@ func TestQuantizedWeights(t *testing.T) {
 // Ensure that decoding steps run as graphs from the third step of a shape on, that 3 and 4 sequences have the
 // same shape, and that a graph gives logits with the same bits as other steps.
 func TestDecodingStepsAreGraphs(t *testing.T) {
-	driver := cudatest.Open(t)
-	d, err := gpu.Open(driver.Path, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
 	r, reference := onGPU(t, m, w), onGPU(t, m, w)
 	const length, sequences = 21, 4

@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
-	"llmmemory/internal/testkit/cudatest"
 )
 
 // small is a model whose tokens are the bytes of the byte tokenizer, and whose heads need no padding.
@@ -243,11 +242,8 @@ func requireBlocksFromTier(t *testing.T, cache string) {
 
 // Ensure that a pair reads what an earlier pair has written, and that the blocks of all layers are copied.
 func TestBlocksAreCopiedInOrder(t *testing.T) {
-	driver := cudatest.Open(t)
+	driver, d := openDriver(t)
 	driver.Order(1) // a kernel copies the last pair first
-	d, err := gpu.Open(driver.Path, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	m, w := load(t, d, openSmall(hybrid()))
 	r := onGPU(t, m, w)
 	block := make([]byte, 2*2*blockSize*64*2)

@@ -75,8 +75,8 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that blocks are stored in the space that files without permission to remove them leave free, and
-// that the folder looks for files to remove at maxBytes once a minute.
+// Ensure that a folder stores blocks beside files that it may not remove, if there is space for them, and
+// that it looks for files to remove at most once a minute.
 func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxBytes = 100 * blockBytes

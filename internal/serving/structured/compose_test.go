@@ -27,8 +27,8 @@ func readAll(f *Form, text string) (begins, answer bool) {
 	return r.begins, r.answer
 }
 
-// read calls next with each position at which a text of the form, which begins at the position at and is
-// followed by one of ends, can stop.
+// read calls next with each position at which a text of the form can end, together with one of ends after it.
+// The text begins at the position at.
 func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:

@@ -98,9 +98,9 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	return mask
 }
 
-// cross adds tokens to mask that complete a lexeme and have more bytes after it. They are below a node of the
-// trie rest, at which the lexeme is complete and the config is after. cross adds those whose bytes below the
-// node are allowed after that config.
+// cross adds tokens to mask that complete a lexeme and have more bytes after it. In the trie rest, these
+// tokens are below the node, at which the lexeme ends and the config is after. A token is added if its bytes
+// below the node are allowed after that config.
 func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
 	if len(rest.nodes) == 0 {
 		return

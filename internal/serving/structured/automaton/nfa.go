@@ -214,8 +214,8 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start adds the first state of d. It follows the transitions of Builder.Begin, and computes tags with those
-// of Builder.End.
+// start adds the first state of d, which also has the transitions that Builder.Begin added. For the tags of
+// states, it follows the transitions that Builder.End added.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)

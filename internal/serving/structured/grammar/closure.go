@@ -89,8 +89,8 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds the items for the edges of the kernel's node to the closure. For an edge that reads nothing, and
-// for the end of a rule, it adds the kernels to which it leads to the work.
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. Other edges, and
+// the end of a rule, lead to further kernels, which visit adds to the work.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {

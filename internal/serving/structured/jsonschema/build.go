@@ -15,7 +15,7 @@ const (
 )
 
 // unsupportedLimit returns the error for a limit n that is larger than supported. The limit comes from one of
-// the two keywords of the schema, or from the length of prefixItems, in which case schema is nil.
+// the two keywords of the schema. If schema is nil, it comes from the length of prefixItems.
 func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
 	if schema == nil {
 		return automaton.ErrTooLarge
@@ -28,8 +28,9 @@ func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported
 }
 
 // arrays adds edges between two nodes for the arrays of an alternative. A node stands for the number of
-// elements so far, and for the set of schemas of contains that an element has satisfied. Numbers from which
-// the same elements are allowed share nodes.
+// elements so far, and for the set of schemas of contains that an element has satisfied. If the number of
+// elements is not limited, the same nodes stand for all numbers from which the next element has the same
+// schemas.
 func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
 	if a.unique && a.max != 0 && a.max != 1 {
 		return refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1")

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"math/big"
 	"strings"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -220,12 +221,9 @@ func boundShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if v.kind == boolTrue || v.kind == boolFalse { // exclusiveMinimum beside minimum, in draft 4
 		return nil, nil
 	}
-	if v.kind != number {
-		return nil, refuse(schema, name, "it is not a number")
-	}
-	r, err := parseDecimal(v.text)
+	r, err := numberOf(schema, name, v)
 	if err != nil {
-		return nil, refuse(schema, name, "%v", err)
+		return nil, err
 	}
 	l := limit{r, map[string]relation{"minimum": atLeast, "exclusiveMinimum": above, "maximum": atMost, "exclusiveMaximum": below}[name]}
 	if e := schema.get(map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[name]); e != nil && e.kind == boolTrue {
@@ -236,13 +234,22 @@ func boundShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return s, nil
 }
 
-func multipleShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+// numberOf returns the number that is the value of a keyword.
+func numberOf(schema *value, name string, v *value) (*big.Rat, error) {
 	if v.kind != number {
 		return nil, refuse(schema, name, "it is not a number")
 	}
 	r, err := parseDecimal(v.text)
 	if err != nil {
 		return nil, refuse(schema, name, "%v", err)
+	}
+	return r, nil
+}
+
+func multipleShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
+	r, err := numberOf(schema, name, v)
+	if err != nil {
+		return nil, err
 	}
 	if r.Sign() <= 0 {
 		return nil, refuse(schema, name, "it is not above 0")
