@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Errors of the package. A call that returns one of them has changed nothing.
+// Errors of the package. Unless its comment says otherwise, a function that returns one of them has changed nothing.
 var (
 	ErrConfig       = errors.New("bad configuration")
 	ErrNoFreeBlocks = errors.New("not enough free blocks")

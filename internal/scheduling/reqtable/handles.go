@@ -37,8 +37,8 @@ func (t *Handles[T]) Get(h uint64) *T {
 	return t.entries[index].value
 }
 
-// Remove removes the value with the handle h. Its entry is used for another value, with the next generation, until the
-// generations, 32 bits wide, are used up.
+// Remove removes the value with the handle h. Its entry is reused for other values, whose handles have higher
+// generations, until the generations reach 2^32.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return

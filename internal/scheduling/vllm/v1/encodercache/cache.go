@@ -9,6 +9,7 @@
 package encodercache
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -104,12 +105,7 @@ func (c *Cache) freeInput(r *Request, i int) {
 }
 
 // Free removes all references of r, in the order of its inputs.
-func (c *Cache) Free(r *Request) {
-	slices.Sort(r.held)
-	for len(r.held) > 0 {
-		c.freeInput(r, r.held[0])
-	}
-}
+func (c *Cache) Free(r *Request) { c.FreePassed(r, math.MaxInt) }
 
 // FreePassed removes the references of r to the outputs of inputs that end at or before token end.
 func (c *Cache) FreePassed(r *Request, end int) {
@@ -245,7 +241,7 @@ func NewRequest(inputs []Input) *Request { return &Request{inputs: inputs} }
 // Inputs returns the inputs of r, which must not be changed.
 func (r *Request) Inputs() []Input { return r.inputs }
 
-// Window returns the range [lo, hi) of the inputs that have tokens from start to end-1.
+// Window returns the range [lo, hi) of the inputs that contain tokens from start to end-1.
 func (r *Request) Window(start, end int) (lo, hi int) {
 	lo = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset+r.inputs[i].Length > start })
 	hi = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset >= end })

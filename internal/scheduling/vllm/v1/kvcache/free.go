@@ -97,7 +97,7 @@ func (c *Cache) drop(r *Request) {
 	}
 }
 
-// EvictFrom removes the keys of the blocks of r that contain tokens from number computed on.
+// EvictFrom removes the keys of the blocks of r that contain tokens at or after position computed.
 func (r *Request) EvictFrom(computed int) {
 	c := r.cache
 	for i := range r.tables {
@@ -163,8 +163,9 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 	c.deferred = append(c.deferred, deferral{step, ids})
 }
 
-// leaveWindows frees the blocks of r that are outside the windows of their groups when the first settled tokens are
-// computed. In each group it frees them from the last to the first (vllm/v1/RULES.md §8).
+// leaveWindows frees the blocks of r that are before the windows of their groups. settled is the number of computed
+// tokens without those of steps in flight, which still read their windows. In each group it frees the blocks from the
+// last to the first (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

@@ -38,8 +38,8 @@ func (g *Group) MaxBlocks(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize) + g.NumSpeculativeBlocks
 }
 
-// skipped returns how many tokens at the beginning of the sequence are outside the window when computed tokens are
-// computed (vllm/v1/RULES.md §8).
+// skipped returns how many of the computed tokens the next token does not read, because they are before its window
+// (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
 	case SlidingWindow:

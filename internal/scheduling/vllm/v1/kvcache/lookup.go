@@ -2,8 +2,8 @@ package kvcache
 
 import "llmmemory/internal/scheduling/vllm/v1/pool"
 
-// A Hit is the cached prefix of a request. It does not keep its blocks from being taken, so it becomes stale when a
-// key is removed from any block (vllm/v1/RULES.md §2.5).
+// A Hit is the cached prefix of a request. It has no references to its blocks, so they can be evicted: a Hit becomes
+// stale when a key is removed from any block (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	NumTokens int
 	Blocks    [][]int32 // by group; null blocks for tokens outside windows

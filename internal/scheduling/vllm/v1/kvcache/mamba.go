@@ -132,8 +132,8 @@ func (c *Cache) unsettle(p Copy) {
 	c.pool.Move(p.Dst, p.Src)
 }
 
-// leaveState frees the block with the state before the running state when the first settled tokens reach into a later
-// block, because the state has then been copied.
+// leaveState frees the block with the state before the running state, unless a step in flight still copies it. settled
+// is the number of computed tokens without those of steps in flight.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
 	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return

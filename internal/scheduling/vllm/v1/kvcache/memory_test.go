@@ -38,7 +38,7 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 	return values
 }
 
-// step executes the pending copies. Then it writes the computed tokens of r to its blocks, from token number from on.
+// step executes the pending copies. Then it writes the computed tokens of r to its blocks, from position from on.
 func (m *memory) step(c *Cache, r *Request, from int) {
 	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {

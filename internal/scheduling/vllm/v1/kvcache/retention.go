@@ -1,6 +1,6 @@
 package kvcache
 
-// retained returns a mask of the blocks from to to-1 that get a key, or nil if all of them do. In groups of sliding
+// retained returns a mask of the blocks [from, to) that get a key, or nil if all of them do. In groups of sliding
 // windows and states, hits need only the last blocks before a boundary, and other blocks get no key (vllm/v1/RULES.md
 // §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {

@@ -16,10 +16,11 @@ func (c *Cache) Evict(id int32) error {
 	return nil
 }
 
-// LeaveWindows frees the blocks of r that are outside the windows when the first settled tokens are computed.
+// LeaveWindows frees the blocks of r that are before the windows of their groups. settled is the number of computed
+// tokens without those of steps in flight.
 func (r *Request) LeaveWindows(settled int) { r.cache.leaveWindows(r, settled) }
 
-// SharedFrom reports whether another table names a block of r that contains tokens from number computed on.
+// SharedFrom reports whether another table names a block of r that contains tokens at or after position computed.
 func (r *Request) SharedFrom(computed int) bool {
 	c := r.cache
 	for i := range r.tables {
@@ -31,8 +32,8 @@ func (r *Request) SharedFrom(computed int) bool {
 	return false
 }
 
-// NoteUnwritten adds the blocks of r that contain tokens from number computed on to Pending.NewBlocks again, because
-// the load that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
+// NoteUnwritten adds the blocks of r that contain tokens at or after position computed to Pending.NewBlocks again,
+// because the load that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
 func (r *Request) NoteUnwritten(computed int) {
 	c := r.cache
 	for i := range r.tables {

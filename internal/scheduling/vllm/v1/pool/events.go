@@ -56,7 +56,7 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds a Stored event for blocks from to to-1 of a request, which got keys. It leaves out null blocks of
+// recordStored adds a Stored event for the blocks [from, to) of a request that got keys. It leaves out null blocks of
 // table, unless table is nil, and blocks for which mask is false. items is the cursor at which the search for
 // multimodal items of the first block starts.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {

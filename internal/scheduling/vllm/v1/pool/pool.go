@@ -60,17 +60,12 @@ func New(config Config) (*Pool, error) {
 	if config.HashBlockSize < 1 {
 		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlockSize)
 	}
-	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
+	p := &Pool{config: config, recs: large[record](n + 1)}
 	p.View = View{p}
-	for i := range p.recs {
-		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
-	}
-	end := int32(n)
-	p.recs[end].next, p.recs[end].prev = 1, end-1
-	if n == 1 {
-		p.recs[end].prev = end
-	} else {
-		p.recs[1].prev = end
+	end := p.end()
+	p.recs[end].next, p.recs[end].prev = end, end
+	for id := int32(1); id < end; id++ {
+		p.link(id, p.recs[end].prev)
 	}
 	if config.EnableCaching {
 		p.slots = large[slot](slotsFor(n))

@@ -32,7 +32,8 @@ func (o *order) compare(r, other *request) int {
 
 func lastAdmitted(s *Scheduler) int { return len(s.running) - 1 }
 
-// moreImportant compares priority, arrival and name (vllm/v1/RULES.md §14), and then the order of Add.
+// moreImportant reports whether r is more important than o: by priority, then arrival, then name
+// (vllm/v1/RULES.md §14), then the order of Add.
 func moreImportant(r, o *request) bool {
 	return cmp.Or(
 		cmp.Compare(r.priority, o.priority), cmp.Compare(r.arrival, o.arrival),

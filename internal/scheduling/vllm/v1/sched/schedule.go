@@ -216,7 +216,8 @@ func (s *Scheduler) unschedule(r *request) bool {
 	return s.encoder.unscheduled(r)
 }
 
-// evictFrom removes the keys of the blocks of r that have tokens from number computed on. vLLM keeps these keys.
+// evictFrom removes the keys of the blocks of r that contain tokens at or after position computed. vLLM keeps these
+// keys.
 func (s *Scheduler) evictFrom(r *request, computed int) {
 	if s.differs.keys {
 		r.kv.EvictFrom(computed)

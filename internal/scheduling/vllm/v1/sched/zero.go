@@ -81,7 +81,8 @@ func (z *zeroing) loading(r *request, start, end int) {
 	}
 }
 
-// blocksOf returns the blocks of a table that have tokens from start to end-1 (vLLM's get_zeroing_block_ids_in_range).
+// blocksOf returns the blocks of a table that contain tokens from start to end-1 (vLLM's
+// get_zeroing_block_ids_in_range).
 func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
@@ -106,8 +107,8 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten makes the blocks of r that have tokens from number computed on new again, because they were not
-// loaded.
+// noteUnwritten makes the blocks of r that contain tokens at or after position computed new again, because they were
+// not loaded.
 func (c *connector) noteUnwritten(r *request, computed int) {
 	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {
