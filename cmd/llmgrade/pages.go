@@ -163,9 +163,7 @@ func (p *pages) write() (warnings []string, err error) {
 	}
 	for _, o := range unknown {
 		names = append(names, o.Student)
-	}
-	for _, name := range names {
-		warnings = append(warnings, fmt.Sprintf("%s: there is no submission of %s", class.OverridesFile, terminal.VisibleName(name)))
+		warnings = append(warnings, fmt.Sprintf("%s: there is no submission of %s", class.OverridesFile, terminal.VisibleName(o.Student)))
 	}
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }

@@ -29,7 +29,7 @@ func (c *core) append(e *Engine, id, data int32) error {
 	return nil
 }
 
-// writableAt returns an error if the position s.KVCount of s cannot be written.
+// writableAt returns an error if no further record can be written to s.
 func writableAt(e *Engine, s *Sequence) error {
 	if uint32(s.KVCount) >= maxRecords {
 		if s.KVCount < 0 {

@@ -32,7 +32,7 @@ func hashID(e *Engine, id int32) uint64 {
 	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
 }
 
-func (h *entry) holds() bool {
+func (h *entry) valid() bool {
 	n := &h.seq.Node
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
@@ -53,7 +53,7 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 			return nil
 		}
 		if h.id == id && h.engine == e {
-			if h.holds() {
+			if h.valid() {
 				return h.seq
 			}
 			c.index.mu.Lock()

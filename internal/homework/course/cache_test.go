@@ -185,7 +185,8 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
-// byHand frees a sequence without the library, as a tester may do. Before, it looks up the id without success.
+// byHand unlinks and frees a sequence without the library, as a tester may do. It looks up the id before and after
+// freeing the memory, without success.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
@@ -244,8 +245,8 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Ensure the same if no entry of a neighbour refers to the sequence. Then only the index knows that the first engine
-// has an entry.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine and freed there, also
+// if no neighbour's entry refers to the sequence. Then only the index knows that the first engine has an entry.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

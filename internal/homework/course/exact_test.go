@@ -17,7 +17,7 @@ type kind struct {
 	strict bool
 	atMost int  // sequences in all lists together
 	writes bool // from outside; without them, every state is consistent
-	wild   bool // also what the header excludes beyond the first 16 nodes
+	wild   bool // also writes that llm_memory.h does not allow beyond the first 16 nodes
 	reuse  bool // freed memory comes back as new sequences
 }
 

@@ -34,8 +34,8 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	}
 }
 
-// Ensure the same for sequences whose length is at a boundary (of a block, of a table, or the maximum), with and
-// without shared blocks, in pools with no, one, two or many free blocks.
+// Ensure that every call does what the handout says for sequences whose length is at a boundary (of a block, of a
+// table, or the maximum), with and without shared blocks, in pools with no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	s := newSubject()

@@ -2,6 +2,7 @@ package servetest
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"slices"
 
@@ -247,15 +248,10 @@ func (x *traffic) abort(t *rapid.T) {
 }
 
 func (x *traffic) pick(t *rapid.T) (int, *answer) {
-	var ids []int
-	for id := range x.live {
-		ids = append(ids, id)
-	}
-	if len(ids) == 0 {
+	if len(x.live) == 0 {
 		return 0, nil
 	}
-	slices.Sort(ids)
-	id := rapid.SampledFrom(ids).Draw(t, "request")
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(x.live))).Draw(t, "request")
 	return id, x.live[id]
 }
 

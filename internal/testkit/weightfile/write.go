@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -71,12 +72,7 @@ type writer struct{ bytes.Buffer }
 func (w *writer) begin(meta map[string]any, tensors int) {
 	w.WriteString("GGUF")
 	w.put(uint32(3), uint64(tensors), uint64(len(meta)))
-	var keys []string
-	for key := range meta {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		w.text(key)
 		w.value(meta[key])
 	}

@@ -43,11 +43,7 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	if err := k.gcc("-x", "cpp-output", text, "-c", "-o", object, "-std=c11", level, "-ggdb", "-w", watch, "-fno-sanitize-recover=all"); err != nil {
 		return err
 	}
-	local := []string{object}
-	for _, name := range public {
-		local = append(local, "--keep-global-symbol="+name)
-	}
-	if err := k.run("objcopy", append(local, redirected("prints", names["prints"])...)...); err != nil {
+	if err := k.run("objcopy", slices.Concat([]string{object}, onlyGlobal(public), redirected("prints", names["prints"]))...); err != nil {
 		return err
 	}
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)

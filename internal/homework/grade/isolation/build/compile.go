@@ -178,14 +178,11 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 // six functions, so that they do not clash with symbols of the grader, and adds stubs for functions that are missing.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
-	local := []string{compiled, p.object}
-	for _, name := range found.defined {
-		local = append(local, "--keep-global-symbol="+name)
+	global := found.defined
+	if len(global) == 0 {
+		global = []string{"llm_init"} // without any, objcopy keeps all names
 	}
-	if len(found.defined) == 0 {
-		local = append(local, "--keep-global-symbol=llm_init") // without any, objcopy keeps all names
-	}
-	if err := k.run("objcopy", append(local, redirected("prints", found.needed)...)...); err != nil {
+	if err := k.run("objcopy", slices.Concat([]string{compiled, p.object}, onlyGlobal(global), redirected("prints", found.needed))...); err != nil {
 		return err
 	}
 	for _, name := range public {
@@ -219,6 +216,14 @@ func (k *Kit) ld(program string, args ...string) error {
 		return err
 	}
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
+}
+
+// onlyGlobal returns flags for objcopy that make all symbols local except these.
+func onlyGlobal(symbols []string) (flags []string) {
+	for _, s := range symbols {
+		flags = append(flags, "--keep-global-symbol="+s)
+	}
+	return flags
 }
 
 // redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as

@@ -84,12 +84,8 @@ func (v *view) rows(maxRows int) (chosen []row, left int) {
 	for dull := len(sorted); dull > maxRows/2 && v.interest(sorted[dull-1]) == 0; dull-- {
 		sorted = sorted[:dull-1]
 	}
-	for _, r := range all {
-		if slices.Contains(sorted, r) {
-			chosen = append(chosen, r)
-		}
-	}
-	return chosen, len(all) - len(chosen)
+	left = len(all) - len(sorted)
+	return slices.DeleteFunc(all, func(r row) bool { return !slices.Contains(sorted, r) }), left
 }
 
 func (v *view) interest(r row) int {
