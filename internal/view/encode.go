@@ -174,7 +174,7 @@ func change(name int, old, s *Sequence) entry {
 	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
-// small is the absolute value from which on a page shows no records.
+// small limits the records that a page shows: their absolute value is less than small.
 const small = 1_000_000
 
 // written lists the records that have changed, each with its position. If the size of the pool has changed, it lists

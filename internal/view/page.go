@@ -68,7 +68,7 @@ func write(w io.Writer, scenes []*Scene, live *liveness) error {
 	return err
 }
 
-// program returns the script. It is inside a function, so that its names are local.
+// program returns the script, wrapped in a function so that its names do not become global.
 func program() string {
 	var b strings.Builder
 	b.WriteString("(() => {\n'use strict'\n\n")

@@ -55,8 +55,8 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 		"--error-exitcode=99", program, "--no-fork").Run() == nil
 }
 
-// Ensure that llmgrade and the C suite judge the submissions in testdata/submissions/independent alike. Their authors
-// knew only the handout.
+// Ensure that llmgrade and the C suite accept and reject the same submissions of testdata/submissions/independent,
+// except those in differs. The authors of these submissions knew only the handout.
 func TestTheCSuiteAgrees(t *testing.T) {
 	if !level.Long() {
 		t.Skip("only in make test-long: each is tested with the mutants in every run")

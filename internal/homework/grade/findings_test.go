@@ -126,7 +126,8 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Ensure that a refused system call is named whichever function makes it, even in the last copy of a sweep.
+// Ensure that the report names a refused system call whichever function of the homework makes it, even if it is made
+// only in the last step of a sweep.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,

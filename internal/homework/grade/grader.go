@@ -8,8 +8,8 @@
 //	judging/rules       static rules over the text
 //	reporting           output for people
 //
-// A directed trace tests some functions; the tester does the work of the others (grading.isolate). points.go computes
-// the points from the tests of a report; cmd/llmgrade/README.md has the table.
+// A directed trace tests some functions. The grader does the work of the others by writing to the submission's memory
+// (grading.isolate). points.go computes the points from the tests of a report; cmd/llmgrade/README.md has the table.
 package grade
 
 import (

@@ -38,8 +38,8 @@ type Rejection struct {
 	Form  bool `json:",omitempty"` // a rule of the gate about the form of the file, which is no attack
 }
 
-// Reason returns the reason in one line: the compiler's first error, or the first line of the text without its
-// standard beginning.
+// Reason returns the reason in one line: the compiler's first error, or the first line of the text without the
+// beginning that all have, such as "llm_memory.c is not run: ".
 func (r *Rejection) Reason() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
 	if r.Stage == Compile {

@@ -197,7 +197,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays the directed traces that show no difference with the sanitizers, up to their first complaint.
+// sanitizers plays, on the program with the sanitizers, the directed traces that show no difference. The first
+// complaint ends the program.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -248,9 +249,9 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn returns a remark about the last steps before the end of a trace that satisfy a condition and in which the
-// grader itself removed a sequence or an engine. If the submission has stored a pointer to the removed sequence or
-// engine, the pointer is no longer valid.
+// remarkOn returns a remark that the grader itself removed sequences or engines before the last step of a trace. It
+// lists the last of these steps that satisfy a condition. If the submission has stored a pointer to what was removed,
+// the pointer is no longer valid.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
