@@ -10,3 +10,8 @@ import (
 func (g *Grader) LeaveOutSweeps() {
 	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return c.Sweep })
 }
+
+// PlayOnly makes a grader play only the directed traces of some tasks.
+func (g *Grader) PlayOnly(tasks ...int) {
+	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return !slices.Contains(tasks, c.Task) })
+}

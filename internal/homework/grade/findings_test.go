@@ -93,6 +93,7 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	g := newGrader(t)
 	g.Tries = 0
 	g.LeaveOutSweeps()
+	g.PlayOnly(2, 3)
 	r := gradedBy(t, g, putText(t, corpus.Source(t, "R15")))
 	require.Subset(t, r.Failed(), []string{"task2_memory", "task3_memory"})
 	seen := map[string]bool{}
@@ -261,7 +262,10 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := gradedBy(t, g, putText(t, c.source))
+			g := *g
+			g.PlayOnly(c.task)
+			g.Traces = 0
+			r := gradedBy(t, &g, putText(t, c.source))
 			for _, s := range r.AllStages() {
 				switch s.Name {
 				case grade.Memcheck:
@@ -365,6 +369,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 func TestARightSubmissionMayPrint(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
+	g.LeaveOutSweeps()
 	const stores = "    records[offset] = kv_data;\n"
 	r := gradedBy(t, g, putText(t, corpus.Changed(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>",
 		stores, stores+"    for (int i = 0; i < 2000; i++) {\n        printf(\"append %d\\n\", i);\n        fprintf(stderr, \"append %d\\n\", i);\n        puts(\"text\");\n"+
