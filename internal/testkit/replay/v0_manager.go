@@ -196,9 +196,7 @@ func (p *v0Manager) playSeq(op *Op, r result) {
 		if op.Window != nil {
 			window = *op.Window
 		}
-		start := v0.SlotStart(op.IsPrompt, op.Length-op.Context, window)
-		r["start_idx"] = start
-		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.View.Config().BlockSize, op.Context, op.Length, start)
+		r["start_idx"], r["slots"] = v0.Slots(s.Table(), p.m.View.Config().BlockSize, op.Context, op.Length, window, op.IsPrompt)
 	default:
 		unknown(op, "V0's manager")
 	}

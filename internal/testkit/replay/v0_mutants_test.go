@@ -38,7 +38,7 @@ var oldMutants = []mutant{
 	{"the last block never counts as computed", "vllm/v0/prefix.go",
 		"last := len(s.table) - 1", "last := len(s.table)", "v0_prefix_small"},
 	{"a window's prompt is not written before it", "vllm/v0/slots.go",
-		"return max(0, query-window)", "return 0", "v0_prefix_bs16"},
+		"max(0, length-context-window)", "0", "v0_prefix_bs16"},
 	{"victims come from the end of the queue", "vllm/v0/step.go",
 		"victim := s.running.Tail()", "victim := s.running.Head()", "v0_sched_recompute"},
 	{"a recomputed request waits in front", "vllm/v0/step.go",

@@ -1,33 +1,25 @@
 package v0
 
-// PadSlotID is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
-const PadSlotID int64 = -1
+import "slices"
 
-// SlotStart returns the index of the first token of a query of the given length whose key and value are written to the
-// cache. If window is above 0, the tokens of a prompt before the window are not written (vllm/v0/RULES.md §7).
-func SlotStart(prompt bool, query, window int) int {
-	if !prompt || window == 0 {
-		return 0
+// Slots returns the slots of the tokens from context to length-1 of a sequence with the given block table:
+// block × blockSize + offset, or -1 (vLLM's PAD_SLOT_ID) for a token whose key and value are not written
+// (vllm/v0/RULES.md §7). The tokens before start are not written. start is 0, unless the tokens are a prompt that is
+// longer than the window. If table is nil, as in a profile run, Slots returns -1 for length tokens.
+func Slots(table []int32, blockSize, context, length, window int, prompt bool) (start int, slots []int64) {
+	if prompt && window > 0 {
+		start = max(0, length-context-window)
 	}
-	return max(0, query-window)
-}
-
-// AppendSlots appends the slots of the tokens from context to length-1. A token before start gets PadSlotID, the
-// others get block × blockSize + offset. If table is nil, as in a profile run, AppendSlots appends PadSlotID for
-// length tokens (vllm/v0/RULES.md §7).
-func AppendSlots(dst []int64, table []int32, blockSize, context, length, start int) []int64 {
 	if table == nil {
-		for range length {
-			dst = append(dst, PadSlotID)
+		return start, slices.Repeat([]int64{-1}, length)
+	}
+	slots = []int64{}
+	for position := context; position < length; position++ {
+		slot := int64(-1)
+		if position >= start {
+			slot = int64(table[position/blockSize])*int64(blockSize) + int64(position%blockSize)
 		}
-		return dst
+		slots = append(slots, slot)
 	}
-	for range start - context {
-		dst = append(dst, PadSlotID)
-	}
-	size := int64(blockSize)
-	for position := max(start, context); position < length; position++ {
-		dst = append(dst, int64(table[position/blockSize])*size+int64(position%blockSize))
-	}
-	return dst
+	return start, slots
 }
