@@ -127,7 +127,7 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 				}
 				require.Equal(t, 9, r.status, r.stderr)
 				want := memcheck(t, nil, plainC.compile(t, "exiting"), c.mode)
-				require.Equal(t, leftByThreads(t, want), leftByThreads(t, r), r.stderr)
+				require.Equal(t, unfreedByThreads(t, want), unfreedByThreads(t, r), r.stderr)
 			})
 		})
 	}
@@ -136,9 +136,9 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// left returns the number of blocks of each kind that a program has not freed, as Memcheck reports them. Even with
+// unfreed returns the number of blocks of each kind that a program has not freed, as Memcheck reports them. Even with
 // plain C, a thread that runs at the end leaves the memory that glibc allocated for it.
-func left(t *testing.T, r result) map[string]string {
+func unfreed(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, line := range regexp.MustCompile(`(\w+ lost|still reachable): [0-9,]+ bytes in ([0-9,]+) blocks`).FindAllStringSubmatch(r.stderr, -1) {
@@ -148,12 +148,12 @@ func left(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// leftByThreads is left, but with the sum of "possibly lost" and "still reachable" as one kind. For each thread, glibc
-// keeps a pointer into the middle of a block (the dtv). Memcheck reports the block as reachable only if unused memory
-// happens to contain its address, which differs between programs on arm64.
-func leftByThreads(t *testing.T, r result) map[string]string {
+// unfreedByThreads is unfreed, but with the sum of "possibly lost" and "still reachable" as one kind. For each thread,
+// glibc keeps a pointer into the middle of a block (the dtv). Memcheck reports the block as reachable only if unused
+// memory happens to contain its address, which differs between programs on arm64.
+func unfreedByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
-	found, sum := left(t, r), 0
+	found, sum := unfreed(t, r), 0
 	for _, kind := range []string{"possibly lost", "still reachable"} {
 		n, err := strconv.Atoi(strings.ReplaceAll(found[kind], ",", ""))
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 				require.Equal(t, 99, r.status, r.stderr)
 				require.Contains(t, r.stderr, "definitely lost: 40 bytes in 1 blocks")
 				// The counts; of each sequence itself and two tables.
-				require.Equal(t, strconv.Itoa(1+3*sequences), left(t, r)["indirectly lost"])
+				require.Equal(t, strconv.Itoa(1+3*sequences), unfreed(t, r)["indirectly lost"])
 				require.Contains(t, r.stderr, "still reachable: 0 bytes in 0 blocks")
 			})
 		}

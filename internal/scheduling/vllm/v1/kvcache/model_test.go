@@ -163,8 +163,8 @@ func (w *world) hasMamba() bool {
 func (w *world) extend(t *rapid.T) {
 	r := w.draw(t, working)
 	drafts := rapid.IntRange(0, 2).Draw(t, "drafts")
-	left := w.Config.MaxModelLen - r.NumComputedTokens
-	if left < 1 {
+	remaining := w.Config.MaxModelLen - r.NumComputedTokens
+	if remaining < 1 {
 		t.Skip("the sequence is full")
 	}
 	w.StartStep(0)
@@ -172,7 +172,7 @@ func (w *world) extend(t *rapid.T) {
 	if r.NumComputedTokens+n == r.NumTokens() {
 		n += drafts
 	}
-	if !w.allocate(t, r, Alloc{NumNewTokens: min(n, left), NumLookaheadTokens: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
+	if !w.allocate(t, r, Alloc{NumNewTokens: min(n, remaining), NumLookaheadTokens: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
 		return
 	}
 	if over := r.NumComputedTokens - r.NumTokens(); over > 0 { // all drafts are rejected

@@ -17,16 +17,16 @@ const (
 )
 
 type decoder struct {
-	t       testing.TB
-	s       *Scheduler
-	running int
-	ahead   int // steps that are scheduled before the oldest is updated
-	flying  int // of them, now
-	step    Step
-	out     Outcome
-	counts  []int32
-	tokens  []int32
-	left    int // steps until the requests are at their end
+	t         testing.TB
+	s         *Scheduler
+	running   int
+	ahead     int // steps that are scheduled before the oldest is updated
+	flying    int // of them, now
+	step      Step
+	out       Outcome
+	counts    []int32
+	tokens    []int32
+	remaining int // steps until the requests are at their end
 }
 
 func newDecoder(t testing.TB, running, ahead int) *decoder {
@@ -60,7 +60,7 @@ func (d *decoder) refill() {
 		_, err := d.s.Add(Spec{Tokens: prompt, MaxTokens: decoderOutput})
 		require.NoError(d.t, err)
 	}
-	d.left = decoderOutput - 2 - d.ahead
+	d.remaining = decoderOutput - 2 - d.ahead
 	for range d.ahead {
 		d.schedule()
 	}
@@ -70,13 +70,13 @@ func (d *decoder) refill() {
 func (d *decoder) one() {
 	d.schedule()
 	for i := range d.tokens {
-		d.tokens[i] = int32(d.left + i)
+		d.tokens[i] = int32(d.remaining + i)
 	}
 	if err := d.s.Update(d.counts, d.tokens, &d.out); err != nil {
 		d.t.Fatal(err)
 	}
 	d.flying--
-	d.left--
+	d.remaining--
 }
 
 func (d *decoder) schedule() {
@@ -95,7 +95,7 @@ func BenchmarkStep(b *testing.B) {
 			d := newDecoder(b, c.running, c.ahead)
 			b.ReportAllocs()
 			for b.Loop() {
-				if d.left <= 0 {
+				if d.remaining <= 0 {
 					b.StopTimer()
 					d.refill()
 					b.StartTimer()

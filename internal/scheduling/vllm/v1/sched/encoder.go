@@ -32,8 +32,8 @@ type encoder struct {
 	budget int // embeddings that this step may still compute
 
 	// Of the request that is being scheduled.
-	planned []int // items to encode
-	left    int   // budget after them
+	planned   []int // items to encode
+	remaining int   // budget after encoding them
 
 	blocked bool // some request of this step waits for space or budget
 
@@ -113,7 +113,7 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 // chunk. If there is no space or budget for an item, the chunk ends before this item (vLLM:
 // _try_schedule_encoder_inputs).
 func (e *encoder) clip(r *request, computed, n int) int {
-	e.planned, e.left = e.planned[:0], e.budget
+	e.planned, e.remaining = e.planned[:0], e.budget
 	if n <= 0 || !r.encodes {
 		return n
 	}
@@ -129,7 +129,7 @@ func (e *encoder) clip(r *request, computed, n int) int {
 		if e.s.config.DisableChunkedMMInput && computed < in.Offset && computed+n < in.Offset+in.Length {
 			return max(in.Offset-computed-e.ahead, 0)
 		}
-		if in.NumEmbeds > e.left || !e.cache.Reserve(r.inputs, i, sum) {
+		if in.NumEmbeds > e.remaining || !e.cache.Reserve(r.inputs, i, sum) {
 			e.blocked = true
 			return max(in.Offset-computed-e.ahead, 0)
 		}
@@ -138,7 +138,7 @@ func (e *encoder) clip(r *request, computed, n int) int {
 		}
 		e.planned = append(e.planned, i)
 		sum += in.NumEmbeds
-		e.left -= in.NumEmbeds
+		e.remaining -= in.NumEmbeds
 	}
 	return n
 }
@@ -149,7 +149,7 @@ func (e *encoder) scheduled(r *request) {
 		e.cache.Allocate(r.inputs, i, b.seq)
 		b.encode = append(b.encode, encodeEntry{r, i})
 	}
-	e.budget = e.left
+	e.budget = e.remaining
 }
 
 // encodeEntry is an item in a batch.
