@@ -13,7 +13,7 @@ import (
 // An attention is the object of a handle of llm_cuda.h.
 type gpuAttention struct {
 	gpu  *gpu
-	call kernels.PagedAttention // has what does not change from step to step, and the plan of the last step
+	call kernels.PagedAttention // the fields that do not change from step to step, and the plan of the last step
 }
 
 var attentions = objects[gpuAttention]{what: "attention"}

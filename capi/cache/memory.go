@@ -13,7 +13,7 @@ import (
 // This file checks the memory that C passes. Every pointer from C is checked before it is used.
 
 const (
-	fewSpans   = 20      // of most calls, a step among them; they need no allocation
+	fewSpans   = 20      // number of spans that a call can note without an allocation; enough for a step
 	maxEntries = 1 << 40 // entries of an array; no process has more memory
 	maxStruct  = 4096    // bytes of a struct of any version
 )

@@ -18,7 +18,7 @@ type mutant struct {
 	rule       string
 	file       string
 	from, to   string
-	recordings string // beginnings of the names of recordings, one of which must then differ
+	recordings string // prefixes of names of recordings; the replay of one of them must differ
 }
 
 var mutants = []mutant{

@@ -30,7 +30,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 		s.stepWhole()
 	}
 	for _, index := range t.preempted {
-		s.waiting.PushFront(index) // the last preempted request, which came first, ends up in front
+		s.waiting.PushFront(index) // the request that was preempted last, which arrived first, ends up in front
 	}
 	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {

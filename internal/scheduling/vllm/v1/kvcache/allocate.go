@@ -23,7 +23,7 @@ type Alloc struct {
 	ReservedBlocks      int  // number of free blocks that must be left
 	NothingScheduled    bool // no other request is scheduled, so the watermark does not apply
 	StaysWaiting        bool // the request will still wait, so the watermark also applies to its next Alloc
-	NumInFlightTokens   int  // tokens of steps that may still read the windows before them
+	NumInFlightTokens   int  // tokens of r in steps in flight, which still read the windows before these tokens
 	Record              bool // on success, count the hit in the statistics
 }
 

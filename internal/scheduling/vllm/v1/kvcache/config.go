@@ -56,10 +56,10 @@ type Config struct {
 
 	// Differences from vLLM (vllm/v1/RULES.md §17).
 	CopyWritten bool // no hit ends inside a block that got a key since StartStep
-	Exact       bool // no group adopts a block behind the end of the hit, or needs a negative number of blocks
+	Exact       bool // no group adopts a block after the end of the hit, or needs a negative number of blocks
 
 	MaxModelLen       int
-	MaxInFlightTokens int     // most tokens of a request in steps in flight; 0: MaxModelLen
+	MaxInFlightTokens int     // largest number of tokens of a request in steps in flight; 0: MaxModelLen
 	Watermark         float64 // fraction of the blocks that stays free when a waiting request is admitted
 
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks

@@ -12,7 +12,7 @@ type Copy struct {
 	Src, Dst int32
 	Group    int
 	Request  *Request // nil: it has ended
-	Index    int      // slot of the request's table that has Dst; -1: none has
+	Index    int      // index of Dst in the request's table; -1: Dst is in no table
 }
 
 // A Pending lists the work that the worker must do before it runs the model.

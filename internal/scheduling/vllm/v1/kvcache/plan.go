@@ -12,7 +12,7 @@ type plan struct {
 	fresh    int  // blocks at the end
 
 	from   int   // length of the table before the fresh blocks
-	copied int32 // the copy of the block in which the hit ends; -1: no copy
+	copied int32 // the copy of the block inside which the hit ends; -1: no copy
 }
 
 func (c *Cache) plan(r *Request, d *demand) bool {
@@ -192,7 +192,7 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
 		if c.Config.CopyWritten && c.Pool.InsertedNow(hits[len(hits)-1]) {
-			return c.Pool.NumBlocks() + 1 // more than there are: this step copies before it writes the block
+			return c.Pool.NumBlocks() + 1 // too many, so that r waits: the step makes copies before it writes the block
 		}
 		n++ // the copy of the block that the hit ends in
 	}

@@ -37,7 +37,7 @@ type Request struct {
 	// The caller must not change these.
 	NumPromptTokens int
 	NumPreemptions  int // calls of Release with Preempt
-	Junction        int // end of a prefix that other requests have and a group with sparse retention has not kept; 0: none (vllm/v1/RULES.md §9)
+	Junction        int // length of the longest prefix that one set of groups has cached, if it is longer than the hit; 0: none (vllm/v1/RULES.md §9)
 
 	cache     *Cache
 	content   pool.Content

@@ -7,7 +7,7 @@ type EventKind uint8
 
 const (
 	Stored  EventKind = iota // blocks got keys
-	Removed                  // one block lost one key; another block may have it still
+	Removed                  // one block lost one key, which another block may still have
 	Cleared                  // all blocks lost their keys
 )
 
@@ -21,7 +21,7 @@ type Event struct {
 	BlockSize int
 	LoRA      string
 	LoRAID    int64
-	Extra     [][]blockhash.Key // extra keys of each hash; nil if no hash has any
+	Extra     [][]blockhash.Key // extra keys of the block of each hash; nil if no block has any
 
 	hashes, tokens span
 }

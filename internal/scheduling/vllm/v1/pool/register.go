@@ -21,7 +21,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	if from >= to {
 		return
 	}
-	scale := blockSize / p.config.HashBlockSize // the key of a block has the last of its hashes
+	scale := blockSize / p.config.HashBlockSize // the key of a block has the last hash in the block
 	for i := from; i < to; i++ {
 		id := table[i]
 		if id == Null || mask != nil && !mask[i-from] {

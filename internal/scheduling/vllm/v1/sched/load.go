@@ -18,7 +18,7 @@ func (c *connector) find(r *request) (external int, known bool) {
 	}
 	limit := r.kv.NumTokens()
 	if !t.match.Async || limit == 1 || c.s.differs.loads && c.s.cache.Config.Recycles() {
-		limit-- // the last token is always computed, and needs tokens that windows would have freed
+		limit-- // the last token is always computed, which needs tokens that windows would have freed
 	}
 	external = max(min(t.match.NumTokens, limit)-(local-part), 0)
 	switch {

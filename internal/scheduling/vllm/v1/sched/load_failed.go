@@ -60,9 +60,9 @@ type failure struct {
 // A setback is a request that has to compute tokens again.
 type setback struct {
 	r     *request
-	at    int  // slot of its first failed block; -1: none
-	first int  // if it runs: slot of its first failed block that no earlier setback computes again; -1: none
-	stale bool // it waits without blocks, and its rows in flight are void
+	at    int  // index of its first failed block; -1: none
+	first int  // if r runs: index of its first failed block that no earlier setback computes again; -1: none
+	stale bool // r waits without blocks, and its rows in flight are void
 }
 
 // failed reports whether a block is missing or bad.

@@ -19,7 +19,7 @@ func (m Monitor) lock() *Scheduler {
 // Load is the present load of a scheduler.
 type Load struct {
 	Running, Waiting   int // requests
-	Loading, Parked    int // requests: waiting for keys and values; finished, with blocks in transfer
+	Loading, Parked    int // requests that wait for keys and values; finished requests with blocks in transfer
 	InFlight           int // steps
 	FreeBlocks, Blocks int // the null block left out
 	Deferred           int // blocks that are freed when a step in flight is over

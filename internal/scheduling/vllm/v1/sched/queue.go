@@ -59,7 +59,7 @@ func (q *queue) insert(r *request, at int) {
 }
 
 func (q *queue) putFirst(r *request) {
-	if q.first == 0 { // make many places, so that few calls move the other requests
+	if q.first == 0 { // make many free indexes, so that few calls move the other requests
 		q.first = len(q.list)/2 + 8
 		q.free += q.first
 		q.list = slices.Insert(q.list, 0, make([]*request, q.first)...)

@@ -23,7 +23,7 @@ type ID uint64
 type Spec struct {
 	Tokens    []int32 // the prompt; copied
 	MaxTokens int     // largest number of tokens to generate
-	MinTokens int     // the request does not stop before it has generated so many
+	MinTokens int     // the request does not stop before it has generated this number of tokens
 	Stop      []int32 // tokens after which it stops, end of sequence included; copied
 
 	Priority int     // smaller is more important

@@ -61,7 +61,7 @@ func (s *Scheduler) fill(b *batch) {
 			return
 		case b.starved:
 		case slices.ContainsFunc(s.extensions, extension.unblock):
-			admits = admits && len(s.running) == 0 // else the preempted request could be admitted before those that waited
+			admits = admits && len(s.running) == 0 // otherwise the preempted request could be admitted before the requests that waited
 		default:
 			return
 		}
@@ -120,7 +120,7 @@ func (s *Scheduler) scheduleRunning() {
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens
 	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens+r.maxTokens {
-		return 0 // it ends with a step in flight, even if all drafts of that step are rejected
+		return 0 // r ends with a step in flight, even if all drafts of that step are rejected
 	}
 	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
 		return 0 // its last row is still in the pipeline

@@ -31,7 +31,7 @@ type Step struct {
 	NumScheduledTokens    int     // of all rows
 
 	EncoderInputs       []EncoderInput // to encode before rows are computed
-	FreedEncoderOutputs []string       // identifiers of items whose outputs are to be dropped before that
+	FreedEncoderOutputs []string       // identifiers of items whose outputs the worker must drop before it encodes
 
 	ZeroBlocks []int32 // with Config.ZeroNewBlocks: blocks to zero before copies and rows; a block can be listed twice
 	Tails      []Tail  // to send, after the copies
@@ -58,7 +58,7 @@ type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the worker's table where Dst goes; -1: none, whole table in the step, or ID preempted
+	Index    int // index of Dst in the worker's table; -1: Dst is in no table, the step has the whole table, or ID was preempted
 }
 
 // A Tail is a block that the host can send (see kvcache.Tail). The block is kept until the blocks of its request are

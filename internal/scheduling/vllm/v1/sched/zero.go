@@ -13,7 +13,7 @@ type zeroing struct {
 	skip  []int32        // blocks that loads of this step write
 	open  []int32        // new blocks that no step has listed yet
 	loose bool           // a request without a row may have new blocks, or a request may have lost new blocks
-	held  map[int32]bool // used by writeOpen: blocks of requests, and whether these have rows
+	held  map[int32]bool // for writeOpen: the blocks of all requests; true if the request has a row
 }
 
 // write lists the new blocks of rows in step.ZeroBlocks, except blocks that a load of this step writes, because such a
