@@ -18,6 +18,15 @@ type builder struct {
 	v      *Vocabulary
 	budget *automaton.Budget
 	depth  int
+	err    error // the first one; methods that add paths stop after it
+}
+
+// ok keeps the first error. It reports whether there is none.
+func (b *builder) ok(err error) bool {
+	if b.err == nil {
+		b.err = err
+	}
+	return b.err == nil
 }
 
 const (
@@ -28,82 +37,82 @@ const (
 // add adds paths for the texts that a form allows. If ends is not empty, each path also reads one of the
 // texts in ends after the form. Free text at the end of the form then stops at the first occurrence of such a
 // text.
-func (b *builder) add(from, to grammar.Node, f *Form, ends []string) error {
+func (b *builder) add(from, to grammar.Node, f *Form, ends []string) {
 	if b.depth++; b.depth > maxDepth {
-		return fmt.Errorf("the forms nest deeper than %d", maxDepth)
+		b.ok(fmt.Errorf("the forms nest deeper than %d", maxDepth))
 	}
 	defer func() { b.depth-- }()
-	if err := b.budget.Spend(1); err != nil {
-		return err
+	if !b.ok(b.budget.Spend(1)) {
+		return
 	}
 	switch {
 	case f.Free != nil:
-		return b.freeText(from, stopsAt(ends, to), f.Free.Without)
+		b.freeText(from, stopsAt(ends, to), f.Free.Without)
 	case f.Tags != nil:
-		return b.tags(from, to, f.Tags, ends)
+		b.tags(from, to, f.Tags, ends)
 	case len(f.AnyOf) > 0:
 		for i := range f.AnyOf {
-			if err := b.add(from, to, &f.AnyOf[i], ends); err != nil {
-				return err
-			}
+			b.add(from, to, &f.AnyOf[i], ends)
 		}
-		return nil
 	case len(f.Sequence) > 0:
 		last := len(f.Sequence) - 1
 		for i := range last {
 			next := b.g.Node()
-			if err := b.add(from, next, &f.Sequence[i], nil); err != nil {
-				return err
-			}
+			b.add(from, next, &f.Sequence[i], nil)
 			from = next
 		}
-		return b.add(from, to, &f.Sequence[last], ends)
+		b.add(from, to, &f.Sequence[last], ends)
 	case f.Repeat != nil:
-		return b.repeat(from, to, f.Repeat, ends)
+		b.repeat(from, to, f.Repeat, ends)
 	case f.Tag != nil && len(f.Tag.End) == 0: // its content is followed by ends
-		return b.tag(from, to, f.Tag, ends)
+		b.tag(from, to, f.Tag, ends)
+	default:
+		end := b.g.Node()
+		b.oneOf(end, to, ends)
+		b.addBounded(from, end, f)
 	}
-	end := b.g.Node()
-	if err := b.oneOf(end, to, ends); err != nil {
-		return err
-	}
-	return b.addBounded(from, end, f)
 }
 
 // tag adds paths for the begin of a tag, its content and, if ends is not empty, one of the texts in ends.
-func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) error {
+func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) {
 	content := b.g.Node()
-	if err := b.text(from, content, t.Begin); err != nil {
-		return err
-	}
-	return b.add(content, to, &t.Content, ends)
+	b.text(from, content, t.Begin)
+	b.add(content, to, &t.Content, ends)
 }
 
 // addBounded adds paths for a form that cannot end with free text. Such a form needs no ends: where it stops
 // does not depend on the text after it.
-func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
+func (b *builder) addBounded(from, to grammar.Node, f *Form) {
 	switch {
 	case f.Sequence != nil:
 		b.g.Jump(from, to)
-		return nil
 	case f.Text != "":
-		return b.text(from, to, f.Text)
+		b.text(from, to, f.Text)
 	case f.Tag != nil:
-		return b.tag(from, to, f.Tag, f.Tag.End)
+		b.tag(from, to, f.Tag, f.Tag.End)
 	case f.Separated != nil:
-		return b.separated(from, to, f.Separated)
+		b.separated(from, to, f.Separated)
+	default:
+		b.embed(from, to, f)
 	}
+}
+
+// embed adds a call of a rule for the texts of a form that has no parts.
+func (b *builder) embed(from, to grammar.Node, f *Form) {
 	g, err := b.simple(f)
 	switch {
-	case err != nil:
-		return err
+	case !b.ok(err):
 	case g == nil:
-		return errors.New("a form of answers without content")
+		b.ok(errors.New("a form of answers without content"))
+	case f.JSONSchema != nil && !g.Trim():
+		b.ok(f.noAnswer(b.budget))
+	default:
+		b.g.Call(from, b.g.Embed(g), to)
+		b.ok(b.checkSize())
 	}
-	if f.JSONSchema != nil && !g.Trim() {
-		return f.noAnswer(b.budget)
-	}
-	b.g.Call(from, b.g.Embed(g), to)
+}
+
+func (b *builder) checkSize() error {
 	if b.g.Size() > maxNodes {
 		return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
 	}
@@ -112,16 +121,16 @@ func (b *builder) addBounded(from, to grammar.Node, f *Form) error {
 
 // text adds a path that reads a fixed text. Where the text contains the name of a special token, the path
 // reads the token.
-func (b *builder) text(from, to grammar.Node, text string) error {
-	if err := b.budget.Spend(len(text)); err != nil {
-		return err
+func (b *builder) text(from, to grammar.Node, text string) {
+	if !b.ok(b.budget.Spend(len(text))) {
+		return
 	}
 	for {
 		at, name := b.v.special(text)
 		if at > 0 {
 			d, err := automaton.Texts([]string{text[:at]}, b.budget)
-			if err != nil {
-				return err
+			if !b.ok(err) {
+				return
 			}
 			next := b.g.Node()
 			b.g.Read(from, grammar.NewTerminal(lexeme.Text("literal "+text[:at], d, lexeme.Raw, false)), next)
@@ -129,10 +138,11 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 		}
 		if name == "" {
 			b.g.Jump(from, to)
-			return nil
+			return
 		}
 		if slices.Contains(b.v.ends, name) {
-			return fmt.Errorf("the text %q has %s, which is the end of an answer and cannot be a part of it", text, name)
+			b.ok(fmt.Errorf("the text %q has %s, which is the end of an answer and cannot be a part of it", text, name))
+			return
 		}
 		next := b.g.Node()
 		b.g.Read(from, grammar.NewTerminal(lexeme.Special(name)), next)
@@ -141,16 +151,13 @@ func (b *builder) text(from, to grammar.Node, text string) error {
 }
 
 // oneOf adds a path for each text, or one that reads nothing if there are no texts.
-func (b *builder) oneOf(from, to grammar.Node, texts []string) error {
+func (b *builder) oneOf(from, to grammar.Node, texts []string) {
 	if len(texts) == 0 {
 		b.g.Jump(from, to)
 	}
 	for _, text := range texts {
-		if err := b.text(from, to, text); err != nil {
-			return err
-		}
+		b.text(from, to, text)
 	}
-	return nil
 }
 
 // stop says where free text ends: before the first occurrence of mark. The path from there reads text, which
@@ -174,7 +181,7 @@ func stopsAt(ends []string, to grammar.Node) []stop {
 }
 
 // freeText adds paths for free text that contains none of the texts in without, up to one of the stops.
-func (b *builder) freeText(from grammar.Node, stops []stop, without []string) error {
+func (b *builder) freeText(from grammar.Node, stops []stop, without []string) {
 	var marks []string
 	var nodes []grammar.Node // the node after each mark
 	var anywhere []stop      // those whose mark contains a special token, which free text never does, or is empty
@@ -187,27 +194,23 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) er
 			}
 			continue
 		}
-		if err := b.budget.Spend(len(marks)); err != nil {
-			return err
+		if !b.ok(b.budget.Spend(len(marks))) {
+			return
 		}
 		i := slices.Index(marks, s.mark)
 		if i < 0 {
 			i = len(marks)
 			marks, nodes = append(marks, s.mark), append(nodes, b.g.Node())
 		}
-		if err := b.text(nodes[i], s.to, s.text[len(s.mark):]); err != nil {
-			return err
-		}
+		b.text(nodes[i], s.to, s.text[len(s.mark):])
 	}
 	d, err := automaton.Free(marks, without, b.budget)
-	if err != nil {
-		return err
+	if !b.ok(err) {
+		return
 	}
 	end := b.g.Node()
 	for _, s := range anywhere {
-		if err := b.text(end, s.to, s.text); err != nil {
-			return err
-		}
+		b.text(end, s.to, s.text)
 	}
 	b.g.Read(from, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
 		key := fmt.Sprintf("free %q %q", marks, without)
@@ -220,65 +223,65 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) er
 		})
 		return lexeme.FreeText(key, kept, int32(len(marks)))
 	}), append(nodes, end)...)
-	return nil
 }
 
 // contents adds paths for the content and the end of each tag, all to the node to. It returns the node at
 // which the content of each tag begins.
-func (b *builder) contents(tags []Tag, to grammar.Node) ([]grammar.Node, error) {
+func (b *builder) contents(tags []Tag, to grammar.Node) []grammar.Node {
 	if len(tags) == 0 {
-		return nil, errors.New("tags: there are none")
+		b.ok(errors.New("tags: there are none"))
 	}
 	starts := make([]grammar.Node, len(tags))
 	for i := range tags {
 		starts[i] = b.g.Node()
-		if err := b.add(starts[i], to, &tags[i].Content, tags[i].End); err != nil {
-			return nil, fmt.Errorf("the tag %q: %w", tags[i].Begin, err)
+		if b.err != nil {
+			continue
+		}
+		if b.add(starts[i], to, &tags[i].Content, tags[i].End); b.err != nil {
+			b.err = fmt.Errorf("the tag %q: %w", tags[i].Begin, b.err)
 		}
 	}
-	return starts, nil
+	return starts
 }
 
 // tags adds paths for free text with tags in it. If ends is not empty, each path then reads one of the texts
 // in ends.
-func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) error {
-	if err := b.budget.Spend(len(t.Tags) * len(t.Triggers)); err != nil {
-		return err
+func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) {
+	if !b.ok(b.budget.Spend(len(t.Tags) * len(t.Triggers))) {
+		return
 	}
 	after := b.g.Node()
-	starts, err := b.contents(t.Tags, after)
-	if err != nil {
-		return err
-	}
+	starts := b.contents(t.Tags, after)
 	var stops []stop
 	for i, tag := range t.Tags {
 		trigger, err := t.trigger(tag.Begin)
-		if err != nil {
-			return err
+		if !b.ok(err) {
+			return
 		}
 		stops = append(stops, stop{trigger, tag.Begin, starts[i]})
 	}
 	for _, trigger := range t.Triggers {
 		if !slices.ContainsFunc(stops, func(s stop) bool { return s.mark == trigger }) {
-			return fmt.Errorf("tags: no tag begins with the trigger %q", trigger)
+			b.ok(fmt.Errorf("tags: no tag begins with the trigger %q", trigger))
+			return
 		}
 	}
 	free := b.g.Node() // not from: a path back to from would lead into other forms that begin there
 	if t.AtLeastOne {
 		for i, tag := range t.Tags {
-			if err := b.text(from, starts[i], tag.Begin); err != nil {
-				return err
-			}
+			b.text(from, starts[i], tag.Begin)
 		}
 	} else {
 		b.g.Jump(from, free)
 	}
-	if !t.StopAfterFirst {
+	if t.StopAfterFirst {
+		b.oneOf(after, to, ends)
+	} else {
 		b.g.Jump(after, free)
-	} else if err := b.oneOf(after, to, ends); err != nil || t.AtLeastOne {
-		return err
 	}
-	return b.freeText(free, append(stops, stopsAt(ends, to)...), t.Without)
+	if !t.StopAfterFirst || !t.AtLeastOne {
+		b.freeText(free, append(stops, stopsAt(ends, to)...), t.Without)
+	}
 }
 
 // trigger returns the trigger with which the begin of a tag starts. It is an error if there is none or more
@@ -303,74 +306,64 @@ func (t *Tags) trigger(begin string) (string, error) {
 }
 
 // separated adds a list of tags with a separator between them.
-func (b *builder) separated(from, to grammar.Node, s *Separated) error {
+func (b *builder) separated(from, to grammar.Node, s *Separated) {
 	item, after := b.g.Node(), b.g.Node()
-	starts, err := b.contents(s.Tags, after)
-	if err != nil {
-		return err
-	}
+	starts := b.contents(s.Tags, after)
 	for i, tag := range s.Tags {
-		if err := b.text(item, starts[i], tag.Begin); err != nil {
-			return err
-		}
+		b.text(item, starts[i], tag.Begin)
 	}
 	b.g.Jump(from, item)
 	b.g.Jump(after, to)
 	if !s.AtLeastOne {
 		b.g.Jump(from, to)
 	}
-	if s.StopAfterFirst {
-		return nil
+	if !s.StopAfterFirst {
+		b.text(after, item, s.Separator)
 	}
-	return b.text(after, item, s.Separator)
 }
 
 // repeat adds paths for several texts of a form one after another. If ends is not empty, one of the texts in
 // ends follows the last text.
-func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) error {
+func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) {
 	if r.Min < 0 || r.Max >= 0 && r.Max < r.Min {
-		return fmt.Errorf("repeat: min is %d and max is %d", r.Min, r.Max)
+		b.ok(fmt.Errorf("repeat: min is %d and max is %d", r.Min, r.Max))
 	}
 	if r.Min == 0 {
-		if err := b.oneOf(from, to, ends); err != nil || r.Max == 0 {
-			return err
-		}
+		b.oneOf(from, to, ends)
 	}
-	one, err := b.rule(&r.Form, nil)
-	if err != nil {
-		return err
+	if r.Max == 0 {
+		return
 	}
+	one := b.rule(&r.Form, nil)
 	last := one
 	if len(ends) > 0 {
-		if last, err = b.rule(&r.Form, ends); err != nil {
-			return err
-		}
+		last = b.rule(&r.Form, ends)
 	}
-	for n := 1; ; n++ {
+	for n := 1; b.err == nil; n++ {
 		if n >= r.Min {
 			b.g.Call(from, last, to)
 		}
 		next := b.g.Node()
 		switch {
 		case n == r.Max:
-			return nil
+			return
 		case r.Max < 0 && n >= r.Min:
 			b.g.Call(from, one, next)
 			b.g.Call(next, one, next)
 			b.g.Call(next, last, to)
-			return nil
-		case b.g.Size() > maxNodes:
-			return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
+			return
 		}
 		b.g.Call(from, one, next)
 		from = next
+		b.ok(b.checkSize())
 	}
 }
 
 // rule adds a rule that reads a text of a form and, if ends is not empty, one of the texts in ends. It
 // returns the first node of the rule.
-func (b *builder) rule(f *Form, ends []string) (grammar.Node, error) {
+func (b *builder) rule(f *Form, ends []string) grammar.Node {
 	start, end := b.g.Node(), b.g.Node()
 	b.g.Final(end)
-	return start, b.add(start, end, f, ends)
+	b.add(start, end, f, ends)
+	return start
 }

@@ -140,7 +140,8 @@ func (f Form) grammar(v *Vocabulary, budget *automaton.Budget) (*grammar.Grammar
 	b.g = grammar.New()
 	end := b.g.Node()
 	b.g.Final(end)
-	return b.g, b.add(0, end, &f, nil)
+	b.add(0, end, &f, nil)
+	return b.g, b.err
 }
 
 // simple returns the grammar of a form that has no parts, or nil.

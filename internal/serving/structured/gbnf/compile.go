@@ -32,19 +32,15 @@ func Compile(text string, budget *automaton.Budget) (*grammar.Grammar, error) {
 	}
 	end := b.g.Node()
 	b.g.Final(end)
-	if err := b.add(0, end, &node{kind: reference, name: "root"}); err != nil {
-		return nil, err
-	}
-	for len(b.work) > 0 {
+	b.add(0, end, &node{kind: reference, name: "root"})
+	for len(b.work) > 0 && b.err == nil {
 		name := b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
 		end := b.g.Node()
 		b.g.Final(end)
-		if err := b.add(b.starts[name], end, rules[name]); err != nil {
-			return nil, err
-		}
+		b.add(b.starts[name], end, rules[name])
 	}
-	return b.g, nil
+	return b.g, b.err
 }
 
 type builder struct {
@@ -54,6 +50,7 @@ type builder struct {
 	work   []string // rules that have a start and nothing else
 	g      *grammar.Grammar
 	budget *automaton.Budget
+	err    error // the first one; add stops after it
 }
 
 // check reports a reference to a rule that does not exist.
@@ -103,15 +100,12 @@ func (b *builder) size(n *node) int {
 }
 
 // add adds edges between two nodes for the texts that a part derives.
-func (b *builder) add(from, to grammar.Node, n *node) error {
-	if b.g.Size() > maxNodes {
-		return fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+func (b *builder) add(from, to grammar.Node, n *node) {
+	if b.g.Size() > maxNodes && b.err == nil {
+		b.err = fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
 	}
-	if b.size(n) <= maxLexeme {
-		done, err := b.lexeme(from, to, n)
-		if done || err != nil {
-			return err
-		}
+	if b.err != nil || b.size(n) <= maxLexeme && b.lexeme(from, to, n) {
+		return
 	}
 	switch n.kind {
 	case reference:
@@ -123,17 +117,14 @@ func (b *builder) add(from, to grammar.Node, n *node) error {
 		}
 		b.g.Call(from, start, to)
 	case sequence:
-		return b.sequence(from, to, b.grouped(n))
+		b.sequence(from, to, b.grouped(n))
 	case alternatives:
 		for _, part := range b.grouped(n) {
-			if err := b.add(from, to, part); err != nil {
-				return err
-			}
+			b.add(from, to, part)
 		}
 	case repeat:
-		return b.repeat(from, to, n)
+		b.repeat(from, to, n)
 	}
-	return nil
 }
 
 // grouped returns the parts of a sequence or of alternatives. It joins consecutive parts that together are
@@ -158,98 +149,83 @@ func (b *builder) grouped(n *node) []*node {
 	return out
 }
 
-func (b *builder) sequence(from, to grammar.Node, parts []*node) error {
+func (b *builder) sequence(from, to grammar.Node, parts []*node) {
 	for i, part := range parts {
 		next := to
 		if i < len(parts)-1 {
 			next = b.g.Node()
 		}
-		if err := b.add(from, next, part); err != nil {
-			return err
-		}
+		b.add(from, next, part)
 		from = next
 	}
 	if len(parts) == 0 {
 		b.g.Jump(from, to)
 	}
-	return nil
 }
 
-func (b *builder) repeat(from, to grammar.Node, n *node) error {
-	for range n.min {
+func (b *builder) repeat(from, to grammar.Node, n *node) {
+	for i := 0; i < n.min && b.err == nil; i++ {
 		next := b.g.Node()
-		if err := b.add(from, next, n.parts[0]); err != nil {
-			return err
-		}
+		b.add(from, next, n.parts[0])
 		from = next
 	}
 	if n.max < 0 {
 		loop := b.g.Node()
 		b.g.Jump(from, loop)
 		b.g.Jump(loop, to)
-		return b.add(loop, loop, n.parts[0])
+		b.add(loop, loop, n.parts[0])
+		return
 	}
-	for range n.max - n.min {
+	for i := n.min; i < n.max && b.err == nil; i++ {
 		b.g.Jump(from, to)
 		next := b.g.Node()
-		if err := b.add(from, next, n.parts[0]); err != nil {
-			return err
-		}
+		b.add(from, next, n.parts[0])
 		from = next
 	}
 	b.g.Jump(from, to)
-	return nil
 }
 
 // lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the automaton of
 // the lexeme would be too large.
-func (b *builder) lexeme(from, to grammar.Node, n *node) (bool, error) {
+func (b *builder) lexeme(from, to grammar.Node, n *node) bool {
 	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
 	before := work.Left()
 	var a automaton.Builder
 	start, end := a.State(), a.State()
 	a.Accept(end, 0)
-	if err := b.write(&a, n, start, end); err != nil {
-		return false, err
-	}
+	b.write(&a, n, start, end)
 	d, err := a.Build(work)
-	if spent := b.budget.Spend(before - work.Left()); spent != nil {
-		return false, spent
+	if b.err = b.budget.Spend(before - work.Left()); b.err != nil {
+		return true
 	}
-	if errors.Is(err, automaton.ErrTooLarge) {
-		return false, nil
+	if err != nil {
+		return false // only because it is too large
 	}
-	if err != nil || d.Empty() {
-		return true, err
+	if !d.Empty() {
+		b.g.Read(from, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), to)
 	}
-	b.g.Read(from, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), to)
-	return true, nil
+	return true
 }
 
 // write adds transitions between two states for the texts that a part derives.
-func (b *builder) write(a *automaton.Builder, n *node, from, to int32) error {
+func (b *builder) write(a *automaton.Builder, n *node, from, to int32) {
 	switch n.kind {
 	case chars:
 		a.Edge(from, n.set, to)
 	case reference:
-		return b.write(a, b.rules[n.name], from, to)
+		b.write(a, b.rules[n.name], from, to)
 	case alternatives:
 		for _, part := range n.parts {
-			if err := b.write(a, part, from, to); err != nil {
-				return err
-			}
+			b.write(a, part, from, to)
 		}
 	case sequence:
 		for _, part := range n.parts {
 			next := a.State()
-			if err := b.write(a, part, from, next); err != nil {
-				return err
-			}
+			b.write(a, part, from, next)
 			from = next
 		}
 		a.Empty(from, to)
 	case repeat:
-		return a.Repeat(from, to, n.min, n.max, func(from, to int32) error { return b.write(a, n.parts[0], from, to) })
+		_ = a.Repeat(from, to, n.min, n.max, func(from, to int32) error { b.write(a, n.parts[0], from, to); return nil })
 	}
-	return nil
 }

@@ -31,58 +31,45 @@ func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported
 // elements so far, and for the set of schemas of contains that an element has satisfied. If the number of
 // elements is not limited, the same nodes stand for all numbers from which the next element has the same
 // schemas.
-func (b *builder) arrays(from, to grammar.Node, a *arrays) error {
-	if a.unique && a.max != 0 && a.max != 1 {
-		return refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1")
-	}
+func (b *builder) arrays(from, to grammar.Node, a *arrays) {
 	last := max(a.prefix(), a.min)
 	if a.max != unlimited {
 		last = a.max
 	}
 	switch {
+	case a.unique && a.max != 0 && a.max != 1:
+		b.ok(refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1"))
+		return
 	case len(a.contains) > maxContains:
-		return automaton.ErrTooLarge
+		b.ok(automaton.ErrTooLarge)
+		return
 	case last > maxCount:
-		return unsupportedLimit(a.limited, "minItems", "maxItems", last, maxCount)
+		b.ok(unsupportedLimit(a.limited, "minItems", "maxItems", last, maxCount))
+		return
 	}
 	all := 1<<len(a.contains) - 1
 	// element[met] is where an element begins, after[met] where it has ended.
 	element, after := b.nodes(all+1), b.nodes(all+1)
 	first := b.g.Node() // not element[0], to which a comma may lead
-	if err := b.read(from, first, "["); err != nil {
-		return err
-	}
+	b.read(from, first, "[")
 	b.g.Jump(first, element[0])
 	if a.min == 0 && all == 0 {
-		if err := b.read(first, to, "]"); err != nil {
-			return err
-		}
+		b.read(first, to, "]")
 	}
-	for i := 0; ; i++ {
-		if i == a.max {
-			return nil
-		}
-		if err := b.elements(a, i, element, after); err != nil {
-			return err
-		}
+	for i := 0; i != a.max && b.err == nil; i++ {
+		b.elements(a, i, element, after)
 		if i+1 >= a.min {
-			if err := b.read(after[all], to, "]"); err != nil {
-				return err
-			}
+			b.read(after[all], to, "]")
 		}
-		if a.max == unlimited && i >= last { // all elements from here on are the same
-			for met := range after {
-				if err := b.read(after[met], element[met], ","); err != nil {
-					return err
-				}
-			}
-			return nil
+		next, same := element, a.max == unlimited && i >= last // all elements from here on are the same
+		if !same {
+			next = b.nodes(all + 1)
 		}
-		next := b.nodes(all + 1)
 		for met := range after {
-			if err := b.read(after[met], next[met], ","); err != nil {
-				return err
-			}
+			b.read(after[met], next[met], ",")
+		}
+		if same {
+			return
 		}
 		element, after = next, b.nodes(all+1)
 	}
@@ -99,21 +86,16 @@ func (b *builder) nodes(n int) []grammar.Node {
 // elements adds the edges for element i. Index met of both slices is a bit set of the schemas of contains
 // that the elements so far satisfy. An element leads from element[met] to after[met], or to after with one
 // more bit.
-func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) error {
+func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) {
 	own := b.element(a, i)
 	for met := range element {
-		if err := b.value(element[met], after[met], own); err != nil {
-			return err
-		}
+		b.value(element[met], after[met], own)
 		for j, contained := range a.contains {
 			if met>>j&1 == 0 {
-				if err := b.value(element[met], after[met|1<<j], b.and(own, contained)); err != nil {
-					return err
-				}
+				b.value(element[met], after[met|1<<j], b.and(own, contained))
 			}
 		}
 	}
-	return nil
 }
 
 // members is an object under construction.
@@ -122,15 +104,14 @@ type members struct {
 	o        *objects
 	listed   []string
 	values   []conjunction
-	required []int    // places of required names among listed, ascending
-	excluded []string // the names that are listed or absent: rest does not have them
+	required []int // places of required names among listed, ascending
 	rest     unlisted
 	others   *grammar.Terminal // the names of rest, if it is plain
 	end      grammar.Node
 }
 
 // objects adds edges between two nodes for the objects of an alternative.
-func (b *builder) objects(from, to grammar.Node, o *objects) error {
+func (b *builder) objects(from, to grammar.Node, o *objects) {
 	m := &members{builder: b, o: o, listed: o.listed(), end: to}
 	for i, name := range m.listed {
 		m.values = append(m.values, b.member(o, name))
@@ -138,25 +119,21 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 			m.required = append(m.required, i)
 		}
 	}
-	m.excluded = slices.Concat(m.listed, o.absent)
 	var err error
-	if m.rest, err = b.unlisted(o, m.listed); err != nil {
-		return err
+	if m.rest, err = b.unlisted(o, m.listed); !b.ok(err) {
+		return
 	}
 	if m.rest.plain {
-		if m.others, err = b.otherNames(m.excluded); err != nil {
-			return err
-		}
+		m.others = b.otherNames(slices.Concat(m.listed, o.absent))
 	}
 	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
 	// at most one unlisted member counts for minProperties.
 	if o.min > len(m.required)+1 && m.rest.exist() {
-		return refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible")
+		b.ok(refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible"))
+		return
 	}
 	first := b.g.Node()
-	if err := b.read(from, first, "{"); err != nil {
-		return err
-	}
+	b.read(from, first, "{")
 	minimum := o.min
 	if minimum <= len(m.required) {
 		minimum = 0 // the required ones are enough
@@ -166,22 +143,20 @@ func (b *builder) objects(from, to grammar.Node, o *objects) error {
 		top = o.max
 	}
 	if (len(m.listed)+2)*(top+1) > maxCount {
-		return unsupportedLimit(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1)
+		b.ok(unsupportedLimit(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1))
+		return
 	}
 	if minimum == 0 {
-		if err := m.close(first, 0); err != nil {
-			return err
-		}
+		m.close(first, 0)
 	}
-	return m.grow(first, minimum, top)
+	m.grow(first, minimum, top)
 }
 
 // close adds an edge to the end of the object, unless a required name from index i on is missing.
-func (m *members) close(from grammar.Node, i int) error {
-	if m.nextRequired(i) < len(m.listed) {
-		return nil
+func (m *members) close(from grammar.Node, i int) {
+	if m.nextRequired(i) == len(m.listed) {
+		m.read(from, m.end, "}")
 	}
-	return m.read(from, m.end, "}")
 }
 
 // nextRequired returns the index of the first required name at i or after it, or the number of names if there
@@ -196,16 +171,13 @@ func (m *members) nextRequired(i int) int {
 
 // grow adds the nodes and edges of the members. For each number of members up to top there is a layer of
 // nodes. If more than top members are allowed, edges in the last layer lead back to it.
-func (m *members) grow(first grammar.Node, minimum, top int) error {
+func (m *members) grow(first grammar.Node, minimum, top int) {
 	n := len(m.listed)
 	kinds := len(m.rest.kinds)
 	// At the node name[i], the names from index i on may come. At values[i], the value of the name with index
 	// i comes. The values of unlisted names have the indices from n on, one for each kind.
 	name := []grammar.Node{first}
-	for count := 0; ; count++ {
-		if m.o.max != unlimited && count == m.o.max {
-			return nil
-		}
+	for count := 0; count != m.o.max && m.err == nil; count++ {
 		last := m.o.max == unlimited && count >= top
 		values := m.nodes(n + kinds)
 		for i, at := range name {
@@ -214,23 +186,15 @@ func (m *members) grow(first grammar.Node, minimum, top int) error {
 		next := m.nodes(n + 1)
 		after := m.nodes(n + 1) // after the value of name i-1
 		for i := range n {
-			if err := m.value(values[i], after[i+1], m.values[i]); err != nil {
-				return err
-			}
+			m.value(values[i], after[i+1], m.values[i])
 		}
 		for kind := range kinds {
-			if err := m.value(values[n+kind], after[n], m.rest.kinds[kind]); err != nil {
-				return err
-			}
+			m.value(values[n+kind], after[n], m.rest.kinds[kind])
 		}
 		for i := range after {
-			if err := m.read(after[i], next[i], ","); err != nil {
-				return err
-			}
+			m.read(after[i], next[i], ",")
 			if count+1 >= minimum {
-				if err := m.close(after[i], i); err != nil {
-					return err
-				}
+				m.close(after[i], i)
 			}
 		}
 		name = next
@@ -238,7 +202,7 @@ func (m *members) grow(first grammar.Node, minimum, top int) error {
 			for i, at := range name {
 				m.names(at, i, values)
 			}
-			return nil
+			return
 		}
 	}
 }
@@ -280,9 +244,9 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 }
 
 // otherNames returns the lexeme of the names that are not excluded.
-func (b *builder) otherNames(excluded []string) (*grammar.Terminal, error) {
+func (b *builder) otherNames(excluded []string) *grammar.Terminal {
 	if len(excluded) == 0 {
 		return b.terminal("name", func() (*lexeme.Lexeme, error) { return lexeme.AnyName(), nil })
 	}
-	return grammar.LazyTerminal(func(func(int32) bool) *lexeme.Lexeme { return b.spaced(lexeme.Others(excluded)) }), nil
+	return grammar.LazyTerminal(func(func(int32) bool) *lexeme.Lexeme { return b.spaced(lexeme.Others(excluded)) })
 }

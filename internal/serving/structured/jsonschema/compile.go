@@ -33,6 +33,15 @@ type builder struct {
 	terminals map[string]*grammar.Terminal
 	rules     map[string]rule
 	work      []rule
+	err       error // the first one
+}
+
+// ok keeps the first error. It reports whether there is none.
+func (b *builder) ok(err error) bool {
+	if b.err == nil {
+		b.err = err
+	}
+	return b.err == nil
 }
 
 // rule is the values of a conjunction with arrays or objects.
@@ -48,30 +57,27 @@ func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.
 	b := &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{}, rules: map[string]rule{}}
 	end := b.g.Node()
 	b.g.Final(end)
-	if err := b.value(0, end, root); err != nil {
-		return nil, err
-	}
-	for len(b.work) > 0 {
+	b.value(0, end, root)
+	for len(b.work) > 0 && b.err == nil {
 		r := b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
-		if err := b.rule(r); err != nil {
-			return nil, err
-		}
+		b.rule(r)
 		if b.g.Size() > maxNodes {
-			return nil, fmt.Errorf("the grammar of the schema has more than %d nodes and edges", maxNodes)
+			b.ok(fmt.Errorf("the grammar of the schema has more than %d nodes and edges", maxNodes))
 		}
 	}
-	return b.g, nil
+	return b.g, b.err
 }
 
 // value adds edges between two nodes for the values that a conjunction allows.
-func (b *builder) value(from, to grammar.Node, all conjunction) error {
+func (b *builder) value(from, to grammar.Node, all conjunction) {
 	s, err := b.shape(all)
-	if err != nil {
-		return err
+	if !b.ok(err) {
+		return
 	}
 	if s.scalar() {
-		return b.scalars(from, to, s)
+		b.scalars(from, to, s)
+		return
 	}
 	key := b.key(all)
 	r, ok := b.rules[key]
@@ -82,53 +88,34 @@ func (b *builder) value(from, to grammar.Node, all conjunction) error {
 		b.work = append(b.work, r)
 	}
 	b.g.Call(from, r.start, to)
-	return nil
 }
 
-func (b *builder) rule(r rule) error {
-	if err := b.scalars(r.start, r.end, r.shape); err != nil {
-		return err
-	}
+func (b *builder) rule(r rule) {
+	b.scalars(r.start, r.end, r.shape)
 	for i := range r.shape.arrays {
-		if err := b.arrays(r.start, r.end, &r.shape.arrays[i]); err != nil {
-			return err
-		}
+		b.arrays(r.start, r.end, &r.shape.arrays[i])
 	}
 	for i := range r.shape.objects {
-		if err := b.objects(r.start, r.end, &r.shape.objects[i]); err != nil {
-			return err
-		}
+		b.objects(r.start, r.end, &r.shape.objects[i])
 	}
-	return nil
-}
-
-// word returns the terminal of a fixed text.
-func (b *builder) word(text string) (*grammar.Terminal, error) {
-	return b.terminal("word "+text, func() (*lexeme.Lexeme, error) {
-		d, err := automaton.Texts([]string{text}, b.budget)
-		if err != nil {
-			return nil, err
-		}
-		return lexeme.Text("word "+text, d, lexeme.Raw, true), nil
-	})
 }
 
 // terminal returns the terminal with the given key, made by an earlier call, or a new one. The function make
 // makes its lexeme, or returns nil if no text is possible. With an empty key, terminal always makes a new
 // one.
-func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) (*grammar.Terminal, error) {
+func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) *grammar.Terminal {
 	if t, ok := b.terminals[key]; ok && key != "" {
-		return t, nil
+		return t
 	}
 	l, err := make()
-	if err != nil || l == nil {
-		return nil, err
+	if !b.ok(err) || l == nil {
+		return nil
 	}
 	t := grammar.NewTerminal(b.spaced(l))
 	if key != "" {
 		b.terminals[key] = t
 	}
-	return t, nil
+	return t
 }
 
 // spaced makes l, which is new, compact if the texts are.
@@ -140,41 +127,30 @@ func (b *builder) spaced(l *lexeme.Lexeme) *lexeme.Lexeme {
 }
 
 // read adds an edge that reads a fixed text.
-func (b *builder) read(from, to grammar.Node, text string) error {
+func (b *builder) read(from, to grammar.Node, text string) {
 	if text == "," && b.compact {
 		text = ", "
 	}
-	t, err := b.word(text)
-	if err == nil {
-		b.g.Read(from, t, to)
-	}
-	return err
+	b.lexeme(from, to, "word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
 }
 
 // scalars adds edges between two nodes for the values of a shape that are neither arrays nor objects.
-func (b *builder) scalars(from, to grammar.Node, s *shape) error {
+func (b *builder) scalars(from, to grammar.Node, s *shape) {
 	for _, word := range []struct {
 		allowed bool
 		text    string
 	}{{s.null, "null"}, {s.no, "false"}, {s.yes, "true"}} {
 		if word.allowed {
-			if err := b.read(from, to, word.text); err != nil {
-				return err
-			}
+			b.read(from, to, word.text)
 		}
 	}
 	for i := range s.numbers {
 		n := &s.numbers[i]
-		if err := b.lexeme(from, to, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw); err != nil {
-			return err
-		}
+		b.lexeme(from, to, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw)
 	}
 	for i := range s.strings {
-		if err := b.text(from, to, &s.strings[i]); err != nil {
-			return err
-		}
+		b.text(from, to, &s.strings[i])
 	}
-	return nil
 }
 
 // key returns a name that only equal alternatives have.
@@ -212,39 +188,39 @@ func (s *strings_) key() string {
 
 // lexeme adds an edge between two nodes that reads the texts of the automaton that the function make returns.
 // If there are no texts, it adds no edge.
-func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) error {
-	t, err := b.terminal(key, func() (*lexeme.Lexeme, error) {
+func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) {
+	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()
 		if err != nil || d.Empty() {
 			return nil, err
 		}
 		return lexeme.Text(key, d, form, true), nil
 	})
-	if err == nil && t != nil {
+	if t != nil {
 		b.g.Read(from, t, to)
 	}
-	return err
 }
 
-func (b *builder) text(from, to grammar.Node, s *strings_) error {
+func (b *builder) text(from, to grammar.Node, s *strings_) {
 	if len(s.dfas) > 0 {
-		return b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
+		b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
+		return
 	}
 	if s.min > maxLength {
-		return unsupportedLimit(s.limited, "minLength", "maxLength", s.min, maxLength)
+		b.ok(unsupportedLimit(s.limited, "minLength", "maxLength", s.min, maxLength))
+		return
 	}
 	key := fmt.Sprintf("length %d %d", s.min, s.max)
 	if s.listed {
 		key = ""
 	}
-	t, err := b.terminal(key, func() (*lexeme.Lexeme, error) {
+	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		if s.listed {
 			return lexeme.Strings(s.list), nil
 		}
 		return lexeme.Length(s.min, s.max, b.longest), nil
 	})
-	if err == nil {
+	if t != nil {
 		b.g.Read(from, t, to)
 	}
-	return err
 }
