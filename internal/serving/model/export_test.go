@@ -3,15 +3,11 @@ package model
 // PackedWeights are the matrices that decoding reads in each step.
 func (m *Model) PackedWeights() [][]byte {
 	var all [][]byte
-	add := func(l *linear) {
+	m.eachLinear(func(l *linear) {
 		for _, p := range l.parts {
 			all = append(all, p.Data())
 		}
-	}
-	for i := range m.layers {
-		m.layers[i].matrices(add)
-	}
-	add(&m.head)
+	})
 	return all
 }
 

@@ -49,20 +49,24 @@ type mlp struct {
 	down linear
 }
 
-func (l *layer) matrices(f func(*linear)) {
-	f(&l.qkv)
-	f(&l.out)
-	f(&l.mlp.up)
-	f(&l.mlp.down)
-	if l.experts == nil {
-		return
+func (m *Model) eachLinear(f func(*linear)) {
+	for i := range m.layers {
+		l := &m.layers[i]
+		f(&l.qkv)
+		f(&l.out)
+		f(&l.mlp.up)
+		f(&l.mlp.down)
+		if l.experts == nil {
+			continue
+		}
+		f(&l.experts.router)
+		f(&l.experts.sharedRouter)
+		for i := range l.experts.all {
+			f(&l.experts.all[i].up)
+			f(&l.experts.all[i].down)
+		}
 	}
-	f(&l.experts.router)
-	f(&l.experts.sharedRouter)
-	for i := range l.experts.all {
-		f(&l.experts.all[i].up)
-		f(&l.experts.all[i].down)
-	}
+	f(&m.head)
 }
 
 // Part returns which part of the whole model m is: part 0 of 1 if it is the whole model.
@@ -76,15 +80,11 @@ func (m *Model) Close() error {
 // WeightBytes returns the size of the packed weights.
 func (m *Model) WeightBytes() int {
 	n := 0
-	add := func(l *linear) {
+	m.eachLinear(func(l *linear) {
 		for _, p := range l.parts {
 			n += p.Bytes()
 		}
-	}
-	add(&m.head)
-	for i := range m.layers {
-		m.layers[i].matrices(add)
-	}
+	})
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
@@ -234,10 +234,8 @@ var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplie
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 func (m *Model) forms() matrix.Form {
-	forms := m.head.forms()
-	for i := range m.layers {
-		m.layers[i].matrices(func(l *linear) { forms |= l.forms() })
-	}
+	var forms matrix.Form
+	m.eachLinear(func(l *linear) { forms |= l.forms() })
 	return forms
 }
 

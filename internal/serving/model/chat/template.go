@@ -124,24 +124,10 @@ func (t *Template) Mentions(name string) bool { return strings.Contains(t.source
 // Source returns the template as it was given to New.
 func (t *Template) Source() string { return t.source }
 
-// Render returns the prompt for messages. If answer is true, the prompt ends where the assistant's answer begins.
-// kwargs has additional variables for the template (vLLM's chat_template_kwargs).
-func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
-	var text strings.Builder
-	_, err := t.RenderTo(func(piece string, _ *marks.Marks) error {
-		text.WriteString(piece)
-		return nil
-	}, messages, Options{Answer: answer, Kwargs: kwargs})
-	if err != nil {
-		return "", err
-	}
-	return text.String(), nil
-}
-
 // Options are options of RenderTo.
 type Options struct {
-	Answer bool           // see Render
-	Kwargs map[string]any // see Render
+	Answer bool           // the prompt ends where the assistant's answer begins
+	Kwargs map[string]any // additional variables for the template (vLLM's chat_template_kwargs)
 
 	// Marked lists characters that are replaced by marks where they come from texts in messages or Kwargs. Roles are
 	// not marked, because templates make special tokens from them.

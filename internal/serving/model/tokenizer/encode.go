@@ -143,7 +143,7 @@ type sizes struct {
 	strips   bool // added tokens include adjacent white space
 }
 
-// maxShrinking is the largest factor by which normalization can shorten a text. NFC replaces U+1FBE U+0308 U+0301 (7
+// maxShrinking is an upper bound of the factor by which normalization shortens a text. NFC replaces U+1FBE U+0308 U+0301 (7
 // bytes) by U+0390 (2 bytes), and SentencePiece replaces U+2581 (3 bytes) by a space.
 const maxShrinking = 4
 

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// endsGGUF has the byte tokens and, after them, the texts as tokens of one kind.
+// endsGGUF returns a tokenizer with the tokens a and b and, after them, texts, which are tokens of the given kind.
 func endsGGUF(t *testing.T, kind int32, keys map[string]any, texts ...string) (*Tokenizer, error) {
 	tokens := append([]string{"a", "b"}, texts...)
 	kinds := []int32{1, 1}
@@ -98,11 +98,11 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded returns a tokenizer of letters. It has the control token <e>, which merging would also produce, and the
-// token <t>, which is not special.
-func guarded(t *testing.T, whole string) *Tokenizer {
+// guarded returns a tokenizer of letters and signs, with the given name of a pre-tokenizer. It has the tokens <|end|>
+// and <|im_end|>, which are special, and the added token <t>, which is not.
+func guarded(t *testing.T, pre string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
-		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": whole,
+		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
 		"tokenizer.ggml.tokens":     []string{"a", "<", "e", ">", "t", "<e", "<|end|>", "<t>", "<|im_end|>", "|", "n", "d", "<|"},
 		"tokenizer.ggml.token_type": []int32{1, 1, 1, 1, 1, 1, 3, 4, 1, 1, 1, 1, 1},
 		"tokenizer.ggml.merges":     []string{"< e", "< |"},

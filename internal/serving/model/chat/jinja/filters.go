@@ -25,8 +25,8 @@ var filters = map[string]builtin{
 	"d":      {"default_value boolean", defaultTo}, "default": {"default_value boolean", defaultTo},
 
 	"count": {"", countItems}, "length": {"", countItems},
-	"first": {"", firstItem},
-	"last":  {"", lastItem},
+	"first": {"", endItem(false)},
+	"last":  {"", endItem(true)},
 	"list":  {"", func(m *machine, v any, _ []any) any { return &list{items: m.copied(v)} }},
 	"items": {"", dictItems},
 	"join": {"d attribute", func(m *machine, v any, a []any) any {
@@ -108,21 +108,20 @@ func defaultTo(m *machine, v any, a []any) any {
 
 func countItems(m *machine, v any, _ []any) any { return int64(m.length(v)) }
 
-func firstItem(m *machine, v any, _ []any) any {
-	if items := m.items(v); len(items) > 0 {
+func endItem(last bool) builtinFunc {
+	return func(m *machine, v any, _ []any) any {
+		if l, ok := v.(*list); ok && last && l.kind == generator {
+			fail("last is applied to a generator")
+		}
+		items := m.items(v)
+		switch {
+		case len(items) == 0:
+			return undefined{"the sequence is empty"}
+		case last:
+			return items[len(items)-1]
+		}
 		return items[0]
 	}
-	return undefined{"the sequence is empty"}
-}
-
-func lastItem(m *machine, v any, _ []any) any {
-	if l, ok := v.(*list); ok && l.kind == generator {
-		fail("last is applied to a generator")
-	}
-	if items := m.items(v); len(items) > 0 {
-		return items[len(items)-1]
-	}
-	return undefined{"the sequence is empty"}
 }
 
 func dictItems(_ *machine, v any, _ []any) any {
