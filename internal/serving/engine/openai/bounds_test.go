@@ -10,7 +10,6 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
 )
 
 // allocated returns how many bytes this process allocates while f runs, in client and server together.
@@ -29,9 +28,7 @@ const repeating = "{% for message in messages %}{% for i in range(1000) %}{{ mes
 // stopped when its output becomes too long.
 func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 	s := start(t, nil)
-	template, err := chat.New(repeating, nil)
-	require.NoError(t, err)
-	repeats := start(t, func(c *openai.Config, _ *engine.Config) { c.Template = template })
+	repeats := start(t, func(c *openai.Config, _ *engine.Config) { c.Template = newTemplate(t, repeating) })
 	long := strings.Repeat("hello you ", 400_000)
 	for _, test := range []struct {
 		name       string

@@ -7,7 +7,6 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
 )
 
 // Ensure that with continue_final_message the answer continues the last message, whatever its role, as in transformers.
@@ -25,11 +24,7 @@ func TestTheFinalMessageIsContinued(t *testing.T) {
 		{"a template that changes the text", shouted, "ab", "", "\x01\x02AB CD\x03\x02AB", " C"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := start(t, func(o *openai.Config, _ *engine.Config) {
-				template, err := chat.New(test.template, nil)
-				require.NoError(t, err)
-				o.Template = template
-			})
+			s := start(t, func(o *openai.Config, _ *engine.Config) { o.Template = newTemplate(t, test.template) })
 			for _, role := range []string{"assistant", "user"} {
 				body := demo + `"messages": [{"role": "user", "content": "ab cd"}, {"role": "` + role + `", "content": "` +
 					test.last + `"}], "continue_final_message": true` + test.more
@@ -46,9 +41,7 @@ func TestTheFinalMessageIsContinued(t *testing.T) {
 
 func TestAFinalMessageThatTheTemplateLeavesOutIsNotContinued(t *testing.T) {
 	s := start(t, func(o *openai.Config, _ *engine.Config) {
-		template, err := chat.New("\x01{{ messages[0]['content'] }}", nil)
-		require.NoError(t, err)
-		o.Template = template
+		o.Template = newTemplate(t, "\x01{{ messages[0]['content'] }}")
 	})
 	const body = demo + `"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], ` +
 		`"continue_final_message": true}`

@@ -17,7 +17,6 @@ import (
 	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/openai/responses"
-	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/model/induction"
 )
 
@@ -140,7 +139,7 @@ func TestTheQueueOfOtherInterfacesIsThatOfChats(t *testing.T) {
 func TestAStreamOfAnotherInterfaceThatIsNotReadIsGivenUp(t *testing.T) {
 	failed := make(chan openai.Record, 2)
 	server := startTight(t, openai.Config{WriteTimeout: 20 * time.Millisecond, Interfaces: allInterfaces(),
-		Template: repeatsMessages(t), Record: func(r openai.Record) { failed <- r }})
+		Template: newTemplate(t, induction.Template), Record: func(r openai.Record) { failed <- r }})
 	server.Start()
 	t.Cleanup(server.Close)
 	for _, path := range []string{messages, respond} {
@@ -177,7 +176,7 @@ func TestStreamsOfOtherInterfacesThatWaitAreKeptOpen(t *testing.T) {
 func TestAnErrorOfTheEngineIsAnErrorOfTheInterface(t *testing.T) {
 	s := startDamaged(t, "ln_f.bias", 0, nil)
 	all := openai.New(openai.Config{Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"), Interfaces: allInterfaces(),
-		Template: repeatsMessages(t)})
+		Template: newTemplate(t, induction.Template)})
 	server := httptest.NewServer(all)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -191,10 +190,4 @@ func TestAnErrorOfTheEngineIsAnErrorOfTheInterface(t *testing.T) {
 		require.Contains(t, a.Text, event)
 		require.Contains(t, a.Text, notFinite)
 	}
-}
-
-func repeatsMessages(t *testing.T) *chat.Template {
-	template, err := chat.New(induction.Template, nil)
-	require.NoError(t, err)
-	return template
 }

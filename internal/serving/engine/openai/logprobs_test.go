@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,6 +102,20 @@ func byteTokenizer(t *testing.T, normalizer map[string]any, added ...map[string]
 	})
 	require.NoError(t, err)
 	return text
+}
+
+// openTokenizer returns the tokenizer of byteTokenizer with an end token. end is the end token's content, or "".
+func openTokenizer(t *testing.T, end string, added ...map[string]any) *tokenizer.Tokenizer {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), byteTokenizer(t, nil, added...), 0o644))
+	if end != "" {
+		text, err := json.Marshal(map[string]string{"eos_token": end})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), text, 0o644))
+	}
+	tok, err := tokenizer.Open(dir)
+	require.NoError(t, err)
+	return tok
 }
 
 func TestEchoIsThePromptAsItWasGiven(t *testing.T) {

@@ -2,40 +2,29 @@ package openai_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
-	"llmmemory/internal/serving/model/tokenizer"
 	"llmmemory/internal/serving/toolparser"
 )
 
 // startMarked serves the model that repeats the last message. Its special tokens are markers of Mistral's calls, and
 // <other>. The names of special tokens in messages become tokens.
 func startMarked(t *testing.T, template, reasoning string) *served {
-	dir := t.TempDir()
-	text := byteTokenizer(t, nil, map[string]any{"id": 14, "content": "[TOOL_CALLS]", "special": true},
+	vocabulary := openTokenizer(t, "\x03", map[string]any{"id": 14, "content": "[TOOL_CALLS]", "special": true},
 		map[string]any{"id": 15, "content": "[ARGS]", "special": true}, map[string]any{"id": 16, "content": "<other>", "special": true},
 		map[string]any{"id": 3, "content": "\x03"})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"eos_token": "\u0003"}`), 0o644))
 	return start(t, func(c *openai.Config, e *engine.Config) {
-		var err error
-		c.Template, err = chat.New(template, nil)
-		require.NoError(t, err)
+		c.Template, c.ParseSpecial, e.Tokenizer = newTemplate(t, template), true, vocabulary
 		c.Format = toolparser.Choose("[TOOL_CALLS][ARGS]")
 		if reasoning != "" {
+			var err error
 			c.Format.Reasoning, err = toolparser.Thinking(reasoning)
 			require.NoError(t, err)
 		}
-		e.Tokenizer, err = tokenizer.Open(dir)
-		require.NoError(t, err)
-		c.ParseSpecial = true
 	})
 }
 

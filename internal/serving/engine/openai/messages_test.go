@@ -10,8 +10,6 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
-	"llmmemory/internal/serving/toolparser"
 )
 
 type (
@@ -174,11 +172,8 @@ func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			prompts := make(chan int, 2)
 			s := startAll(t, func(o *openai.Config, _ *engine.Config) {
-				var err error
-				o.Template, err = chat.New(test.template, nil)
-				require.NoError(t, err)
-				o.Format.Tools, err = toolparser.Tools("hermes", "")
-				require.NoError(t, err)
+				useTools(t, o, "hermes")
+				o.Template = newTemplate(t, test.template)
 				o.Record = func(r openai.Record) { prompts <- r.PromptTokens }
 			})
 			a := s.ask(t, countMessages, bodyOf(countMessages, "x", 1)+test.fields+"}")
@@ -209,9 +204,7 @@ func TestThinkingAndEffortAreVariablesOfTheTemplate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			prompts := make(chan int, 1)
 			s := startAll(t, func(o *openai.Config, _ *engine.Config) {
-				var err error
-				o.Template, err = chat.New(test.template, nil)
-				require.NoError(t, err)
+				o.Template = newTemplate(t, test.template)
 				o.Record = func(r openai.Record) { prompts <- r.PromptTokens }
 			})
 			a := s.ask(t, test.path, bodyOf(test.path, "x", 1)+test.fields+"}")

@@ -41,16 +41,21 @@ var handBuilt = sync.OnceValues(func() (*model.Model, error) {
 	return induction.New(pool, model.Part{})
 })
 
+// newTemplate returns a chat template.
+func newTemplate(t testing.TB, text string) *chat.Template {
+	template, err := chat.New(text, nil)
+	require.NoError(t, err)
+	return template
+}
+
 func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	m, err := handBuilt()
 	require.NoError(t, err)
-	template, err := chat.New(induction.Template, nil)
-	require.NoError(t, err)
 	ec := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
-	oc := openai.Config{Name: "demo", Template: template, Metrics: openai.NewMetrics("demo"), KeepAlive: time.Hour}
+	oc := openai.Config{Name: "demo", Template: newTemplate(t, induction.Template), Metrics: openai.NewMetrics("demo"), KeepAlive: time.Hour}
 	if change != nil {
 		change(&oc, &ec)
 	}

@@ -8,14 +8,13 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
 )
 
 // Ensure that an error, even one that a template raises, quotes only the beginning of a long text from the client.
 func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
-	template, err := chat.New("{{ raise_exception('The role ' + messages[0]['content'] + ' is not known') }}", nil)
-	require.NoError(t, err)
-	s := start(t, func(c *openai.Config, _ *engine.Config) { c.Template, c.Local = template, true })
+	s := start(t, func(c *openai.Config, _ *engine.Config) {
+		c.Template, c.Local = newTemplate(t, "{{ raise_exception('The role ' + messages[0]['content'] + ' is not known') }}"), true
+	})
 	long := strings.Repeat("x", 20_000)
 	message := func(content string) string {
 		return demo + `"messages": [{"role": "user", "content": ` + content + `}]}`

@@ -2,8 +2,6 @@ package openai_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,21 +9,14 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
 // withSpecial returns a tokenizer whose tokens are the bytes. Three tokens replace bytes: <end>, <turn>, which is an
 // end token, and <think>, which is not special.
 func withSpecial(t *testing.T) *tokenizer.Tokenizer {
-	text := byteTokenizer(t, nil, map[string]any{"id": 2, "content": "<end>", "special": true},
+	return openTokenizer(t, "<turn>", map[string]any{"id": 2, "content": "<end>", "special": true},
 		map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"})
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"eos_token": "<turn>"}`), 0o644))
-	tok, err := tokenizer.Open(dir)
-	require.NoError(t, err)
-	return tok
 }
 
 // shown writes tokens of withSpecial: added ones in capitals.
@@ -89,9 +80,7 @@ func TestSpecialTokensInMessagesAreText(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, parse := range []bool{false, true} {
 				s := start(t, func(c *openai.Config, e *engine.Config) {
-					var err error
-					c.Template, err = chat.New(test.template, nil)
-					require.NoError(t, err)
+					c.Template = newTemplate(t, test.template)
 					c.ParseSpecial, e.Tokenizer = parse, withSpecial(t)
 				})
 				want := test.want

@@ -13,7 +13,6 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
-	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -37,8 +36,7 @@ func startTools(t *testing.T, tools, reasoning string) *served {
 // useTools sets a template that mentions tools, and a tool parser.
 func useTools(t *testing.T, c *openai.Config, name string) {
 	var err error
-	c.Template, err = chat.New(echoTools, nil)
-	require.NoError(t, err)
+	c.Template = newTemplate(t, echoTools)
 	c.Format.Tools, err = toolparser.Tools(name, "")
 	require.NoError(t, err)
 }
