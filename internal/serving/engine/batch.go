@@ -149,13 +149,13 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 // first of the batch. Log probabilities that were computed before a preemption are not computed again.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
-	add := func(from, to, place int) {
+	add := func(from, to, position int) {
 		at := len(b.Logits)
 		for k := from; k < to; k++ {
 			b.Logits = append(b.Logits, int32(first+k))
-			b.LargestOnly = append(b.LargestOnly, place == 0 && q.takesLargest())
+			b.LargestOnly = append(b.LargestOnly, position == 0 && q.takesLargest())
 		}
-		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), place: place})
+		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), position: position})
 	}
 	if q.params.PromptLogprobs >= 0 && r.from < q.prompt && q.index == 0 {
 		if q.stream.prompt == nil {
@@ -163,8 +163,8 @@ func (s *step) requestLogits(r *row, first, n int) {
 			q.stream.prompt[0].ID = q.tokens[0]
 		}
 		r.scored = min(r.from+n+1, q.prompt)
-		for place := max(r.from+1, q.stream.scored); place < r.scored; place++ {
-			add(place-1-r.from, place-r.from, place)
+		for position := max(r.from+1, q.stream.scored); position < r.scored; position++ {
+			add(position-1-r.from, position-r.from, position)
 		}
 	}
 	if r.last {

@@ -58,10 +58,10 @@ type Config struct {
 
 	End []int32 // end tokens; New adds the end tokens of the model and of the tokenizer
 
-	fit    bool // MaxModelLen was not given, so it becomes what fits
-	asked  int  // MaxModelLen before that
-	groups []kvcache.Group
-	places []model.Place // of each layer
+	fitModelLen   bool // MaxModelLen was not given, so it becomes what fits
+	askedModelLen int  // MaxModelLen before that
+	groups        []kvcache.Group
+	places        []model.Place // of each layer
 }
 
 // An EventPublisher publishes the events of each step. The engine calls SetGroups once, before the first Publish.
@@ -101,7 +101,7 @@ func (c *Config) complete(m *model.Config, workers int) (kvstore.Config, error) 
 }
 
 func (c *Config) defaults(m *model.Config) error {
-	c.fit = c.MaxModelLen == 0
+	c.fitModelLen = c.MaxModelLen == 0
 	for _, d := range []struct {
 		value     *int
 		byDefault int
@@ -115,7 +115,7 @@ func (c *Config) defaults(m *model.Config) error {
 			return fmt.Errorf("%w: the %s is %d; it must be at least 1", ErrConfig, d.name, *d.value)
 		}
 	}
-	c.asked = c.MaxModelLen
+	c.askedModelLen = c.MaxModelLen
 	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
 		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
 	}
@@ -151,7 +151,7 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	if len(c.groups) > 1 {
 		return k, c.fits(plan)
 	}
-	if c.fit && k.NumBlocks > 1 {
+	if c.fitModelLen && k.NumBlocks > 1 {
 		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)
 	}
 	if need := (c.MaxModelLen+c.BlockSize-1)/c.BlockSize + 1; k.NumBlocks < need {
@@ -211,7 +211,7 @@ func (c *Config) fits(plan *memplan.Plan) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if c.fit && longest > 1 {
+	if c.fitModelLen && longest > 1 {
 		c.MaxModelLen = longest
 	}
 	if err := plan.CheckModelLen(c.MaxModelLen, tokens, longest); err != nil {

@@ -83,9 +83,9 @@ func (q *sequence) prepareMask(n int) error {
 	if token < 0 {
 		return ErrNoToken
 	}
-	q.only = -1
+	q.onlyToken = -1
 	if alone {
-		q.only = token
+		q.onlyToken = token
 	}
 	q.masked = n + 1
 	return nil

@@ -20,20 +20,20 @@ type Engine struct {
 	workers workers
 	sched   *sched.Scheduler
 
-	mu       sync.Mutex // protects the fields up to failure; not held while the model computes
-	changed  sync.Cond  // signalled when there may be work, and when the engine closes
-	live     map[sched.ID]*sequence
-	closed   bool // Submit refuses requests
-	cut      bool // Series.Submit refuses them, too
-	series   int  // series that have begun and not ended
-	unforked int  // answers that will be forked from the first answer to their request
-	observer Observer
-	memory   MemoryObserver // may be nil
-	change   MemoryChange
-	events   pool.Events
-	number   int      // requests submitted so far
-	offload  *offload // nil without tiers
-	failure  error    // of the Device, after which nothing can be computed
+	mu        sync.Mutex // protects the fields up to failure; not held while the model computes
+	changed   sync.Cond  // signalled when there may be work, and when the engine closes
+	live      map[sched.ID]*sequence
+	closed    bool // Submit refuses requests
+	canceling bool // Drain cancels requests, and Series.Submit refuses them, too
+	series    int  // series that have begun and not ended
+	unforked  int  // answers that will be forked from the first answer to their request
+	observer  Observer
+	memory    MemoryObserver // may be nil
+	change    MemoryChange
+	events    pool.Events
+	number    int      // requests submitted so far
+	offload   *offload // nil without tiers
+	failure   error    // of the Device, after which nothing can be computed
 
 	// lastStep is the time, in Unix nanoseconds, when the last step ended or, after an idle time, when a request
 	// arrived. It is 0 while the engine has no work.
@@ -180,7 +180,7 @@ func (e *Engine) Drain(done <-chan struct{}) error {
 	case <-e.stopped:
 	case <-done:
 		e.mu.Lock()
-		e.cut = true
+		e.canceling = true
 		e.changed.Broadcast()
 		for _, q := range e.live {
 			go q.stream.Cancel()

@@ -98,7 +98,7 @@ func newRunner(p Peer, store kvstore.Config, group model.Group, c *Config) (Mode
 		return newCPURunner(p, store, group, c)
 	}
 	return c.Device.NewRunner(RunnerConfig{
-		Store: store, Places: c.places, MaxModelLen: c.MaxModelLen, AskedModelLen: c.asked, MaxNumSeqs: c.MaxNumSeqs,
+		Store: store, Places: c.places, MaxModelLen: c.MaxModelLen, AskedModelLen: c.askedModelLen, MaxNumSeqs: c.MaxNumSeqs,
 		MaxNumBatchedTokens: c.MaxNumBatchedTokens,
 	})
 }
@@ -121,6 +121,6 @@ func newCPURunner(p Peer, store kvstore.Config, group model.Group, c *Config) (M
 	if err != nil {
 		return nil, errors.Join(err, blocks.Close())
 	}
-	runner.Limit(c.asked)
+	runner.Limit(c.askedModelLen)
 	return cpuRunner{runner, blocks}, nil
 }

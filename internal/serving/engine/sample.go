@@ -37,15 +37,15 @@ func (j *sampleJob) Do(worker, i int) {
 	r := &j.rows[d.row]
 	d.err = nil
 	switch {
-	case d.place > 0:
+	case d.position > 0:
 		q := r.q
-		t, logits := Token{ID: q.tokens[d.place]}, j.logits(d.from)
+		t, logits := Token{ID: q.tokens[d.position]}, j.logits(d.from)
 		t.Rank = sampling.Rank(logits, t.ID)
 		var finite bool
 		if t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs, sampling.State{}); !finite {
 			d.err = ErrNotFinite
 		}
-		q.stream.prompt[d.place] = t
+		q.stream.prompt[d.position] = t
 	case r.q.waiting > 0:
 		for _, a := range r.q.stream.answers {
 			t, err := j.choose(a, a.tokens, s, d.from)
@@ -125,8 +125,8 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 // token returns a token that q may have next, or -1 if logits i are not finite. The logits do not matter if a
 // constraint allows only one token.
 func (j *sampleJob) token(q *sequence, state sampling.State, s *sampling.Sampler, i int) int32 {
-	if q.matcher != nil && q.only >= 0 {
-		return q.only
+	if q.matcher != nil && q.onlyToken >= 0 {
+		return q.onlyToken
 	}
 	if largest := j.output.largest; largest != nil {
 		id, unmasked := largest[i-j.first], state

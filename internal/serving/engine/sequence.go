@@ -23,14 +23,14 @@ type sequence struct {
 	text      text
 	done      bool
 
-	matcher  *structured.Matcher // follows the answer; nil without a constraint
-	mask     []uint64            // of the tokens that the constraint allows next
-	masked   int                 // the mask is for the token with this number in the answer, from 1; 0 if it is not known
-	only     int32               // the only token of the mask, or -1
-	complete int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
+	matcher   *structured.Matcher // follows the answer; nil without a constraint
+	mask      []uint64            // of the tokens that the constraint allows next
+	masked    int                 // the mask is for the token with this number in the answer, from 1; 0 if it is not known
+	onlyToken int32               // the only token of the mask, or -1
+	complete  int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
 
-	sampled int32 // the token sampled last; not in tokens until it is delivered
-	drawn   int   // index of the draw, in the last step that samples a token of the sequence
+	sampled  int32 // the token sampled last; not in tokens until it is delivered
+	lastDraw int   // index of the draw, in the last step that samples a token of the sequence
 
 	outside outside
 

@@ -37,7 +37,7 @@ func (e *Engine) Refuses() error {
 // refuses returns why the engine refuses the next request of s or, if s is nil, a new request or series.
 func (e *Engine) refuses(s *Series) error {
 	switch {
-	case e.cut, e.closed && s == nil:
+	case e.canceling, e.closed && s == nil:
 		return ErrClosed
 	case s == nil && e.full():
 		return ErrBusy
@@ -56,5 +56,5 @@ func (e *Engine) full() bool {
 
 // over reports whether the loop can end.
 func (e *Engine) over() bool {
-	return e.closed && len(e.live) == 0 && (e.series == 0 || e.cut)
+	return e.closed && len(e.live) == 0 && (e.series == 0 || e.canceling)
 }

@@ -128,7 +128,7 @@ func (e *Engine) launch(s *step) {
 type draw struct {
 	row      int
 	from, to int   // logits of the step
-	place    int   // of the token in the prompt; 0 for the next token
+	position int   // of the token in the prompt; 0 for the next token
 	err      error // why nothing could be taken
 }
 
@@ -214,8 +214,8 @@ func (e *Engine) followsOnDevice(s *step) bool {
 // that it chooses for s. It returns false if this process must choose one of these tokens from its logits.
 func (s *step) linkPlaceholders(next *step) bool {
 	for i, d := range s.draws {
-		if d.place == 0 {
-			s.rows[d.row].q.drawn = i
+		if d.position == 0 {
+			s.rows[d.row].q.lastDraw = i
 		}
 	}
 	b := &next.input.batch
@@ -224,7 +224,7 @@ func (s *step) linkPlaceholders(next *step) bool {
 		if r.placeholder < 0 {
 			continue
 		}
-		logits := s.draws[r.q.drawn].from
+		logits := s.draws[r.q.lastDraw].from
 		if !s.input.batch.LargestOnly[logits] {
 			b.Placeholders = b.Placeholders[:0]
 			return false
@@ -291,7 +291,7 @@ func (e *Engine) fail(s *step, cause error) {
 	}
 	must(e.sched.StepFailed())
 	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) { // no step can be computed any more
-		e.failure, e.closed, e.cut = cause, true, true
+		e.failure, e.closed, e.canceling = cause, true, true
 		for _, q := range slices.Collect(maps.Values(e.live)) {
 			e.failAnswers(q.stream, cause)
 		}

@@ -165,7 +165,7 @@ func (c *calls) close(cut bool) {
 	switch {
 	case c.reading != nil:
 		if cut {
-			c.out.left = !c.reading.begun() || c.reading.shape == listItem && !c.out.open
+			c.out.dropped = !c.reading.begun() || c.reading.shape == listItem && !c.out.open
 			c.held = c.held[:0]
 		} else if c.reading.call != nil {
 			c.reading.call.close()

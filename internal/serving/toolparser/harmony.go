@@ -133,7 +133,7 @@ func (h *harmony) endBody() {
 func (h *harmony) close(cut bool) {
 	switch {
 	case cut: // what is held may be a marker or a header
-		h.out.left = h.calls && !h.body && bytes.Contains(h.held, []byte("to="))
+		h.out.dropped = h.calls && !h.body && bytes.Contains(h.held, []byte("to="))
 	case h.body:
 		h.show(h.held)
 		if h.call {

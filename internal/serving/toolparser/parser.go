@@ -98,7 +98,7 @@ func (p *Parser) Cut() []Event { return p.close(true) }
 // CallIsCut reports, after Cut, whether the answer ended inside a call: Cut dropped the beginning of a call, or the
 // arguments of the last call are not JSON.
 func (p *Parser) CallIsCut() bool {
-	return p.out.left || p.out.calls > 0 && !json.Valid(p.out.arguments)
+	return p.out.dropped || p.out.calls > 0 && !json.Valid(p.out.arguments)
 }
 
 func (p *Parser) close(cut bool) []Event {
@@ -116,13 +116,13 @@ func (p *plain) close(bool)  {}
 
 // An output collects events. It joins texts of one kind.
 type output struct {
-	newID  func() string
-	events []Event
-	bytes  []byte
-	kind   Kind
-	calls  int  // so far
-	open   bool // the last call has not ended
-	left   bool // the beginning of a call was left out
+	newID   func() string
+	events  []Event
+	bytes   []byte
+	kind    Kind
+	calls   int  // so far
+	open    bool // the last call has not ended
+	dropped bool // the beginning of a call was dropped
 
 	arguments []byte // of the last call
 }
