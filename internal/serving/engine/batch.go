@@ -67,9 +67,9 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 	}
 }
 
-// commonPrefix returns the number of tokens at the beginning of all rows that are computed and are in the same blocks
-// in all rows. Attention reads these tokens once for all rows. (vLLM's num_common_prefix_blocks considers all running
-// requests, including those without a row in the step.)
+// commonPrefix returns how many of the first tokens of all rows are computed and are in the same blocks. Attention
+// reads these tokens once for all rows. (vLLM's num_common_prefix_blocks considers all running requests, including
+// those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
@@ -144,9 +144,10 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// requestLogits adds the logits that a row needs to the batch, and the draws that use them: the logits of the next
-// token, and those of the prompt if the request wants the prompt's log probabilities. The row's n tokens begin at index
-// first of the batch. Log probabilities that were computed before a preemption are not computed again.
+// requestLogits adds to the batch the logits that a row needs, and to s.draws the draws that use them. These are the
+// logits of the next token, and those of the prompt if the request wants the prompt's log probabilities. The row's n
+// tokens begin at index first of the batch. Log probabilities that were computed before a preemption are not computed
+// again.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(from, to, position int) {

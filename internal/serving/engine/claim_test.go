@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that several requests that need blocks which another request loads all wait for the same load, and not one
-// after the other.
+// Ensure that if several requests need blocks that another request loads, they wait for that load at the same time, and
+// not for each other.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

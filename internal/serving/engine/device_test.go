@@ -99,7 +99,7 @@ func startQueue(t *testing.T) (*Engine, *queue) {
 }
 
 // Ensure that if the device chooses the tokens of a step, the next step is launched before the engine waits for the
-// results. Otherwise only the inputs of the next step are sent before that.
+// results of that step. Otherwise only the inputs of the next step are sent before that.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	e, q := startQueue(t)
 	got, err := answer(t, ask(t, e, knowledge+"The code", 4))

@@ -103,9 +103,8 @@ func inFlight(e *Engine, n int) {
 	}
 }
 
-// Ensure that the engine schedules the next step while the workers compute a step, with a placeholder for the token
-// that is not sampled yet, and that it delivers the tokens of the step before in that time. With NoAsyncScheduling
-// it does neither.
+// Ensure that while the workers compute a step, the engine schedules the next step, with a placeholder for the token
+// that is not sampled yet, and delivers the tokens of the previous step. With NoAsyncScheduling it does neither.
 func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}

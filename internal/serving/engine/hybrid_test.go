@@ -32,7 +32,8 @@ func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 // of 8 float32 elements.
 const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
 
-// greedy continues a prompt with the model alone. All layers are in one group that keeps every block.
+// greedy returns the greedy answer to a prompt, which it computes with the model and without an engine. All layers are
+// in one group that keeps every block.
 func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)

@@ -231,8 +231,8 @@ func (o *offload) load(l sched.Loading) {
 		})
 }
 
-// end reports to the scheduler that a load has ended, which loaded the given number of tokens. missing are the blocks
-// of the request's table that were not loaded.
+// end reports the end of a load to the scheduler. tokens is the number of tokens that were loaded. missing are the
+// blocks of the request's table that were not loaded.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()

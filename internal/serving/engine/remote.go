@@ -36,7 +36,8 @@ type Leader interface {
 	Receive(from int) ([]byte, error)
 }
 
-// A message is sent by process 0 to all other processes. All messages are one stream of package gob.
+// A message is sent by process 0 to all other processes. All messages of process 0 together are one stream of package
+// gob.
 type message struct {
 	Kind     messageKind
 	From, To int // of the modelInput, with computeStep

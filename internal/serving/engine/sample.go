@@ -122,8 +122,8 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 	return t, nil
 }
 
-// token returns a token that q may have next, or -1 if logits i are not finite. The logits do not matter if a
-// constraint allows only one token.
+// token returns the next token of q, or -1 if logits i are not finite. If a constraint allows only one token, it
+// returns that without looking at the logits.
 func (j *sampleJob) token(q *sequence, state sampling.State, s *sampling.Sampler, i int) int32 {
 	if q.matcher != nil && q.onlyToken >= 0 {
 		return q.onlyToken

@@ -69,8 +69,8 @@ func (c *captured) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that eight answers share the blocks of their prompt. Each answer has of its own only the blocks of its
-// generated tokens, and a copy of the block in which the prompt ends.
+// Ensure that eight answers share the blocks of their prompt. Only the blocks of its generated tokens, and a copy of
+// the block in which the prompt ends, belong to a single answer.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens

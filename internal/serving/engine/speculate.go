@@ -7,9 +7,8 @@ import (
 )
 
 // Prompt-lookup speculation (vLLM's ngram proposer): if the last tokens of a sequence also occur earlier in it, the
-// engine proposes the tokens after the earlier place as drafts, and the model verifies all drafts in one step. The
-// random number of a token depends only on its position, so an answer has the same tokens with and without
-// speculation.
+// engine proposes the tokens that followed them there as drafts, and the model verifies all drafts in one step. The
+// random number of a token depends only on its position, so an answer has the same tokens with and without speculation.
 
 // The length of the run of tokens that lookup searches for.
 const (

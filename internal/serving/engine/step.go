@@ -182,7 +182,7 @@ func (e *Engine) advance(s *step) (next *step) {
 	return next
 }
 
-// sampleAll waits for the logits of s and samples from them. It returns when the last of them were computed.
+// sampleAll waits for the logits of s and samples from them. ended is the time when the last logits were computed.
 func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	for asked := s.launched; ; {
 		var output modelOutput

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// format returns the format with these names of parsers; "" means none.
+// format returns the format with the parsers of these names; "" means no parser.
 func format(t testing.TB, tools, reasoning string) *toolparser.Format {
 	t.Helper()
 	f := &toolparser.Format{}
@@ -286,7 +286,8 @@ func TestWithoutToolsCallsAreContent(t *testing.T) {
 	require.Equal(t, text, show(append(p.Feed(text), p.Close()...)))
 }
 
-// Ensure that Choose finds the parsers of each family. The templates are excerpts of the models' chat templates.
+// Ensure that Choose finds the parsers of each family. Each template contains the texts by which Choose recognizes the
+// chat templates of the family.
 func TestATemplateChoosesTheParsersOfItsFamily(t *testing.T) {
 	const qwen = "<tools>{{ tool | tojson }}</tools> return a json object <tool_call>{{ tool_call.arguments | tojson }}</tool_call>"
 	for _, test := range []struct{ family, template, tools, reasoning string }{
