@@ -42,43 +42,26 @@ type (
 	}
 )
 
-// Streamed events.
 type (
-	messageStart struct {
-		Type    string      `json:"type"`
-		Message messageBody `json:"message"`
-	}
-	blockStart struct {
-		Type  string  `json:"type"`
-		Index int     `json:"index"`
-		Block content `json:"content_block"`
+	// An event is an event of a stream. Fields that its type does not have are nil.
+	event struct {
+		Type    string       `json:"type"`
+		Message *messageBody `json:"message,omitempty"`
+		Index   *int         `json:"index,omitempty"`
+		Block   *content     `json:"content_block,omitempty"`
+		Delta   any          `json:"delta,omitempty"` // a blockDelta or messageDelta
+		Usage   *usage       `json:"usage,omitempty"`
 	}
 	blockDelta struct {
-		Type  string `json:"type"`
-		Index int    `json:"index"`
-		Delta delta  `json:"delta"`
-	}
-	delta struct {
 		Type      string  `json:"type"`
 		Text      *string `json:"text,omitempty"`
 		Thinking  *string `json:"thinking,omitempty"`
 		Signature *string `json:"signature,omitempty"`
 		JSON      *string `json:"partial_json,omitempty"`
 	}
-	blockStop struct {
-		Type  string `json:"type"`
-		Index int    `json:"index"`
-	}
 	messageDelta struct {
-		Type  string `json:"type"`
-		Delta struct {
-			StopReason   *string `json:"stop_reason"`
-			StopSequence *string `json:"stop_sequence"`
-		} `json:"delta"`
-		Usage usage `json:"usage"`
-	}
-	messageStop struct {
-		Type string `json:"type"`
+		StopReason   *string `json:"stop_reason"`
+		StopSequence *string `json:"stop_sequence"`
 	}
 )
 
@@ -95,17 +78,24 @@ func newReply(model string, send openai.Send) *reply {
 		message: messageBody{ID: openai.NewID("msg_"), Type: "message", Role: "assistant", Model: model, Content: []content{}}}
 }
 
-func (r *reply) event(name string, body any) {
+func (r *reply) event(e event) {
 	if r.send != nil {
-		r.send(name, body)
+		r.send(e.Type, e)
 	}
+}
+
+// blockEvent sends an event about the last block.
+func (r *reply) blockEvent(e event) {
+	index := len(r.message.Content) - 1
+	e.Index = &index
+	r.event(e)
 }
 
 // Begin sends message_start.
 func (r *reply) Begin(u openai.Usage) {
 	m := r.message
 	m.Usage = usageOf(u)
-	r.event("message_start", messageStart{"message_start", m})
+	r.event(event{Type: "message_start", Message: &m})
 }
 
 // Add adds an event of the answer.
@@ -114,15 +104,15 @@ func (r *reply) Add(e toolparser.Event) {
 	switch e.Kind {
 	case toolparser.Reasoning:
 		r.begin(content{Type: "thinking", Thinking: &empty, Signature: &empty})
-		r.add(delta{Type: "thinking_delta", Thinking: &e.Text}, e.Text)
+		r.add(blockDelta{Type: "thinking_delta", Thinking: &e.Text}, e.Text)
 	case toolparser.Content:
 		r.begin(content{Type: "text", Text: &empty})
-		r.add(delta{Type: "text_delta", Text: &e.Text}, e.Text)
+		r.add(blockDelta{Type: "text_delta", Text: &e.Text}, e.Text)
 	case toolparser.Call:
 		r.end()
 		r.begin(content{Type: "tool_use", ID: e.ID, Name: e.Name, Input: json.RawMessage("{}")})
 	case toolparser.Arguments:
-		r.add(delta{Type: "input_json_delta", JSON: &e.Text}, e.Text)
+		r.add(blockDelta{Type: "input_json_delta", JSON: &e.Text}, e.Text)
 	case toolparser.CallEnd:
 		r.end()
 	}
@@ -136,17 +126,14 @@ func (r *reply) begin(c content) {
 	r.end()
 	r.open, r.text = true, nil
 	r.message.Content = append(r.message.Content, c)
-	r.event("content_block_start", blockStart{"content_block_start", r.index(), c})
+	r.blockEvent(event{Type: "content_block_start", Block: &c})
 }
 
-// index returns the index of the last block.
-func (r *reply) index() int { return len(r.message.Content) - 1 }
-
-func (r *reply) add(d delta, text string) {
+func (r *reply) add(d blockDelta, text string) {
 	if r.send == nil {
 		r.text = append(r.text, text...)
 	}
-	r.event("content_block_delta", blockDelta{"content_block_delta", r.index(), d})
+	r.blockEvent(event{Type: "content_block_delta", Delta: d})
 }
 
 // end ends the last block.
@@ -155,18 +142,18 @@ func (r *reply) end() {
 		return
 	}
 	r.open = false
-	c := &r.message.Content[r.index()]
+	c := &r.message.Content[len(r.message.Content)-1]
 	text := string(r.text)
 	switch c.Type {
 	case "text":
 		c.Text = &text
 	case "thinking":
 		c.Thinking = &text
-		r.event("content_block_delta", blockDelta{"content_block_delta", r.index(), delta{Type: "signature_delta", Signature: c.Signature}})
+		r.blockEvent(event{Type: "content_block_delta", Delta: blockDelta{Type: "signature_delta", Signature: c.Signature}})
 	case "tool_use":
 		c.Input = input(text)
 	}
-	r.event("content_block_stop", blockStop{"content_block_stop", r.index()})
+	r.blockEvent(event{Type: "content_block_stop"})
 }
 
 // input returns the input of a tool_use from the arguments of a call. If the arguments are the beginning of an object,
@@ -249,16 +236,16 @@ func (r *reply) End(e openai.Ending) any {
 		r.message.StopSequence = &stopped
 	}
 	r.message.StopReason, r.message.Usage = &reason, usageOf(e.Usage)
-	last := messageDelta{Type: "message_delta", Usage: r.message.Usage}
-	last.Delta.StopReason, last.Delta.StopSequence = &reason, r.message.StopSequence
-	r.event("message_delta", last)
-	r.event("message_stop", messageStop{"message_stop"})
+	r.event(event{Type: "message_delta", Delta: messageDelta{&reason, r.message.StopSequence}, Usage: &r.message.Usage})
+	r.event(event{Type: "message_stop"})
 	return r.message
 }
 
 // Fail sends an error as an event.
 func (r *reply) Fail(status int, _, message string) {
-	r.event("error", errorBody{Type: "error", Error: errorObject{errorType(status), message}})
+	if r.send != nil {
+		r.send("error", errorBody{Type: "error", Error: errorObject{errorType(status), message}})
+	}
 }
 
 // KeepAlive returns what is sent while the answer does not continue.
