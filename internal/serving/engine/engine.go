@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,9 +139,6 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	e.changed.Signal()
 	return s, nil
 }
-
-// Seed returns a random seed.
-func Seed() uint64 { return rand.Uint64() }
 
 // cancel ends all answers of a stream.
 func (e *Engine) cancel(s *Stream) {

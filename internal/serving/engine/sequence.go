@@ -96,16 +96,15 @@ func (q *sequence) grow(blockSize int) {
 	}
 }
 
-// fork returns another answer to the request of q, with the given index. The two share the memory of the prompt's
-// tokens until the new answer gets its first token or q grows.
+// fork returns another answer, with the given index, to the request of q, which is not in the scheduler yet. The two
+// share the memory of the prompt's tokens until the new answer gets its first token or q grows.
 func (q *sequence) fork(index int) *sequence {
-	f := &sequence{
-		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,
-		tables: make([][]int32, len(q.tables)), maxTokens: q.maxTokens, ends: q.ends, text: q.text.empty(), arrived: q.arrived, started: q.started,
-	}
+	f := *q
+	f.index, f.waiting, f.tables = index, 0, make([][]int32, len(q.tables))
+	f.tokens, f.text = slices.Clip(q.tokens), q.text.empty()
 	f.params.Seed += uint64(index)
 	if q.matcher != nil {
 		f.matcher = q.matcher.Clone()
 	}
-	return f
+	return &f
 }

@@ -71,12 +71,9 @@ func (t *text) rest() string {
 
 // wholeRunes returns how many bytes at the beginning of b are complete characters.
 func wholeRunes(b []byte) int {
-	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
-		if c := b[len(b)-n]; utf8.RuneStart(c) {
-			if utf8.FullRune(b[len(b)-n:]) {
-				return len(b)
-			}
-			return len(b) - n
+	for n := max(0, len(b)-utf8.UTFMax+1); n < len(b); n++ {
+		if utf8.RuneStart(b[n]) && !utf8.FullRune(b[n:]) {
+			return n
 		}
 	}
 	return len(b)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	mathrand "math/rand/v2"
 	"net/http"
 
 	"llmmemory/internal/serving/engine"
@@ -124,7 +125,7 @@ func Invalid(field, format string, args ...any) error { return invalid(field, fo
 // their defaults.
 func NewRequest(temperature, topP *float64) engine.Request {
 	r := engine.Request{Params: sampling.Default(), N: 1}
-	r.Seed = engine.Seed()
+	r.Seed = mathrand.Uint64()
 	setIfGiven(&r.Temperature, temperature)
 	setIfGiven(&r.TopP, topP)
 	return r
