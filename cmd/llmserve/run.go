@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func runCommand() *cobra.Command {
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r := engine.Request{Params: sampling.Default(), MaxTokens: maxTokens}
-			r.Temperature, r.Seed = temperature, engine.Seed()
+			r.Temperature, r.Seed = temperature, rand.Uint64()
 			if c.Flags().Changed("seed") {
 				r.Seed = uint64(seed)
 			}
