@@ -225,7 +225,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Ensure that the error is at limit 1.5e-7·sum, where sum is the largest sum of the magnitudes of a logit's products.
+// Ensure that the error is at most 1.5e-7·sum, where sum is the largest sum of the magnitudes of a logit's products.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

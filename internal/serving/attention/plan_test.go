@@ -31,7 +31,7 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// Ensure that the plan keeps at longest maxSavedBytes of intermediate results. For 4,096 tokens of a prompt after
+// Ensure that the plan keeps at most maxSavedBytes of intermediate results. For 4,096 tokens of a prompt after
 // 32,768 tokens, V2 would keep 4.4 GB: a result for each row and partition. Items whose results do not fit are not
 // cut into runs.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {

@@ -131,7 +131,7 @@ func (c *Config) AttentionFactor() float32 {
 	return float32(1 / math.Sqrt(float64(c.HeadDim)))
 }
 
-// check returns an error if this package cannot compute the model, or if a size is implausibly large.
+// check returns an error if this package cannot compute the model, or if a size is below 1 or implausibly large.
 func (c *Config) check() error {
 	const limit = 1 << 24
 	for _, n := range []struct {

@@ -69,8 +69,7 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF returns a file in which each type of GGUF occurs. Types that are keys of replace are replaced by their
-// values.
+// mixedGGUF returns a file in which each type of GGUF occurs, except those that replace maps to another type.
 func mixedGGUF(family string, replace map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))

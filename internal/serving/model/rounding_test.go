@@ -64,7 +64,7 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that rounding changes logits by at maxError 5 % of their root mean square in the mean, and by at maxError 60 % of
+// Ensure that rounding changes logits by at most 5 % of their root mean square in the mean, and by at most 60 % of
 // it each.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
@@ -79,7 +79,7 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 			data := mixedGGUF(test.family, test.place)
 			maxError, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations),
 				ggufReference(openGGUF(t, data), test.family))
-			t.Logf("off by %.4f at maxError, %.4f in the mean, of %.2f", maxError, mean, size)
+			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", maxError, mean, size)
 			require.Less(t, mean, 0.05*size)
 			require.Less(t, maxError, 0.6*size)
 			require.Greater(t, mean, 1e-4, "nothing was rounded")

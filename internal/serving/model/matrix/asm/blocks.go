@@ -106,9 +106,9 @@ func (b *block) all(w Register, body func(w, n Register)) {
 }
 
 // pass emits a loop that calls body for each block, after it has loaded the block's scales and minima into
-// registers. body emits the code for the n inputs whose weights start at w. Register from has the address after the
-// head of the first unit, or block if there are no units. If diff is nil, the scales and minima are read from the
-// beginning of the head, otherwise from w + diff, where those of the outputs of the current pass begin.
+// registers. body emits the code for the n inputs whose weights start at w. Register from has the address of the end
+// of the first head (see headBytes). If diff is nil, the scales and minima are read from the beginning of each head,
+// otherwise from the head's end + diff, where those of the outputs of the current pass begin.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)

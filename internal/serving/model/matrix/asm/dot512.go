@@ -63,7 +63,7 @@ func dot512(rows int) {
 	end()
 }
 
-// quadsPerStep is the number of quadBytes, groups of 4 inputs, that an iteration of dot512 multiplies. The smallest
+// quadsPerStep is the number of quads, groups of 4 inputs, that an iteration of dot512 multiplies. The smallest
 // block has 4 quads.
 const quadsPerStep = 4
 

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// resultSums emits the code of a kernel that adds up a row's sum over all inputs and stores it in the result. It has
-// a register for each row and vector of outputs.
+// resultSums emits the code of a kernel that computes the sums of rows over all of its inputs in registers and then
+// stores them in the result. It has a register for each row and vector of outputs.
 type resultSums struct{ sums }
 
 // resultParameters are the parameters of kernels with resultSums. The sums start with the values at from, or with 0
