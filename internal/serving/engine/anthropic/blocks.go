@@ -41,7 +41,7 @@ var blockFields = map[string][]string{
 }
 
 // readContent returns the blocks of a content, which is a string or a list of blocks. Only blocks of the given types
-// are possible. Errors are about the field, and call what has the content name.
+// are possible. In errors, field is the field of the body, and name denotes the object that has the content.
 func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
 	content = bytes.TrimSpace(content)
 	if openai.IsNull(content) {
@@ -102,7 +102,7 @@ func (t *drafts) withRole(role string) *draft {
 	return &(*t)[len(*t)-1]
 }
 
-// messages returns the messages. It joins the texts of each by line breaks, as vLLM does.
+// messages returns the drafts as messages. As in vLLM, the texts of a message are joined by line breaks.
 func (t drafts) messages() (list []chat.Message) {
 	for _, d := range t {
 		d.Content, d.Reasoning = strings.Join(d.texts, "\n"), strings.Join(d.thoughts, "\n")

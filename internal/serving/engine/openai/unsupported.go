@@ -193,7 +193,7 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	return err == nil && none == nil && number == neutral
 }
 
-// Fields are the fields of a body that its type does not have.
+// Fields are further fields of a body, besides those of the struct into which it is decoded.
 type Fields struct {
 	Harmless []string          // change no answer
 	Refused  map[string]string // what to use instead, or ""; these must be missing, null, false, 0 or empty

@@ -215,7 +215,8 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// Rank returns the rank of a token by its logit, from 1. As in vLLM, tokens with equal logits rank before it.
+// Rank returns the rank of a token by its logit, from 1. As in vLLM, other tokens with the same logit rank before the
+// token.
 func Rank(logits []float32, token int32) (n int) {
 	for _, v := range logits {
 		if v >= logits[token] {

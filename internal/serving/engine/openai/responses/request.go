@@ -53,8 +53,8 @@ type body struct {
 
 const sendItems = "send the earlier items in input"
 
-// otherFields are the fields that a body does not have. The harmless ones change no answer, or only those of tools of OpenAI's
-// servers. The refused ones need stored state, or would change the answer.
+// otherFields are further fields of a body. The harmless ones do not change an answer, or concern only tools on
+// OpenAI's servers. The refused ones need stored state, or would change the answer.
 var otherFields = openai.Fields{
 	Harmless: []string{"max_tool_calls", "stream_options", "user", "client_metadata"}, // the last one is Codex's
 	Refused: map[string]string{
