@@ -173,7 +173,7 @@ func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
 func TestTokenizeAndDetokenizeAnswerAsVLLMDoes(t *testing.T) {
 	s := start(t, nil)
 	for _, c := range []struct{ path, body, want string }{
-		{"/tokenize", `{"prompt": "ab"}`, `{"count":3,"max_model_len":1024,"tokens":[1,97,98],"token_strs":null}`},
+		{"/tokenize", `{"model": "", "prompt": "ab"}`, `{"count":3,"max_model_len":1024,"tokens":[1,97,98],"token_strs":null}`},
 		{"/tokenize", `{"model": "demo", "prompt": "aü", "add_special_tokens": false, "return_token_strs": true}`,
 			`{"count":3,"max_model_len":1024,"tokens":[97,195,188],"token_strs":["a","�","�"]}`},
 		{"/tokenize", `{"prompt": "", "add_special_tokens": false}`,
