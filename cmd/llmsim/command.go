@@ -43,8 +43,7 @@ func writeFact(w io.Writer, name, text string, column int) {
 	}
 }
 
-// onlyFlags returns an error if there are arguments. If the command has flags that take files, the error
-// names them.
+// onlyFlags returns an error if there are arguments. If the command has flags that take files, the error names them.
 func onlyFlags(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

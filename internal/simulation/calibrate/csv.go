@@ -86,8 +86,7 @@ func number(text string, separator rune) (float64, error) {
 	return v, nil
 }
 
-// minTrace is the smallest number of iterations in a trace of a server. A file with fewer is a table of
-// measurements.
+// minTrace is the smallest number of iterations in a trace of a server. A file with fewer is a table of measurements.
 const minTrace = 200
 
 // merge combines the iterations of a trace that have about the same work into one point: the same number of

@@ -162,10 +162,9 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. Its number of sequences is the mean number in the
-// server, by Little's law; prompt and generated tokens are in the ratio of the totals. If requests hardly
-// overlap, the time to the first token gives a second point. Otherwise this time includes waiting and is not
-// used.
+// serve returns the mean iteration of a server under load. Its number of sequences is the mean number in the server,
+// by Little's law; prompt and generated tokens are in the ratio of the totals. If requests hardly overlap, the time
+// to the first token gives a second point. Otherwise this time includes waiting and is not used.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

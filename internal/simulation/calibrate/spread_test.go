@@ -11,9 +11,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// trace returns a CSV of a server's iterations. Decodes with the same work take the same time. One in ten
-// iterations with prompts takes three times as long as the others with the same work. Batches of four deviate
-// from the line.
+// trace returns a CSV of a server's iterations. Decodes with the same work take the same time. One in ten iterations
+// with prompts takes three times as long as the others with the same work. Batches of four deviate from the line.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder

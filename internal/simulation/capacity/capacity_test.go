@@ -192,8 +192,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred is ignored, and that two make the value of an objective
-// infinite.
+// Ensure that one refused request in a hundred is ignored, and that two make the value of an objective infinite.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),

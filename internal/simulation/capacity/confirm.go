@@ -64,9 +64,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that
-// held at a rate holds at lower rates, and that one that failed fails at higher rates, and does not run
-// these.
+// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that held at a
+// rate holds at lower rates, and that one that failed fails at higher rates, and does not run these.
 type confirmation struct {
 	runAt   func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -159,8 +158,7 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// majority reports whether more than half of the seeds hold at a rate. It runs only as many seeds as this
-// takes.
+// majority reports whether more than half of the seeds hold at a rate. It runs only as many seeds as this takes.
 func (k *confirmation) majority(rate float64) (bool, error) {
 	n := len(k.held)
 	for {

@@ -6,11 +6,10 @@
 //	c, err := load.Find(ctx, plan, slo, capacity.Options{Precision: 0.02, Horizon: capacity.SearchHorizon})
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
-// Every rate is tried with the same requests; only the times between arrivals change. The search starts at a
-// rate that the cost model suggests, doubles it until the objective fails, and bisects. It assumes that
-// latencies at a higher rate are not lower. Near the capacity this is not always true, because small changes
-// have large effects there. Therefore a capacity is below the lowest rate that failed, even if a higher one
-// held.
+// Every rate is tried with the same requests; only the times between arrivals change. The search starts at a rate
+// that the cost model suggests, doubles it until the objective fails, and bisects. It assumes that latencies at a
+// higher rate are not lower. Near the capacity this is not always true, because small changes have large effects
+// there. Therefore a capacity is below the lowest rate that failed, even if a higher one held.
 //
 // Package plans finds what limits a capacity and how to raise it.
 package capacity

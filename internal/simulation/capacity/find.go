@@ -60,8 +60,7 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
-	// Held is the number of the Tried seeds (those of the search and others) that hold at Rate or at a higher
-	// rate.
+	// Held is the number of the Tried seeds (those of the search and others) that hold at Rate or at a higher rate.
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`

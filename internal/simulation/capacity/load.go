@@ -12,8 +12,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrLoad is wrapped when the rate of requests cannot be changed, or when no request is short enough for the
-// model.
+// ErrLoad is wrapped when the rate of requests cannot be changed, or when no request is short enough for the model.
 var ErrLoad = errors.New("no capacity of these requests")
 
 // A Load has the requests of a plan, for runs at any rate. Each request is drawn or read once. A Load is safe

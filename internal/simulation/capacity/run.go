@@ -331,9 +331,8 @@ func (w *run) value(o Objective, from, to int) estimated {
 	return e
 }
 
-// latency returns a latency, in seconds, of the request i, which must not be refused. It is +Inf if the
-// request is not finished. counts is false if m does not apply to the request: an answer of one token has no
-// TPOT.
+// latency returns a latency, in seconds, of the request i, which must not be refused. It is +Inf if the request is
+// not finished. counts is false if m does not apply to the request: an answer of one token has no TPOT.
 func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	r := &w.requests[i]
 	arrival := r.Arrival / w.rate

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// ErrUnbounded is wrapped when all rates meet the objective, because there are too few requests to fill the
-// server.
+// ErrUnbounded is wrapped when all rates meet the objective, because there are too few requests to fill the server.
 var ErrUnbounded = errors.New("no rate is too high")
 
 // A search finds the capacity under one seed.
@@ -69,8 +68,7 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// lowestRate returns a rate at which requests do not overlap, except those of a trace that arrive at the same
-// time.
+// lowestRate returns a rate at which requests do not overlap, except those of a trace that arrive at the same time.
 func (s *search) lowestRate() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate was ended before its horizon because its outcome was clear.

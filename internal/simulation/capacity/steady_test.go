@@ -155,9 +155,8 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// above has, for each objective, the number of requests above the limit, or for an objective on a mean
-	// the sum of the latencies in seconds. most has the highest values with which the objective can still
-	// hold.
+	// above has, for each objective, the number of requests above the limit, or for an objective on a mean the sum of
+	// the latencies in seconds. most has the highest values with which the objective can still hold.
 	above, most := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
 		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// A Check compares one of our values with the paper's. The texts include units; a text that does not apply is
-// empty.
+// A Check compares one of our values with the paper's. The texts include units; a text that does not apply is empty.
 type Check struct {
 	Item       string // "Fig. 13, ShareGPT, vLLM"
 	Paper      string

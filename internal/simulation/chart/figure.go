@@ -12,8 +12,7 @@ type Figure struct {
 	Kind   Kind
 	Panels []Panel // side by side
 
-	// Fixed lists names of series and bars that have the same colour and marker in all figures with this
-	// list.
+	// Fixed lists names of series and bars that have the same colour and marker in all figures with this list.
 	Fixed []string
 
 	Reference string // see Check.Reference

@@ -92,11 +92,10 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's
-// state are summed twice in a layer, after attention and after the feed-forward part, or once if the model
-// runs both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the
-// workers share the link to the CPU's memory: two workers each have its full rate, and each of w workers has
-// 2/w of it.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's state are
+// summed twice in a layer, after attention and after the feed-forward part, or once if the model runs both in
+// parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the workers share the
+// link to the CPU's memory: two workers each have its full rate, and each of w workers has 2/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -110,8 +109,7 @@ func (s Setup) allReduce(m *Model) {
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 
-// transfers sets the times of swaps and copies. Each worker transfers its own part of a block over its own
-// link.
+// transfers sets the times of swaps and copies. Each worker transfers its own part of a block over its own link.
 func (s Setup) transfers(m *Model, block int) {
 	bytes := float64(s.blockBytes(block))
 	m.swapBlock = bytes / (giga * s.swapLink())

@@ -54,8 +54,7 @@ var openVLLM = sync.OnceValue(func() (f engineFile) {
 // MeasuredGPUs returns the sorted names of the GPUs for which measurements of vLLM V1 are published.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the sorted names of the other GPUs that have constants. These were fitted to
-// MeasuredGPUs.
+// OtherGPUs returns the sorted names of the other GPUs that have constants. These were fitted to MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
 // OpenVLLM returns the constants of vLLM V1 on a GPU. The error wraps ErrUnknown if there are none.

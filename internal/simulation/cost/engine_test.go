@@ -56,8 +56,7 @@ func fitEngine(t *testing.T) {
 	require.NoError(t, os.WriteFile("vllm.json", append(text, '\n'), 0o644))
 }
 
-// withoutEach returns, for each GPU, the errors on its points of constants that were fitted to the other
-// GPUs.
+// withoutEach returns, for each GPU, the errors on its points of constants that were fitted to the other GPUs.
 func withoutEach(t *testing.T) map[string]Fit {
 	all := map[string]Fit{}
 	for _, gpu := range MeasuredGPUs() {

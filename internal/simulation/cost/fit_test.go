@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit fits the constants of all GPUs at once. A constant is the sum of a common value and a
-// difference for each GPU, in logarithms, or log odds if the constant is a fraction. The fit minimizes the
-// squared logarithms of predicted over published times (see worstWeight), plus the squared differences
-// multiplied by part.pull.
+// An engineFit fits the constants of all GPUs at once. A constant is the sum of a common value and a difference for
+// each GPU, in logarithms, or log odds if the constant is a fraction. The fit minimizes the squared logarithms of
+// predicted over published times (see worstWeight), plus the squared differences multiplied by part.pull.
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -21,8 +20,7 @@ type engineFit struct {
 	x      []float64
 }
 
-// worstWeight is the extra weight of large errors: the square of a logarithm r is multiplied by 1 +
-// worstWeight·r².
+// worstWeight is the extra weight of large errors: the square of a logarithm r is multiplied by 1 + worstWeight·r².
 const worstWeight = 10
 
 func start() Engine {
@@ -128,9 +126,8 @@ func (f *engineFit) fit(x []float64, most int) []float64 {
 	return x
 }
 
-// normal returns the normal equations of the fit at x. squares has, below the diagonal, the sums over the
-// points of products of slopes; slopes has the sums of slope times error. A point has the same slopes in both
-// of its rows.
+// normal returns the normal equations of the fit at x. squares has, below the diagonal, the sums over the points of
+// products of slopes; slopes has the sums of slope times error. A point has the same slopes in both of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))

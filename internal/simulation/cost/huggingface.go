@@ -42,8 +42,7 @@ type architecture struct {
 	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures lists the supported architectures: all layers are equal, and keys and values of all tokens
-// are kept.
+// architectures lists the supported architectures: all layers are equal, and keys and values of all tokens are kept.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},

@@ -21,10 +21,9 @@ type prompts struct {
 	least, most         float64
 }
 
-// known has the measurements with which the roofline is compared, and the bounds of the ratios: the computed
-// ratios rounded outwards to the next 0.05. The values of DistServe are from its public profile data. That
-// data also has times of vLLM for OPT-13B on several GPUs. They are omitted, because they grow with the
-// number of GPUs.
+// known has the measurements with which the roofline is compared, and the bounds of the ratios: the computed ratios
+// rounded outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has
+// times of vLLM for OPT-13B on several GPUs. They are omitted, because they grow with the number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string

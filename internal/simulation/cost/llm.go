@@ -87,8 +87,7 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices returns the number of one worker's parameters in one feed-forward part (or expert) of every
-// layer.
+// expertMatrices returns the number of one worker's parameters in one feed-forward part (or expert) of every layer.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -104,8 +103,7 @@ func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices returns the number of one worker's parameters in all matrices of layers, the embedding and the
-// head.
+// matrices returns the number of one worker's parameters in all matrices of layers, the embedding and the head.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)

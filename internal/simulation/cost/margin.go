@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// A Margin bounds the prediction errors. It comes from points of publishers whose points were not used in the
-// fit.
+// A Margin bounds the prediction errors. It comes from points of publishers whose points were not used in the fit.
 type Margin struct {
 	// The measured times of iterations were between Least and Most times as long as simulated.
 	Least float64 `json:"least"`
@@ -78,8 +77,7 @@ func (m *Margin) String() string {
 // client.
 func (m *Model) FirstToken() float64 { return m.first }
 
-// Within returns a copy of m with all iteration times multiplied by factor, and with the given FirstToken in
-// seconds.
+// Within returns a copy of m with all iteration times multiplied by factor, and with the given FirstToken in seconds.
 func (m *Model) Within(factor, first float64) *Model {
 	c := *m
 	c.factor, c.first = factor, first

@@ -75,8 +75,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head that is also the embedding is read like any other, and that a third feed-forward matrix
-// counts.
+// Ensure that a head that is also the embedding is read like any other, and that a third feed-forward matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
@@ -124,8 +123,7 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	}
 }
 
-// Ensure that a swapped block takes, for each layer, one copy of keys and one of values over the link to the
-// host.
+// Ensure that a swapped block takes, for each layer, one copy of keys and one of values over the link to the host.
 func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10

@@ -173,10 +173,9 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which every client gets one answer. The clients are at different points of their
-// answers, so the number of new prompts in an iteration is random: if its mean is x, it is 0 with the
-// probability e^-x. If the prompts of a cycle do not fit in the iterations that the answers take, there are
-// more iterations.
+// cycle returns the time in which every client gets one answer. The clients are at different points of their answers,
+// so the number of new prompts in an iteration is random: if its mean is x, it is 0 with the probability e^-x. If the
+// prompts of a cycle do not fit in the iterations that the answers take, there are more iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()

@@ -64,8 +64,7 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
-	// weightBytes has two positions and a last norm that the artifact does not count: 20,480 parameters of 2
-	// bytes.
+	// weightBytes has two positions and a last norm that the artifact does not count: 20,480 parameters of 2 bytes.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
 	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.used())
 	require.EqualValues(t, 514_785_280, logits)

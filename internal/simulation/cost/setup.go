@@ -71,9 +71,8 @@ type Engine struct {
 // FasterTransformer's logs), and of OPT-13B and OPT-66B on one with 80 GB (DistServe's published profiles of
 // vLLM and of its own engine). README.md has the errors.
 //
-// For Layer and Seq the sources disagree, and the values are in between: a sequence takes 0.30 ms in the
-// calibrated line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy
-// are assumptions.
+// For Layer and Seq the sources disagree, and the values are in between: a sequence takes 0.30 ms in the calibrated
+// line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,

@@ -3,6 +3,5 @@
 // tolerance, and whether it was predicted, fitted, or only compared by order. The tolerances were set after a
 // first trial in Python (simulation/PAPER.md §4).
 //
-// The paper's values are in targets.json. Package sim runs the experiments, and package chart draws the
-// figures.
+// The paper's values are in targets.json. Package sim runs the experiments, and package chart draws the figures.
 package experiment

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout makes Fig. 1: what the memory contains, and memory and throughput by the number of concurrent
-// requests.
+// layout makes Fig. 1: what the memory contains, and memory and throughput by the number of concurrent requests.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {

@@ -124,8 +124,7 @@ func (b *bench) saving() error {
 	return nil
 }
 
-// A savingSeries is a series of bars in Fig. 15: a workload, and the tolerance of its checks in percentage
-// points.
+// A savingSeries is a series of bars in Fig. 15: a workload, and the tolerance of its checks in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind
@@ -165,9 +164,8 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 	return bars(title, x, chart.YAxis{Title: "memory saved by sharing (%)"}, groups, series...), series[0].Values, nil
 }
 
-// savingOfShareGPT compares the savings on ShareGPT with the ranges in §6.3 of the paper, which does not
-// state the rate. The low end of a range is taken as that of two samples or beams, and the high end as that
-// of six.
+// savingOfShareGPT compares the savings on ShareGPT with the ranges in §6.3 of the paper, which does not state the
+// rate. The low end of a range is taken as that of two samples or beams, and the high end as that of six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

@@ -24,8 +24,7 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is one run of llmserve bench: its requests and its measurements, with the names of vllm bench
-// serve.
+// A ServedRun is one run of llmserve bench: its requests and its measurements, with the names of vllm bench serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens
@@ -47,8 +46,7 @@ var servingJSON []byte
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
-// servedMetrics are the quantities that are compared, and the highest allowed error of the simulation in
-// percent.
+// servedMetrics are the quantities that are compared, and the highest allowed error of the simulation in percent.
 var servedMetrics = []struct {
 	name, unit string
 	percent    float64

@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// table1 checks the numbers of slots in the paper's Table 1: exactly for OPT-13B, and to 1 % for the other
-// models.
+// table1 checks the numbers of slots in the paper's Table 1: exactly for OPT-13B, and to 1 % for the other models.
 func (b *bench) table1() error {
 	const blockSize = 16
 	t := targets.Model

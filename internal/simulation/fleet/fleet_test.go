@@ -108,8 +108,7 @@ func TestRoundRobinSharesRequestsOut(t *testing.T) {
 	}
 }
 
-// Ensure that routers that consider the load of replicas give a shorter tail latency than a random choice
-// does.
+// Ensure that routers that consider the load of replicas give a shorter tail latency than a random choice does.
 func TestTheLessLoadedGetMore(t *testing.T) {
 	kinds := []Kind{replicas(t, 2, "l4"), replicas(t, 2, "h100-80gb")}
 	random := run(t, Config{Kinds: kinds, Router: Random}, singles(t, "sharegpt", 25, 600))

@@ -27,8 +27,7 @@ func (r *Result) HitRate() float64 {
 	return float64(r.Hits) / float64(r.Hits+r.Prompted)
 }
 
-// Imbalance returns the number of requests that the busiest replica answered, divided by the mean over
-// replicas.
+// Imbalance returns the number of requests that the busiest replica answered, divided by the mean over replicas.
 func (r *Result) Imbalance() float64 {
 	most := 0
 	for _, p := range r.Replicas {

@@ -190,8 +190,7 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.confirmed.Rate*(1+c.Gain), s.confirmed.Rate*(1+c.GainLow), s.confirmed.Rate*(1+c.GainHigh)
 }
 
-// scaled multiplies rates that short runs found by the ratio of the report's capacity to the capacity in
-// short runs.
+// scaled multiplies rates that short runs found by the ratio of the report's capacity to the capacity in short runs.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {

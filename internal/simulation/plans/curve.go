@@ -9,9 +9,8 @@ import (
 	"llmmemory/internal/simulation/capacity"
 )
 
-// median returns the median of a value over the points of a step. A point whose queue grew without end has no
-// result and counts as +Inf. Without this, a rate at which most seeds fail could look better than a lower
-// rate.
+// median returns the median of a value over the points of a step. A point whose queue grew without end has no result
+// and counts as +Inf. Without this, a rate at which most seeds fail could look better than a lower rate.
 func median(s capacity.Step, value func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {

@@ -31,8 +31,7 @@ func (s *sizer) bounds() []trial {
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range that the results of the two trials of bounds give. It returns nil if bounds is
-// empty.
+// rangeOf returns the range that the results of the two trials of bounds give. It returns nil if bounds is empty.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -45,8 +44,7 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency describes the range of a latency v, in s, at the same rate. first says that v is a time to the
-// first token.
+// latency describes the range of a latency v, in s, at the same rate. first says that v is a time to the first token.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if first {

@@ -124,8 +124,7 @@ type sizer struct {
 	total     int
 }
 
-// Size answers a question. It returns an error if a name, a trace or a setting is invalid, or if ctx is
-// canceled.
+// Size answers a question. It returns an error if a name, a trace or a setting is invalid, or if ctx is canceled.
 func Size(ctx context.Context, q Question) (*Report, error) {
 	if !(q.Target >= 0 && q.Target <= maxTarget) {
 		return nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %.0f",

@@ -8,8 +8,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Take is the recommended block size and system. It is vLLM's default, unless something else gains under
-// every seed.
+// Take is the recommended block size and system. It is vLLM's default, unless something else gains under every seed.
 type Take struct {
 	BlockSize int    `json:"blockSize"`
 	System    string `json:"system"` // with its flags

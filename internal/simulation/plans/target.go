@@ -20,9 +20,8 @@ type Target struct {
 	// Blocks is the smallest number of blocks with which the server sustains Rate under all seeds, accurate
 	// to 2 %. It is 0 if MaxBlocks are not enough, if more memory does not help, or if Near is set.
 	//
-	// Blocks is found with short runs and is not confirmed. In these runs, the target is scaled by the ratio
-	// of the capacity in short runs to the report's capacity. The search assumes that more blocks never lower
-	// the capacity.
+	// Blocks is found with short runs and is not confirmed. In these runs, the target is scaled by the ratio of the
+	// capacity in short runs to the report's capacity. The search assumes that more blocks never lower the capacity.
 	Blocks    int   `json:"blocks"`
 	Bytes     int64 `json:"bytes"`
 	MaxBlocks int   `json:"mostBlocks"`
@@ -109,9 +108,8 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits those in
-// which the model does not fit, and those that sustain no rate. It stops after the first that sustains the
-// target rate.
+// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits those in which
+// the model does not fit, and those that sustain no rate. It stops after the first that sustains the target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {
@@ -201,9 +199,8 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.short.Low/s.confirmed.Rate, s.pool)
 }
 
-// blocks finds Target.Blocks by bisection. If the server sustains the target, it searches between the blocks
-// that the longest request needs and the server's blocks; otherwise between the server's blocks and
-// MaxBlocks.
+// blocks finds Target.Blocks by bisection. If the server sustains the target, it searches between the blocks that the
+// longest request needs and the server's blocks; otherwise between the server's blocks and MaxBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

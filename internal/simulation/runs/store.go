@@ -49,9 +49,8 @@ type line struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// Open opens the store of a folder, and creates the folder if necessary. It finds only results of this
-// version of the program and, if trace is not "", of the trace's present contents. The caller must close the
-// store.
+// Open opens the store of a folder, and creates the folder if necessary. It finds only results of this version of the
+// program and, if trace is not "", of the trace's present contents. The caller must close the store.
 func Open(dir, trace string) (*Store, error) {
 	s := &Store{dir: dir, trace: trace, known: map[string]json.RawMessage{}, unused: map[string]bool{}}
 	var err error
@@ -115,9 +114,8 @@ func (s *Store) Close() error {
 	return errors.Join(syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN), s.file.Close())
 }
 
-// Do returns the result that the store has for a key. If there is none, it calls run and stores the result.
-// Keys are compared as JSON. A key must contain everything on which the result depends, except the program
-// and the trace.
+// Do returns the result that the store has for a key. If there is none, it calls run and stores the result. Keys are
+// compared as JSON. A key must contain everything on which the result depends, except the program and the trace.
 func Do[T any](s *Store, key any, run func() (T, error)) (result T, err error) {
 	if s == nil {
 		return run()
@@ -176,8 +174,7 @@ func (s *Store) add(name string, result any) error {
 	return nil
 }
 
-// String says how many results the file had when it was opened, how many of them were used, and how many were
-// added.
+// String says how many results the file had when it was opened, how many of them were used, and how many were added.
 func (s *Store) String() string {
 	s.lock.Lock()
 	defer s.lock.Unlock()

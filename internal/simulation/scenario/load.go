@@ -13,9 +13,8 @@ type Load struct {
 	Workload string `json:"workload,omitempty"` // default "sharegpt"
 	Trace    string `json:"trace,omitempty"`    // a file
 
-	// InputLen and OutputLen are in tokens. If any of the three fields is set, the others default to
-	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, which makes all requests equally long (see
-	// workload.Random).
+	// InputLen and OutputLen are in tokens. If any of the three fields is set, the others default to DefaultInputLen,
+	// DefaultOutputLen, and a RangeRatio of 0, which makes all requests equally long (see workload.Random).
 	InputLen   int     `json:"inputLen,omitempty"`
 	OutputLen  int     `json:"outputLen,omitempty"`
 	RangeRatio float64 `json:"rangeRatio,omitempty"`

@@ -50,8 +50,7 @@ type Plan struct {
 	factor   float64           // by which the arrival rate of a trace is multiplied
 }
 
-// Open returns the plan of a scenario. It reads a trace to the end, so that a bad row is reported before the
-// run.
+// Open returns the plan of a scenario. It reads a trace to the end, so that a bad row is reported before the run.
 func Open(s Scenario) (*Plan, error) {
 	return new(Plan).Vary(s)
 }

@@ -143,8 +143,7 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
 
-// Ensure that a run with Ample returns ErrAmple, too, if a request would have to wait because of the
-// watermark.
+// Ensure that a run with Ample returns ErrAmple, too, if a request would have to wait because of the watermark.
 func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
 	for _, c := range []struct {
 		name      string

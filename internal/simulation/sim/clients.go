@@ -43,15 +43,13 @@ func (c *Clients) pull() error {
 	return nil
 }
 
-// Done reports whether the clients have nothing to send, unless the answer to a live request starts another
-// turn.
+// Done reports whether the clients have nothing to send, unless the answer to a live request starts another turn.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.
 func (c *Clients) Waits() bool { return c.sessions != nil || c.limit > 0 }
 
-// Arrival returns the time at which the next request will be sent. It must not be called if Done returns
-// true.
+// Arrival returns the time at which the next request will be sent. It must not be called if Done returns true.
 func (c *Clients) Arrival() float64 {
 	due := c.next.Arrival
 	switch {

@@ -38,8 +38,7 @@ func (l *Latencies) Add(d Departure) {
 	}
 }
 
-// Fill sets the number of answers, the latencies and the goodput of a result. The caller must have set
-// r.Seconds.
+// Fill sets the number of answers, the latencies and the goodput of a result. The caller must have set r.Seconds.
 func (l *Latencies) Fill(r *Result) {
 	r.Answered = l.answered
 	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
@@ -49,8 +48,7 @@ func (l *Latencies) Fill(r *Result) {
 	}
 }
 
-// A durations is a histogram of durations. Each bucket ends 2 % above its start; the first starts at a
-// microsecond.
+// A durations is a histogram of durations. Each bucket ends 2 % above its start; the first starts at a microsecond.
 type durations struct {
 	n        int
 	sum, max float64

@@ -65,9 +65,8 @@ func (p *Replica) Next() float64 {
 // Now returns when the last iteration ended.
 func (p *Replica) Now() float64 { return p.r.now }
 
-// Add adds a request at the time now. The caller must have called Advance(now). The scheduler sees the
-// request after the running iteration. Latency begins at r.Arrival. Departure.Index counts the calls of Add
-// from 0.
+// Add adds a request at the time now. The caller must have called Advance(now). The scheduler sees the request after
+// the running iteration. Latency begins at r.Arrival. Departure.Index counts the calls of Add from 0.
 func (p *Replica) Add(r *workload.Request, now float64) error {
 	if !p.running && p.r.requests.live == 0 {
 		p.r.now = now

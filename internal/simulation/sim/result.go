@@ -41,8 +41,7 @@ type Result struct {
 	Window Window `json:"window"`
 }
 
-// Goodput has limits of a request's latencies, in seconds, as vLLM's "bench serve --goodput" does. 0 means no
-// limit.
+// Goodput has limits of a request's latencies, in seconds, as vLLM's "bench serve --goodput" does. 0 means no limit.
 type Goodput struct {
 	TTFT float64 `json:"first,omitempty"`
 	TPOT float64 `json:"between,omitempty"`

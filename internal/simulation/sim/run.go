@@ -38,8 +38,7 @@ type Config struct {
 	// again without Ample.
 	Ample bool
 
-	// Functions that are called during the run; each may be nil. Observe is called once, before the first
-	// request.
+	// Functions that are called during the run; each may be nil. Observe is called once, before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
 	Departed func(Departure)                          // called for each request that leaves
 	First    func(index int, now float64)             // called for the first token of each answer

@@ -251,8 +251,7 @@ type failing struct{ err error }
 
 func (f failing) Next(*workload.Request) error { return f.err }
 
-// Ensure that requests that are too long are counted, and that Result.Refusal says why the first of them was
-// refused.
+// Ensure that requests that are too long are counted, and that Result.Refusal says why the first of them was refused.
 func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
 		workload.Request{Prompt: 10, Output: 10})

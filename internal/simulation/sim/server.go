@@ -8,9 +8,8 @@ import (
 // ErrConfig is wrapped by errors about a configuration.
 var ErrConfig = errors.New("bad configuration")
 
-// Server has the size of a system's memory and the limits of its scheduler. The defaults are the paper's for
-// OPT-13B on one A100 with 40 GB (PAPER.md §1). The fields of System say which fields of Server a system
-// uses.
+// Server has the size of a system's memory and the limits of its scheduler. The defaults are the paper's for OPT-13B
+// on one A100 with 40 GB (PAPER.md §1). The fields of System say which fields of Server a system uses.
 type Server struct {
 	System string `json:"system"` // one of Systems; default DefaultSystem
 

@@ -74,8 +74,7 @@ func (s *Sweep) Run(ctx context.Context, store *runs.Store, maxRuns int, done fu
 	return st, context.Cause(ctx)
 }
 
-// costly returns the indexes of the jobs, the most costly job first, so that no long job runs alone at the
-// end.
+// costly returns the indexes of the jobs, the most costly job first, so that no long job runs alone at the end.
 func (s *Sweep) costly() []int {
 	all := make([]int, len(s.Jobs))
 	for i := range all {

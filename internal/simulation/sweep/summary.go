@@ -64,8 +64,7 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns the number of rates, from the lowest on, that meet the SLO before the first that does
-// not.
+// sustained returns the number of rates, from the lowest on, that meet the SLO before the first that does not.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {

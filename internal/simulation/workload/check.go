@@ -20,8 +20,7 @@ type Summary struct {
 	MeanPrompt, MeanOutput float64 // tokens
 }
 
-// Rate returns the mean rate, in requests/s, of the Taken requests, or 0 if all of them arrive at the same
-// time.
+// Rate returns the mean rate, in requests/s, of the Taken requests, or 0 if all of them arrive at the same time.
 func (s *Summary) Rate() float64 {
 	if s.TakenSpan == 0 {
 		return 0

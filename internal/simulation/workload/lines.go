@@ -13,8 +13,7 @@ import (
 // longestLine is far above Mooncake's longest row, which has 2.7 kB.
 const longestLine = 1 << 20
 
-// lines reads the lines of a file that are not blank. It accepts Windows line ends, and skips a byte order
-// mark.
+// lines reads the lines of a file that are not blank. It accepts Windows line ends, and skips a byte order mark.
 type lines struct {
 	name   string
 	r      *bufio.Reader
@@ -74,8 +73,7 @@ func (l *lines) errorf(text string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
 }
 
-// readError adds the name and line to an error of reading the file. The result wraps ErrTrace if the file is
-// damaged.
+// readError adds the name and line to an error of reading the file. The result wraps ErrTrace if the file is damaged.
 func (l *lines) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||

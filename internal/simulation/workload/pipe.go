@@ -45,12 +45,10 @@ func open(path string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(text)), nil
 }
 
-// maxPipe is the highest size, in bytes, of a file that can be read only once. open keeps its contents in
-// memory.
+// maxPipe is the highest size, in bytes, of a file that can be read only once. open keeps its contents in memory.
 const maxPipe = 1 << 30
 
-// readAtMost reads a whole file as io.ReadAll does. It returns an error if the file has more than limit
-// bytes.
+// readAtMost reads a whole file as io.ReadAll does. It returns an error if the file has more than limit bytes.
 func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(text)) > limit {

@@ -32,8 +32,7 @@ func AtOnce(s Source) Source {
 	})
 }
 
-// AtMultiple returns a source with the requests of s that arrive factor times as often. The error wraps
-// ErrSetting.
+// AtMultiple returns a source with the requests of s that arrive factor times as often. The error wraps ErrSetting.
 func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
@@ -66,9 +65,8 @@ const (
 	manyDropped = 10_000
 )
 
-// WithoutLonger returns a source without the requests of s whose prompt and output together have more than
-// longest tokens. If s is random and never ends, other lengths are drawn for such a request, so the rate
-// stays the same.
+// WithoutLonger returns a source without the requests of s whose prompt and output together have more than longest
+// tokens. If s is random and never ends, other lengths are drawn for such a request, so the rate stays the same.
 func WithoutLonger(s Source, longest int) *Fitted {
 	f := &Fitted{source: s, longest: longest}
 	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
@@ -89,8 +87,7 @@ type Fitted struct {
 // LeftOut returns the fraction of the requests so far that were too long.
 func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
-// Next implements Source. The error wraps ErrNoneFits if s is random and never ends, and almost no request
-// fits.
+// Next implements Source. The error wraps ErrNoneFits if s is random and never ends, and almost no request fits.
 func (f *Fitted) Next(r *Request) error {
 	err := f.source.Next(r)
 	for err == nil && r.Prompt+r.Output > f.longest {

@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// alpaca draws lengths like Alpaca's. Its distribution was inferred from the longest request of each batch of
-// 14 (simulation/PAPER.md §1). Outputs are 1 plus a rounded-down exponential variable, at most 2,000; their
-// mean is 58.45. Prompts are independent of outputs: log-normal with the mean 19.31 and sigma 0.6, rounded,
-// at least 3.
+// alpaca draws lengths like Alpaca's. Its distribution was inferred from the longest request of each batch of 14
+// (simulation/PAPER.md §1). Outputs are 1 plus a rounded-down exponential variable, at most 2,000; their mean is
+// 58.45. Prompts are independent of outputs: log-normal with the mean 19.31 and sigma 0.6, rounded, at least 3.
 type alpaca struct{}
 
 func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
@@ -18,11 +17,10 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 	return prompt, min(2000, 1+int(57.95*r.ExpFloat64()))
 }
 
-// alpacaInputs is a second distribution that agrees with what is known of Alpaca. It has the same mean as
-// alpaca. The longest of 14 prompts has 49.1 tokens on average (alpaca: 47.9; batches of the paper's
-// artifact: 50.8). About 40 % of Alpaca's instructions have an input (Alpaca's README). Here their prompts
-// are log-normal with mean 28.8 and sigma 0.5. The other prompts are normal with mean 13 and standard
-// deviation 3. These four numbers are assumptions.
+// alpacaInputs is a second distribution that agrees with what is known of Alpaca. It has the same mean as alpaca. The
+// longest of 14 prompts has 49.1 tokens on average (alpaca: 47.9; batches of the paper's artifact: 50.8). About 40 %
+// of Alpaca's instructions have an input (Alpaca's README). Here their prompts are log-normal with mean 28.8 and
+// sigma 0.5. The other prompts are normal with mean 13 and standard deviation 3. These four numbers are assumptions.
 type alpacaInputs struct{ alpaca }
 
 func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {

@@ -1,5 +1,4 @@
-// Command forward measures this project's forward pass in the way that ../llamacpp/bench.cpp measures
-// llama.cpp's:
+// Command forward measures this project's forward pass in the way that ../llamacpp/bench.cpp measures llama.cpp's:
 //
 //	go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
 //

@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// attended describes a case of attention. All sequences have the same length, and their last tokens are
-// queries: one token of each in decoding, all tokens in prefill. The blocks of 16 tokens are at random places
-// of the memory.
+// attended describes a case of attention. All sequences have the same length, and their last tokens are queries: one
+// token of each in decoding, all tokens in prefill. The blocks of 16 tokens are at random places of the memory.
 type attended struct {
 	group, heads, sequences, length, queries int
 	cache                                    kernels.CacheType
@@ -112,8 +111,7 @@ func (t *batch) check() (worst float64) {
 	return worst
 }
 
-// row computes one head's row of the output in float64. spread has the sum of p |v - output| for each
-// element.
+// row computes one head's row of the output in float64. spread has the sum of p |v - output| for each element.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64) {
 	weights, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -169,8 +167,7 @@ func (t *batch) alone() bool {
 	return true
 }
 
-// chunk reports whether the outputs of a sequence's last tokens have the same bits if the kernel computes
-// only these.
+// chunk reports whether the outputs of a sequence's last tokens have the same bits if the kernel computes only these.
 func (t *batch) chunk(sequence, tokens int) bool {
 	row := 2 * t.call.Heads * headSize
 	place, size := ((sequence+1)*t.queries-tokens)*row, tokens*row

@@ -51,8 +51,7 @@ func (c product) prepare(b *bench) prepared {
 	return p
 }
 
-// A matrix has weights on the GPU, rows of inputs, and the products of all rows, which were computed in one
-// batch.
+// A matrix has weights on the GPU, rows of inputs, and the products of all rows, which were computed in one batch.
 type matrix struct {
 	matrixShape
 	kernels.Weights
@@ -62,8 +61,7 @@ type matrix struct {
 	memory   closers
 }
 
-// matrixOf returns a matrix of a shape. It keeps the last one, because consecutive cases often have the same
-// shape.
+// matrixOf returns a matrix of a shape. It keeps the last one, because consecutive cases often have the same shape.
 func (b *bench) matrixOf(shape matrixShape) *matrix {
 	if b.matrix != nil && b.matrix.matrixShape == shape {
 		return b.matrix
@@ -88,8 +86,7 @@ func (b *bench) closeMatrix() error {
 	return m.memory.close()
 }
 
-// batch returns the product of some rows of the inputs, and the memory of its outputs, which is freed after
-// the case.
+// batch returns the product of some rows of the inputs, and the memory of its outputs, which is freed after the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
 	plan := the(m.Plan(b.context.Device(), rows))
 	out = b.alloc(2 * rows * m.outputs)
@@ -112,9 +109,8 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst returns the largest error of some outputs of some rows, as a multiple of the allowed error. got has
-// the outputs of the inputs' rows from first on. worst fails if any output is NaN, which means that no kernel
-// wrote it.
+// worst returns the largest error of some outputs of some rows, as a multiple of the allowed error. got has the
+// outputs of the inputs' rows from first on. worst fails if any output is NaN, which means that no kernel wrote it.
 //
 // An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors
 // of a long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so

@@ -86,8 +86,7 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 	return nil
 }
 
-// row measures a case and prints its row. If the case cannot be measured, it returns an error and prints
-// nothing.
+// row measures a case and prints its row. If the case cannot be measured, it returns an error and prints nothing.
 func (t *table) row(c benchmark) error {
 	if !t.until.IsZero() && !time.Now().Before(t.until) {
 		return errors.New("not measured: the time is over")

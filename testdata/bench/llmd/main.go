@@ -1,9 +1,8 @@
 //go:build ignore
 
-// Command llmd tests the KV events of llmserve with llm-d's indexer: it starts two replicas of llmserve demo,
-// passes their events to the indexer, and checks its scores, which are the numbers of blocks of a prompt's
-// start that each replica has cached. ../llmd.sh builds it with the modules of a checkout of llm-d-kv-cache.
-// Usage: llmd LLMSERVE
+// Command llmd tests the KV events of llmserve with llm-d's indexer: it starts two replicas of llmserve demo, passes
+// their events to the indexer, and checks its scores, which are the numbers of blocks of a prompt's start that each
+// replica has cached. ../llmd.sh builds it with the modules of a checkout of llm-d-kv-cache. Usage: llmd LLMSERVE
 package main
 
 import (
@@ -44,8 +43,7 @@ func main() {
 	}
 }
 
-// check starts two replicas, sends them prompts, and compares the indexer's scores with the blocks of these
-// prompts.
+// check starts two replicas, sends them prompts, and compares the indexer's scores with the blocks of these prompts.
 func check(llmserve string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -243,8 +241,7 @@ func (r *replica) stop() {
 	_ = r.command.Wait()
 }
 
-// send makes the replica compute a prompt and waits for the answer. The replica has then cached the prompt's
-// blocks.
+// send makes the replica compute a prompt and waits for the answer. The replica has then cached the prompt's blocks.
 func (r *replica) send(tokens []uint32) error {
 	body, err := json.Marshal(map[string]any{"model": model, "prompt": tokens, "max_tokens": 1})
 	if err != nil {

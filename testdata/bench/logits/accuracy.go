@@ -12,8 +12,7 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// settings lists the combinations of types to compare. The first rounds nothing; the others are compared with
-// it.
+// settings lists the combinations of types to compare. The first rounds nothing; the others are compared with it.
 var settings = []struct {
 	name        string
 	activations []model.Option
@@ -65,8 +64,7 @@ func compare(path string, n int) {
 	}
 }
 
-// logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of
-// a text.
+// logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of a text.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
 	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) {
 		tokens := make([]int32, n)

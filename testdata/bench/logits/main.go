@@ -1,5 +1,4 @@
-// Command logits compares this project's log probabilities after 50 tokens with those of
-// ../llamacpp/logits.cpp:
+// Command logits compares this project's log probabilities after 50 tokens with those of ../llamacpp/logits.cpp:
 //
 //	go run ./testdata/bench/logits MODEL [FILE]
 //

@@ -32,8 +32,7 @@ func With(path string, threads, blocks int, kv attention.DType, options []model.
 	return nil
 }
 
-// Prefill returns a batch with one prompt, whose keys and values go to consecutive blocks from block first
-// on.
+// Prefill returns a batch with one prompt, whose keys and values go to consecutive blocks from block first on.
 func Prefill(tokens []int32, first int) *model.Batch {
 	n := len(tokens)
 	b := &model.Batch{Tokens: tokens, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}}

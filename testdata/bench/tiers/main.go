@@ -3,11 +3,10 @@
 //
 //	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
-// In each round, a server without tiers computes a prompt of 2,048 random tokens. A server with a tier
-// computes the same prompt, and is killed when it has stored all blocks. New servers then load the blocks:
-// from files in the page cache, from files that were dropped from the page cache, and from Redis. After the
-// rounds, a new replica gets 16 requests at once that share a prompt, and decoding is timed alternately with
-// and without a tier.
+// In each round, a server without tiers computes a prompt of 2,048 random tokens. A server with a tier computes the
+// same prompt, and is killed when it has stored all blocks. New servers then load the blocks: from files in the page
+// cache, from files that were dropped from the page cache, and from Redis. After the rounds, a new replica gets 16
+// requests at once that share a prompt, and decoding is timed alternately with and without a tier.
 package main
 
 import (
@@ -111,8 +110,7 @@ func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 	return took, a.Usage.Details.Cached
 }
 
-// metric returns the value of a metric. name is a regular expression that matches the metric's name and
-// labels.
+// metric returns the value of a metric. name is a regular expression that matches the metric's name and labels.
 func metric(r *replica.Replica, name string) float64 {
 	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.Metrics())
 	if found == nil {

@@ -44,8 +44,7 @@ func (b *bench) work(to io.Writer) error {
 	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
 }
 
-// minute returns a context that ends programs after a minute, in case they hang. With -small it has no time
-// limit.
+// minute returns a context that ends programs after a minute, in case they hang. With -small it has no time limit.
 func (b *bench) minute() (context.Context, context.CancelFunc) {
 	if b.small {
 		return context.WithCancel(context.Background())

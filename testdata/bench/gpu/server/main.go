@@ -93,8 +93,7 @@ func (b *bench) run(theirs string) (err error) {
 	return errors.Join(b.wrong...)
 }
 
-// part measures one part, if at least the given seconds are left before b.until. It records an error of the
-// part.
+// part measures one part, if at least the given seconds are left before b.until. It records an error of the part.
 func (b *bench) part(name string, seconds float64, measure func() error) {
 	err := errors.New("not measured: the time is over")
 	if !b.over(seconds) {

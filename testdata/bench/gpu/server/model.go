@@ -102,9 +102,8 @@ type entry struct {
 // ones is the number of ones at the start of the data. Weights of norms are there.
 const ones = 1 << 16
 
-// entries returns the header of the safetensors file, and the number of elements in its data. All tensors
-// overlap in the same random data, except weights of norms, so the file is hardly larger than its largest
-// tensor.
+// entries returns the header of the safetensors file, and the number of elements in its data. All tensors overlap in
+// the same random data, except weights of norms, so the file is hardly larger than its largest tensor.
 func (s *shape) entries() (all map[string]entry, elements int) {
 	all, elements = map[string]entry{}, ones
 	add := func(lines, layer string) {
@@ -196,8 +195,7 @@ func (s *shape) writeData(file *os.File, elements int) error {
 	return file.Close()
 }
 
-// tokenizerFile returns a tokenizer.json with a token for each byte. Further tokens of the model have no
-// text.
+// tokenizerFile returns a tokenizer.json with a token for each byte. Further tokens of the model have no text.
 func tokenizerFile() []byte {
 	vocabulary := map[string]int{}
 	next := 256

@@ -146,8 +146,7 @@ func (y *system) step() (finished []int, err error) {
 	return finished, nil
 }
 
-// copyPrompts copies the blocks of prompts from the first answer to the others, if answers do not share
-// blocks.
+// copyPrompts copies the blocks of prompts from the first answer to the others, if answers do not share blocks.
 func (y *system) copyPrompts() error {
 	var pairs []kvstore.Pair
 	for _, p := range y.iteration.Prefills {
