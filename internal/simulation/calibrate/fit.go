@@ -33,7 +33,7 @@ const maxParts = 40
 // Fit returns the line with the smallest relative errors among those without negative coefficients. The
 // stated errors are those of lines on points that were not used to fit them. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
-	models, err := check(points)
+	model, err := check(points)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Fit(points []Point) (*Calibration, error) {
 		return nil, fmt.Errorf("%w: no time of an iteration follows from these %d points: measure different batch sizes "+
 			"and prompts", ErrInput, len(points))
 	}
-	c := &Calibration{Model: strings.Join(models, ""), Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1],
+	c := &Calibration{Model: model, Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1],
 		Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
 	var errs []float64
 	c.Residuals = make([]Residual, len(points))
@@ -84,34 +84,28 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns an error if a cost file cannot be fitted to the points. models has the name of their model,
-// or is empty if they do not name it.
-func check(points []Point) (models []string, err error) {
+// check returns an error if a cost file cannot be fitted to the points. model is the name of their model, or "" if
+// they do not state it.
+func check(points []Point) (model string, err error) {
+	var models []string
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) ||
 			!(p.Prompt >= 0) {
-			return nil, fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
+			return "", fmt.Errorf("%w: %s: %v s for %v iterations: want numbers above 0", ErrInput, p.Label, p.Seconds, p.Steps)
+		}
+		if p.Model != "" && !slices.Contains(models, p.Model) {
+			models = append(models, p.Model)
 		}
 	}
 	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
+		return "", fmt.Errorf("%w: %d of them: want at least 2, and %d for meaningful errors", ErrInput,
 			len(points), cost.MinPoints)
 	}
-	models = names(points)
 	if len(models) > 1 {
-		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file has the times of one", ErrInput,
+		return "", fmt.Errorf("%w: they are of several models (%s): a cost file has the times of one", ErrInput,
 			strings.Join(models, ", "))
 	}
-	return models, nil
-}
-
-func names(points []Point) (all []string) {
-	for _, p := range points {
-		if p.Model != "" && !slices.Contains(all, p.Model) {
-			all = append(all, p.Model)
-		}
-	}
-	return all
+	return strings.Join(models, ""), nil
 }
 
 // extent returns the range of sizes in the measurements. The line is a guess outside this range.

@@ -46,10 +46,7 @@ type elsewhere struct {
 //go:embed vllm.json
 var vllmFile []byte
 
-var openVLLM = sync.OnceValue(func() (f engineFile) {
-	embedded(vllmFile, &f)
-	return f
-})
+var openVLLM = sync.OnceValue(func() (f engineFile) { return *embedded(vllmFile, &f) })
 
 // MeasuredGPUs returns the sorted names of the GPUs for which measurements of vLLM V1 are published.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }

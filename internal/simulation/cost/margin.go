@@ -40,10 +40,7 @@ type margins struct {
 //go:embed published/margins.json
 var marginsFile []byte
 
-var readMargins = sync.OnceValue(func() (m margins) {
-	embedded(marginsFile, &m)
-	return m
-})
+var readMargins = sync.OnceValue(func() (m margins) { return *embedded(marginsFile, &m) })
 
 // Margin returns the bounds of the prediction errors, or nil if the times are measured or the constants were
 // chosen by hand.

@@ -174,11 +174,12 @@ func readFile(path string, into any) error {
 	return decode(text, into)
 }
 
-// embedded decodes an embedded file and panics if it is not valid.
-func embedded(text []byte, into any) {
-	if err := json.Unmarshal(text, into); err != nil {
+// embedded decodes an embedded file, or a part of one, into v, and returns v. It panics if the text is not valid.
+func embedded[T any](text []byte, v *T) *T {
+	if err := json.Unmarshal(text, v); err != nil {
 		panic(err)
 	}
+	return v
 }
 
 func decode(text []byte, into any) error {

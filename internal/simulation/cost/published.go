@@ -41,8 +41,7 @@ type Published struct {
 var heldOutFile []byte
 
 var heldOut = sync.OnceValue(func() []gpuPoints {
-	var all []gpuPoints
-	embedded(heldOutFile, &all)
+	all := *embedded(heldOutFile, &[]gpuPoints{})
 	for i := range all {
 		for k := range all[i].HeldOut {
 			all[i].HeldOut[k].GPU = all[i].GPU

@@ -11,7 +11,7 @@ import (
 //go:embed attention.json
 var attentionJSON []byte
 
-var measured = func() (m struct {
+var measured = embedded[struct {
 	Machine string `json:"machine"`
 	Date    string `json:"date"`
 	Threads int    `json:"threads"`
@@ -27,10 +27,7 @@ var measured = func() (m struct {
 		Decode float64 `json:"decode_us"`
 		Swap   float64 `json:"swap_us"`
 	} `json:"block_sizes"`
-}) {
-	embedded(attentionJSON, &m)
-	return m
-}()
+}](attentionJSON)
 
 func measuredOn() string {
 	threads := fmt.Sprintf("%d threads", measured.Threads)

@@ -73,8 +73,7 @@ func throughput(run *ServedRun, r *sim.Result) float64 {
 // served simulates the runs of llmserve, with the same scheduler and arrival times, and compares medians over
 // the runs of each load. These runs were not used to fit the cost file.
 func (b *bench) served() error {
-	var s Served
-	embedded(servingJSON, &s)
+	s := embedded[Served](servingJSON)
 	results, err := b.simulate(&s)
 	if err != nil {
 		return err

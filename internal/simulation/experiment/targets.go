@@ -9,7 +9,7 @@ import (
 var targetsJSON []byte
 
 // targets are the values that the paper prints (simulation/PAPER.md §2).
-var targets = func() (t struct {
+var targets = embedded[struct {
 	Model struct {
 		KVBytes int64 `json:"kv_bytes_per_token"`
 		Blocks  int   `json:"num_gpu_blocks"`
@@ -56,14 +56,12 @@ var targets = func() (t struct {
 		FiveShot     float64    `json:"prefix_5shot"`
 		Chat         float64    `json:"chat"`
 	} `json:"rate_ratio_vs"`
-}) {
-	embedded(targetsJSON, &t)
-	return t
-}()
+}](targetsJSON)
 
 // embedded decodes an embedded file and panics if it is not valid.
-func embedded(text []byte, into any) {
-	if err := json.Unmarshal(text, into); err != nil {
+func embedded[T any](text []byte) (v T) {
+	if err := json.Unmarshal(text, &v); err != nil {
 		panic(err)
 	}
+	return v
 }

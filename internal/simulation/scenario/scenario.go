@@ -194,11 +194,7 @@ func (p *Plan) openServer() (err error) {
 	if asked.BatchSize == 0 {
 		v.BatchSize = p.staticBatch()
 	}
-	if v.Prefix == 0 {
-		if v.Prefix, err = p.prefix(); err != nil {
-			return err
-		}
-	}
+	v.Prefix = cmp.Or(v.Prefix, workload.SharedBy(p.lengths)) // p.lengths is nil for a trace
 	kind, err := sim.Lookup(v.System)
 	if err != nil {
 		return err
@@ -237,21 +233,6 @@ func (p *Plan) staticBatch() int {
 		return batch[0]
 	}
 	return batch[1]
-}
-
-// prefix returns the number of tokens that all prompts of the workload begin with. It returns 0 for a trace,
-// whose requests may share different numbers.
-func (p *Plan) prefix() (int, error) {
-	if p.lengths == nil {
-		return 0, nil
-	}
-	source, err := workload.Gamma(p.lengths, 1, 1, 0, 0, 1)
-	if err != nil {
-		return 0, err
-	}
-	var r workload.Request
-	err = source.Next(&r)
-	return r.Shared, err
 }
 
 // Expected returns about how many requests will arrive, for a progress bar.

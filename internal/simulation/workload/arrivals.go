@@ -78,6 +78,6 @@ func (d *drawn) Next(r *Request) error {
 	}
 	d.remaining--
 	prompt, output := d.lengths.Draw(d.rng)
-	*r = Request{Arrival: d.now, Prompt: prompt, Output: output, Shared: sharedBy(d.lengths)}
+	*r = Request{Arrival: d.now, Prompt: prompt, Output: output, Shared: SharedBy(d.lengths)}
 	return nil
 }

@@ -59,12 +59,8 @@ type Lengths interface {
 	Draw(r *rand.Rand) (prompt, output int)
 }
 
-// A sharer is a Lengths whose prompts share a prefix.
-type sharer interface{ shared() int }
-
-func sharedBy(l Lengths) int {
-	if s, ok := l.(sharer); ok {
-		return s.shared()
-	}
-	return 0
+// SharedBy returns the number of tokens that all prompts of l begin with.
+func SharedBy(l Lengths) int {
+	p, _ := l.(prefixed)
+	return p.tokens
 }

@@ -105,5 +105,3 @@ func (p prefixed) Draw(r *rand.Rand) (prompt, output int) {
 	prompt, output = p.Lengths.Draw(r)
 	return prompt + p.tokens, output
 }
-
-func (p prefixed) shared() int { return p.tokens }

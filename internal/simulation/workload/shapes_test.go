@@ -204,7 +204,7 @@ func TestTranslationsHaveTheirPrefixInFront(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Assumed, info.Trust)
 		require.Contains(t, info.Description, "assumption")
-		require.Equal(t, prefix, sharedBy(l))
+		require.Equal(t, prefix, SharedBy(l))
 		prompts, outputs, _ := sample(l, draws)
 		mean, _ := meanSD(prompts)
 		require.InDelta(t, 30+float64(prefix), mean, 0.2)
