@@ -57,16 +57,12 @@ func line(t *testing.T) string {
 }
 
 func trace(t *testing.T, n int, row string) string {
-	path := filepath.Join(t.TempDir(), "trace.csv")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	_, err = f.WriteString("arrival,prompt,output\n")
-	require.NoError(t, err)
+	text := "arrival,prompt,output\n"
 	for i := range n {
-		_, err = f.WriteString(number(float64(i)) + row)
-		require.NoError(t, err)
+		text += fmt.Sprint(i) + row
 	}
-	require.NoError(t, f.Close())
+	path := filepath.Join(t.TempDir(), "trace.csv")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

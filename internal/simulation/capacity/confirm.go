@@ -176,8 +176,8 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether all seeds of the search hold at a rate, and all other seeds but at most one in 16
-// of all. The seeds of the search may not fail, because their runs are reported.
+// nearlyAll reports whether a rate holds under all seeds of the search, and under all others except at most one for
+// every 16 seeds. The seeds of the search may not fail, because their runs are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)

@@ -12,8 +12,8 @@ type Interval struct {
 	Rough bool    `json:"rough,omitempty"` // too few independent values for 95 %
 }
 
-// An estimated is a mean or a quantile with its 95 % confidence interval, in s.
-type estimated struct {
+// A statistic is a mean or a quantile with its 95 % confidence interval, in s.
+type statistic struct {
 	Mean, Low, High float64
 	rough           bool
 	count           int
@@ -47,13 +47,13 @@ func minValues(level float64) int {
 // converts the ends of that interval back to values (Woodruff, Confidence intervals for medians and other
 // position measures, JASA 47, 1952). It uses the quantile of all values, because quantiles of parts of a run
 // are biased. The tests count how often the interval contains the true value.
-func estimateOf(values []float64, level float64) estimated {
+func estimateOf(values []float64, level float64) statistic {
 	n := len(values)
 	if n == 0 {
-		return estimated{}
+		return statistic{}
 	}
 	if level == 0 {
-		e := estimated{Mean: mean(values), count: n}
+		e := statistic{Mean: mean(values), count: n}
 		var half float64
 		half, e.rough = halfWidth(values, e.Mean, minForMean)
 		e.Low, e.High = e.Mean-half, e.Mean+half
@@ -63,7 +63,7 @@ func estimateOf(values []float64, level float64) estimated {
 	slices.Sort(sorted)
 	quantile := sorted[rank(level, n)-1]
 	if level == 1 {
-		return estimated{Mean: quantile, Low: quantile, High: quantile, count: n}
+		return statistic{Mean: quantile, Low: quantile, High: quantile, count: n}
 	}
 	above := make([]float64, n)
 	for i, v := range values {
@@ -73,7 +73,7 @@ func estimateOf(values []float64, level float64) estimated {
 	}
 	half, rough := halfWidth(above, mean(above), max(minIndependent, minAbove/min(level, 1-level)))
 	half = max(half, 1.96*math.Sqrt(level*(1-level)/float64(n)))
-	e := estimated{Mean: quantile, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
+	e := statistic{Mean: quantile, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
 	if level > half {
 		e.Low = sorted[rank(level-half, n)-1]
 	}
@@ -83,9 +83,9 @@ func estimateOf(values []float64, level float64) estimated {
 	return e
 }
 
-// An interval is rough if the values are worth fewer than minIndependent independent values, or fewer than
-// minAbove on either side of the quantile. With these numbers, at most 5 % of all runs have an interval that
-// is not rough and does not contain the true value.
+// An interval is rough if the effective sample size is below minIndependent, or if fewer than minAbove effective
+// values are expected on either side of the quantile. With these numbers, at most 5 % of all runs have an interval
+// that is not rough and does not contain the true value.
 const (
 	minIndependent = 40
 	minAbove       = 5
@@ -101,9 +101,9 @@ var batchings = []struct {
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
 // halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It
-// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and
-// Wilson, Skart, IIE Transactions 43, 2011). rough is true if the values, because they are correlated, are
-// worth fewer than least independent values.
+// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson,
+// Skart, IIE Transactions 43, 2011). rough is true if the effective sample size, which correlation reduces, is below
+// least.
 func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true

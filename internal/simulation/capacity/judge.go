@@ -14,7 +14,7 @@ const (
 	warmAnswers = 2.0 // shortest time that is not measured, as a multiple of the mean answer time
 )
 
-// ErrShort is wrapped when a trace has too few requests to show the latencies of a server in permanent use.
+// ErrShort is wrapped when a trace has too few requests to show the latencies of a server in steady state.
 var ErrShort = errors.New("too few requests to plan from")
 
 var errDecided = errors.New("the outcome is clear")
@@ -219,7 +219,7 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of checks in a row that must find a growing queue before keepsGrowing returns true.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue still grows in a run that enough has extended. Such a run's
+// keepsGrowing reports whether the queue still grows in a run that the method enough has extended. Such a run's
 // latencies keep rising, so without this check enough would extend it up to maxSeconds.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.minSeconds() || !w.grows(now) {

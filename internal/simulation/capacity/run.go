@@ -59,8 +59,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A Horizon says how long requests must arrive in a run for its latencies to be those of a server in
-// permanent use. A run must reach all three minimums.
+// A Horizon says how long requests must arrive in a run for its latencies to be those of a server in steady state. A
+// run must reach all three minimums.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
@@ -313,7 +313,7 @@ func (w *run) warm(end float64) int {
 
 // value returns the value of an objective over the requests from to to-1. Refused requests are ignored if
 // they are at most 1 %; otherwise the value is +Inf.
-func (w *run) value(o Objective, from, to int) estimated {
+func (w *run) value(o Objective, from, to int) statistic {
 	var values []float64
 	lost := 0
 	for i := from; i < to; i++ {
@@ -324,7 +324,7 @@ func (w *run) value(o Objective, from, to int) estimated {
 		}
 	}
 	if lost > 0 && lost > (to-from)/100 {
-		return estimated{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
+		return statistic{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
 	}
 	e := estimateOf(values, o.Level)
 	e.Low = max(0, e.Low) // no latency is less

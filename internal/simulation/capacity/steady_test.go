@@ -214,13 +214,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 // Ensure that a trace with the number of rows that the error asks for has enough requests after the warm-up.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
-		text := "arrival,prompt,output\n"
-		for i := range rows {
-			text += fmt.Sprintf("%d,100,10\n", i)
-		}
-		path := filepath.Join(t.TempDir(), "rows.csv")
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: path}}, slo(t, "0.5s/token"))
+		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, rows, ",100,10\n")}},
+			slo(t, "0.5s/token"))
 		require.ErrorIs(t, err, ErrShort)
 		return err.Error()
 	}

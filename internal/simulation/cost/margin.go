@@ -30,17 +30,17 @@ type FirstToken struct {
 	Publishers []string `json:"publishers"`
 }
 
-// margins is the format of published/margins.json, written by the program scenario/testdata/margins.
-type margins struct {
+// Margins is the format of published/margins.json, which the program scenario/testdata/margins writes.
+type Margins struct {
+	Elsewhere Margin            `json:"elsewhere"` // over all GPUs
 	First     FirstToken        `json:"first_token"`
 	GPUs      map[string]Margin `json:"gpus"`
-	Elsewhere Margin            `json:"elsewhere"` // over all GPUs
 }
 
 //go:embed published/margins.json
 var marginsFile []byte
 
-var readMargins = sync.OnceValue(func() (m margins) { return *embedded(marginsFile, &m) })
+var readMargins = sync.OnceValue(func() (m Margins) { return *embedded(marginsFile, &m) })
 
 // Margin returns the bounds of the prediction errors, or nil if the times are measured or the constants were
 // chosen by hand.

@@ -58,14 +58,7 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 			p.Utilization, p.DType, p.Publisher, p.Version)))
 	}
 	slices.SortFunc(all, func(a, b publishedPool) int { return cmp.Compare(key(a), key(b)) })
-	for i, p := range all {
-		if i%2 == 0 {
-			fitted = append(fitted, p)
-		} else {
-			heldOut = append(heldOut, p)
-		}
-	}
-	return fitted, heldOut
+	return alternate(all)
 }
 
 // Ensure that computed pool sizes are near those in logs of vLLM V1, also in the half that was not fitted.

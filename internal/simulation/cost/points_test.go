@@ -72,11 +72,16 @@ func halves(gpu string) (fitted, heldOut []measurement) {
 		first, second := a.digest(), b.digest()
 		return bytes.Compare(first[:], second[:])
 	})
-	for i, p := range all {
+	return alternate(all)
+}
+
+// alternate returns the first, the third and so on, and the others.
+func alternate[T any](all []T) (fitted, heldOut []T) {
+	for i, v := range all {
 		if i%2 == 0 {
-			fitted = append(fitted, p)
+			fitted = append(fitted, v)
 		} else {
-			heldOut = append(heldOut, p)
+			heldOut = append(heldOut, v)
 		}
 	}
 	return fitted, heldOut

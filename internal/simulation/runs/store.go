@@ -22,8 +22,8 @@ import (
 var (
 	// ErrBusy is wrapped when another process uses a folder.
 	ErrBusy = errors.New("another process works in it")
-	// ErrChanged is wrapped when the trace has changed since the store was opened: its stored results may be
-	// of another trace.
+	// ErrChanged is wrapped when the trace has changed since the store was opened, so results may be of other
+	// requests.
 	ErrChanged = errors.New("changed while it was used")
 )
 

@@ -98,18 +98,7 @@ func TestSumsAreThoseOfTheRequests(t *testing.T) {
 	r, err := newRun(Config{Server: Server{MaxNumBatchedTokens: 300}, Cost: paperCost(t), Ample: true},
 		poisson(t, "sharegpt", 1, 0, 100, 1))
 	require.NoError(t, err)
-	for {
-		require.NoError(t, r.arrive())
-		if r.requests.live == 0 && r.clients.Done() {
-			break
-		}
-		if r.requests.live == 0 {
-			r.now = r.clients.Arrival()
-			continue
-		}
-		require.NoError(t, r.iterateAmple())
-		require.NoError(t, r.ample.Check())
-	}
+	drive(t, r, r.iterateAmple, func() { require.NoError(t, r.ample.Check()) })
 	blocks, tokens := r.ample.Used()
 	require.Zero(t, blocks)
 	require.Zero(t, tokens)

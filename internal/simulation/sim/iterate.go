@@ -99,8 +99,7 @@ func (r *run) work() cost.Work {
 	return w
 }
 
-// pairs returns the number of pairs of a token and a token to which it attends, among the first n tokens of a
-// sequence.
+// pairs returns the number of tokens to which the first n tokens of a sequence attend, summed over these n tokens.
 func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 func (r *run) measure(seconds float64) {

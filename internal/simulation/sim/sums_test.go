@@ -90,6 +90,22 @@ func checkSums(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
+// drive serves all requests of a run, and calls check after each iteration.
+func drive(t require.TestingT, r *run, iterate func() error, check func()) {
+	for {
+		require.NoError(t, r.arrive())
+		if r.requests.live == 0 && r.clients.Done() {
+			return
+		}
+		if r.requests.live == 0 {
+			r.now = r.clients.Arrival()
+			continue
+		}
+		require.NoError(t, iterate())
+		check()
+	}
+}
+
 // Ensure that after every iteration the totals of the request table equal the sums over its requests, and
 // that the fractions of the memory are from 0 to 1.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
@@ -129,18 +145,7 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 		r, err := newRun(config, &source)
 		require.NoError(t, err)
 		r.observer = &witness{t: t, r: r}
-		for {
-			require.NoError(t, r.arrive())
-			if r.requests.live == 0 && r.clients.Done() {
-				break
-			}
-			if r.requests.live == 0 {
-				r.now = r.clients.Arrival()
-				continue
-			}
-			require.NoError(t, r.iterate())
-			checkSums(t, r)
-		}
+		drive(t, r, r.iterate, func() { checkSums(t, r) })
 		result := r.result()
 		require.Equal(t, n, result.Arrived)
 		require.Equal(t, n, result.Answered+result.Refused+result.Dropped)

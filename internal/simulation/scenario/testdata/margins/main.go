@@ -48,13 +48,6 @@ type point struct {
 	TPOT      float64 `json:"tpot_mean_ms"`
 }
 
-// margins is the format of margins.json.
-type margins struct {
-	Elsewhere cost.Margin            `json:"elsewhere"`
-	First     cost.FirstToken        `json:"first_token"`
-	GPUs      map[string]cost.Margin `json:"gpus"`
-}
-
 func main() {
 	log.SetFlags(0)
 	out := flag.String("o", "", "file for the margins")
@@ -193,12 +186,12 @@ func (r *ratios) margin() cost.Margin {
 		Least: math.Floor(100*min(1, slices.Min(r.all))) / 100, Most: math.Ceil(100*max(1, slices.Max(r.all))) / 100}
 }
 
-func marginsOf(points []point) (margins, error) {
+func marginsOf(points []point) (cost.Margins, error) {
 	servers, firsts := map[string]*ratios{}, map[string][]float64{}
 	for _, p := range points {
 		r, quantities, err := p.simulate(1, 0)
 		if err != nil {
-			return margins{}, err
+			return cost.Margins{}, err
 		}
 		for _, q := range quantities {
 			if q.name == "first" && p.light() {
@@ -217,7 +210,7 @@ func marginsOf(points []point) (margins, error) {
 			}
 		}
 	}
-	m := margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
+	m := cost.Margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
 	for on, r := range servers {
 		if on != "" && len(r.all) >= minRatios {
 			m.GPUs[on] = r.margin()
@@ -241,7 +234,7 @@ func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
 	return f
 }
 
-func report(m margins, points []point) error {
+func report(m cost.Margins, points []point) error {
 	within, all := 0, 0
 	for _, p := range points {
 		if p.Excluded != "" {
