@@ -10,7 +10,7 @@ import (
 )
 
 // Quantized writes the integers of row i to q, and the scale of each Block of integers to scales. It implements
-// matrix.Quantized. The integers of types with up to 4 bits are not negative. Those of IQ4_NL, IQ4_XS, MXFP4 and FP8
+// matrix.Quantized. The integers of types with up to 4 bits are from 0 to 15. Those of IQ4_NL, IQ4_XS, MXFP4 and FP8
 // are indices of a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
 	if t.source != nil {

@@ -118,8 +118,8 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied returns an expression that applies the filter or test title to e. what is "filter" or "test", and known
-// has all of that sort. read evaluates the arguments; if it is nil, applied parses arguments in parentheses, which
+// applied returns an expression that applies the filter or test title to e. what is "filter" or "test", and known has
+// all filters or all tests. read evaluates the arguments; if it is nil, applied parses arguments in parentheses, which
 // may be missing.
 func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
 	if read == nil {
