@@ -47,9 +47,13 @@ func (g *grading) exhausted(functions ...trace.Kind) bool {
 }
 
 func (g *grading) run() error {
-	if err := g.probe(); err != nil {
+	// This trace shows how the submission allocates its structures. If it puts several into one allocation, the grader
+	// cannot build the submission's states by writing to memory.
+	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
+	if err != nil {
 		return err
 	}
+	g.shapes = r.Shapes
 	type stage struct {
 		name StageName
 		play func() error
@@ -111,14 +115,6 @@ func (g *grading) noteRefused() {
 	if len(names) > 0 {
 		g.note("system calls that are refused here, at no cost: %s", strings.Join(names, ", "))
 	}
-}
-
-// probe finds out how the submission allocates its structures. If it puts several into one allocation, the grader
-// cannot build the submission's states by writing to memory.
-func (g *grading) probe() error {
-	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
-	g.shapes = r.Shapes
-	return err
 }
 
 // isolate returns the trace with only the calls of the functions in real. For the other calls the grader writes their

@@ -1,7 +1,6 @@
 package grade
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -202,12 +201,7 @@ func (f *Finding) Steps() []trace.Op {
 
 // Trace returns the steps as llmgrade --replay reads them.
 func (f *Finding) Trace() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s\n", f.Name, f.Headline())
-	for _, op := range f.Steps() {
-		fmt.Fprintln(&b, op)
-	}
-	return b.String()
+	return trace.Text(f.Name+": "+f.Headline(), f.Steps())
 }
 
 // An Advice is a remark that costs no points.

@@ -173,6 +173,16 @@ const (
 	slackPerPool = 8192
 )
 
+// Text returns a trace as text, with a comment in the first line.
+func Text(comment string, ops []Op) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n", comment)
+	for _, op := range ops {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
+}
+
 // Parse parses the text of a trace, in which each line is an Op. Comments begin with #.
 func Parse(text string) ([]Op, error) {
 	var ops []Op

@@ -18,12 +18,15 @@ type Steps struct {
 	Own     bool // the submission has to free what a trace leaves
 }
 
-// File writes the steps to a new file in a folder, and opens the file for reading.
+// File writes the steps to a new file in a folder, and opens the file for reading. Each trace has new engines; calls
+// with a failing allocation are omitted. The writes from outside are computed here, because the process does not know
+// the correct state.
 func (s Steps) File(dir string) (*os.File, error) {
-	text, err := s.encode()
-	if err != nil {
+	var text stepText
+	if err := s.each(&text, func(int, int, int) {}); err != nil {
 		return nil, err
 	}
+	text.add(over, 0)
 	f, err := os.CreateTemp(dir, "steps-")
 	if err != nil {
 		return nil, err
@@ -64,15 +67,6 @@ const (
 )
 
 const maxOfMany = 40 // calls of one step, because each is slow
-
-// encode returns the text of the steps. Each trace has new engines; calls with a failing allocation are omitted. The
-// writes from outside are computed here, because the process does not know the correct state.
-func (s Steps) encode() ([]byte, error) {
-	var all stepText
-	err := s.each(&all, func(int, int, int) {})
-	all.add(over, 0)
-	return all, err
-}
 
 // each appends the steps of the traces to all. After each step of a trace it calls added with the indices of the trace
 // and the step, and with the offset in all at which the step begins.

@@ -141,9 +141,10 @@ func (p *player) step(op trace.Op) []*Difference {
 		p.reserved(op)
 		return nil
 	}
-	if err := p.settle(); err != nil {
+	if err := p.subject.GiveBack(p.released); err != nil {
 		return []*Difference{p.death(err)}
 	}
+	p.released = p.released[:0]
 	pools, ends := p.pools, p.ends
 	request, err := p.request(op)
 	if err != nil {

@@ -126,16 +126,10 @@ func (p *player) take(n int, size uint64) (all []uint64, err error) {
 	return all, err
 }
 
-// release frees a chunk before the submission's next call (settle).
+// release frees a chunk before the submission's next call.
 func (p *player) release(address uint64) {
 	delete(p.live, address)
 	p.released = append(p.released, address)
-}
-
-func (p *player) settle() error {
-	released := p.released
-	p.released = p.released[:0]
-	return p.subject.GiveBack(released)
 }
 
 func (p *player) newEngine(c oracle.Change) error {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"llmmemory/grader"
+	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
@@ -41,7 +41,7 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 		if c.Advice { // advice gives no points
 			continue
 		}
-		files[filepath.Join("traces", c.Name+".trace")] = listed(c)
+		files[filepath.Join("traces", c.Name+".trace")] = []byte(trace.Text(c.Name+": "+c.Sentence, c.Ops))
 		lists++
 		if program := checks(c.Name, c.Sentence, c.Ops); program != "" {
 			files[filepath.Join("programs", c.Name+".c")] = []byte(program)
@@ -54,13 +54,4 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 		}
 	}
 	return lists, programs, nil
-}
-
-func listed(c traces.Case) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s\n", c.Name, c.Sentence)
-	for _, op := range c.Ops {
-		fmt.Fprintln(&b, op)
-	}
-	return []byte(b.String())
 }
