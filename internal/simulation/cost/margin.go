@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// A Margin bounds the prediction errors. It comes from points of publishers whose points were not used in the fit.
+// A Margin bounds the prediction errors. It was computed from points of publishers of which no point was used in the
+// fit.
 type Margin struct {
 	// The measured times of iterations were between Least and Most times as long as simulated.
 	Least float64 `json:"least"`

@@ -77,7 +77,7 @@ func (b *bench) close() error {
 	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
-// broken reports whether err comes from a kernel that failed. The context is then unusable.
+// broken reports whether the context is unusable after err, as it is after a kernel failed.
 func (b *bench) broken(err error) bool {
 	var driver *cuda.Error
 	return errors.As(err, &driver) && b.context.Synchronize() != nil

@@ -121,8 +121,8 @@ func (b *bench) onGPU(f func() error) (err error) {
 
 const rowFormat = "%-52s %-40s %7s  %s\n"
 
-// row prints a row. The goal is a ratio of at least least, which required describes; "" means that there is
-// no goal. A ratio of 0 means that it was not measured.
+// row prints a row and counts its goal: ratio must reach least, which required describes. If required is "", the row
+// has no goal. A ratio of 0 means that it was not measured.
 func (b *bench) row(name, measured string, ratio float64, required string, least float64) {
 	shown, verdict := "-", "-"
 	if ratio > 0 {

@@ -129,8 +129,8 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 	return y, y.run(c.deadline(slices))
 }
 
-// one compares the systems on requests with one answer each. All must generate the engine's tokens, which are
-// in tokens.
+// one compares the systems on requests with one answer each. tokens has the answers of llmserve's engine, which all
+// other systems must generate too.
 func (c *comparison) one(requests []request, first *progress, tokens [][][]int32) error {
 	mean := 0.0
 	for _, r := range requests {
