@@ -16,7 +16,6 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/tokenizer"
 	"llmmemory/internal/serving/model/weights"
-	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -29,9 +28,7 @@ func startLarge(b *testing.B, o engine.Observer) *engine.Engine {
 	g, err := weights.OpenGGUF(path)
 	require.NoError(b, err)
 	defer g.Close()
-	pool, err := parallel.New(runtime.NumCPU())
-	require.NoError(b, err)
-	b.Cleanup(pool.Close)
+	pool := newPool(b, runtime.NumCPU())
 	m, err := model.OpenGGUF(g, pool, model.Part{})
 	require.NoError(b, err)
 	tok, err := tokenizer.FromGGUF(g.Meta)

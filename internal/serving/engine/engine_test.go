@@ -17,15 +17,21 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
+// newPool returns a pool of n threads.
+func newPool(t testing.TB, n int) *parallel.Pool {
+	pool, err := parallel.New(n)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // start makes an engine over the hand-built model.
 func start(t testing.TB, change func(*engine.Config)) *engine.Engine {
 	return startObserved(t, change, nil)
 }
 
 func startObserved(t testing.TB, change func(*engine.Config), o engine.Observer) *engine.Engine {
-	pool, err := parallel.New(2)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, 2)
 	m, err := engine.HandBuilt()
 	require.NoError(t, err)
 	return startModel(t, m, induction.Tokenizer(), pool, change, o)

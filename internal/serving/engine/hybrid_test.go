@@ -165,12 +165,10 @@ func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
 }
 
 func TestBlocksOfSeveralGroupsAreNotOffloaded(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, 1)
 	m := hybridLlama(t, pool, model.Part{})
 	c := engine.Config{KVCacheBytes: 1 << 20, Offload: &kvoffload.Config{}}
-	_, err = c.Check(&m.Config, 1)
+	_, err := c.Check(&m.Config, 1)
 	require.ErrorIs(t, err, engine.ErrConfig)
 	require.ErrorContains(t, err, "cannot be kept outside the process")
 }

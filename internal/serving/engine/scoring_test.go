@@ -10,16 +10,13 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/tokenizer"
-	"llmmemory/internal/serving/parallel"
 )
 
 // Ensure that scoring a prompt takes memory for the logits of only a few tokens, however many tokens a
 // step computes.
 func TestMemoryForLogitsDoesNotGrowWithTheTokensOfAStep(t *testing.T) {
 	const vocab, length = 16384, 1000
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, 1)
 	m := llamaWithVocabulary(t, pool, model.Part{Size: 1}, vocab)
 	e := startModel(t, m, tokenizer.Bytes(1, 2, 3), pool, func(c *engine.Config) { c.MaxNumBatchedTokens = 1024 }, nil)
 	r := request(strings.Repeat(story, 30)[:length], 1)

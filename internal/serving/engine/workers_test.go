@@ -70,9 +70,7 @@ func startWorkers(t *testing.T, n int, change func(*engine.Config), o engine.Obs
 func startParts(t *testing.T, n int, open func(*parallel.Pool, model.Part) *model.Model, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	var peers []engine.Peer
 	for rank := range n {
-		pool, err := parallel.New(1)
-		require.NoError(t, err)
-		t.Cleanup(pool.Close)
+		pool := newPool(t, 1)
 		peers = append(peers, engine.Peer{Model: open(pool, model.Part{Rank: rank, Size: n}), Pool: pool})
 	}
 	return startModel(t, peers[0].Model, tokenizer.Bytes(1, 2, 3), peers[0].Pool, func(c *engine.Config) {
@@ -156,11 +154,9 @@ func startHeldProcesses(
 }
 
 func TestAPartWithoutTheOthersIsRefused(t *testing.T) {
-	pool, err := parallel.New(1)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, 1)
 	m := randomLlama(t, pool, model.Part{Size: 2})
-	_, err = engine.New(engine.Config{Model: m, Tokenizer: tokenizer.Bytes(1, 2, 3), Pool: pool, KVCacheBytes: 1 << 20}, nil)
+	_, err := engine.New(engine.Config{Model: m, Tokenizer: tokenizer.Bytes(1, 2, 3), Pool: pool, KVCacheBytes: 1 << 20}, nil)
 	require.ErrorIs(t, err, engine.ErrConfig)
 	require.ErrorContains(t, err, "2 parts")
 }

@@ -73,17 +73,11 @@ func general() *ToolParser { return toolParsers[len(toolParsers)-1] }
 // named json.
 func Choose(template string) Format {
 	f := Format{Tools: general()}
-	for _, t := range toolParsers {
-		if has(template, t.template) {
-			f.Tools = t
-			break
-		}
+	if i := slices.IndexFunc(toolParsers, func(t *ToolParser) bool { return has(template, t.template) }); i >= 0 {
+		f.Tools = toolParsers[i]
 	}
-	for _, r := range reasoningParsers {
-		if has(template, r.template) {
-			f.Reasoning = r
-			break
-		}
+	if i := slices.IndexFunc(reasoningParsers, func(r *ReasoningParser) bool { return has(template, r.template) }); i >= 0 {
+		f.Reasoning = reasoningParsers[i]
 	}
 	return f
 }
@@ -101,18 +95,13 @@ func Tools(name, template string) (*ToolParser, error) {
 	if name == "qwen3_xml" { // vLLM's other name
 		name = "qwen3_coder"
 	}
-	var first *ToolParser
-	for _, t := range toolParsers {
-		switch {
-		case t.Name != name:
-		case has(template, t.template):
-			return t, nil
-		case first == nil:
-			first = t
+	for _, fits := range []func(t *ToolParser) bool{
+		func(t *ToolParser) bool { return t.Name == name && has(template, t.template) },
+		func(t *ToolParser) bool { return t.Name == name },
+	} {
+		if i := slices.IndexFunc(toolParsers, fits); i >= 0 {
+			return toolParsers[i], nil
 		}
-	}
-	if first != nil {
-		return first, nil
 	}
 	return nil, fmt.Errorf("the tool parser %q is not known; there are %s", name, ToolNames())
 }
@@ -127,10 +116,8 @@ func ReasoningNames() string {
 
 // Thinking returns the reasoning parser with a name.
 func Thinking(name string) (*ReasoningParser, error) {
-	for _, r := range reasoningParsers {
-		if r.Name == name {
-			return r, nil
-		}
+	if i := slices.IndexFunc(reasoningParsers, func(r *ReasoningParser) bool { return r.Name == name }); i >= 0 {
+		return reasoningParsers[i], nil
 	}
 	return nil, fmt.Errorf("the reasoning parser %q is not known; there are %s", name, ReasoningNames())
 }
