@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// swapping makes Fig. 19: the time to swap 256 tokens compared with the time to compute them again, and both
-// by their effect on latency.
+// swapping makes Fig. 19: the time to swap 256 tokens and the time to compute them again, and the latencies of a
+// server that does one or the other.
 func (b *bench) swapping() error {
 	const tokens = 256 // what the artifact's microbenchmark moves (simulation/PAPER.md §2)
 	setup, err := cost.Open(scenario.PaperSetup)

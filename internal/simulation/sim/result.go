@@ -70,9 +70,9 @@ type Window struct {
 	Waiting    float64 `json:"waiting"`      // requests
 	Milli      float64 `json:"milliseconds"` // of an iteration
 
-	// The memory's slots by use, as fractions that add up to 1 (paper Fig. 2). Tokens: slots with keys and
-	// values. Reservation: reserved for tokens that will be generated. Internal: in memory of a sequence, but
-	// never used, such as the empty slots of its last block. External: free, or lost to rounding.
+	// The memory's slots by use, as fractions that add up to 1 (paper Fig. 2). Tokens: slots with keys and values.
+	// Reservation: reserved for tokens that will be generated. Internal: allocated to a sequence, but neither filled
+	// nor reserved, such as the empty slots of its last block. External: free, or lost to rounding.
 	Tokens      float64 `json:"tokens"`
 	Reservation float64 `json:"reservation"`
 	Internal    float64 `json:"internal"`

@@ -21,9 +21,9 @@ type Config struct {
 	Cost     *cost.Model
 	Seed     uint64 // of beams and drafts
 
-	// Result.Window covers the iterations that begin from From until Until, in seconds. If Until is 0, it
-	// covers all from From on. If Stop is true, the run ends at Until, even if requests are not answered;
-	// otherwise it ends when all requests are answered.
+	// Result.Window covers the iterations that begin at From or later and before Until, in seconds. If Until is 0, it
+	// has no end. If Stop is true, the run ends at Until, even if requests are not answered; otherwise it ends when
+	// all requests are answered.
 	From, Until float64
 	Stop        bool
 

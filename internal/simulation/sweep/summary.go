@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/chart"
 )
 
-// DefaultSLO is the highest mean normalized latency, in seconds per token, of a rate that counts as
-// sustained. It is half the height of the paper's Fig. 12 and 14.
+// DefaultSLO is the highest mean normalized latency, in seconds per token, of a rate that counts as sustained. The
+// axes of the paper's Fig. 12 and 14 end at twice this latency.
 const DefaultSLO = 0.5
 
 // A cell has the results of all seeds at one rate.
