@@ -17,7 +17,7 @@ var ErrSecond = errors.New("the second build does not compile")
 // the first error. The source is preprocessed with the flags of the course, so that its macros cannot tell that the
 // sanitizers are used.
 func (k *Kit) Sanitized(p *Program) (string, error) {
-	if err := k.watched(); err != nil {
+	if _, err := k.watched(); err != nil {
 		return "", err
 	}
 	text, object := p.file("llm_memory.i"), p.file("sanitized.o")

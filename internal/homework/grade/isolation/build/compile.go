@@ -39,8 +39,9 @@ type Kit struct {
 	patience time.Duration // limit for one tool, by the clock
 	flags    []string      // the course's flags, and those that a distribution adds
 	linker   []string      // flags for the fastest linker that is installed
-	library  []string      // flags for a C library that Memcheck reads fast
-	watched  func() error  // makes watched.o and library, once and only if they are needed
+	// watched makes watched.o and a C library that Memcheck reads fast, once and only if they are needed. It returns the
+	// flags to link with that library.
+	watched func() ([]string, error)
 }
 
 // Close removes the files of the kit and of its builds.
@@ -73,9 +74,8 @@ func NewKit(flags ...string) (*Kit, error) {
 	if err := k.compile("runner"); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
-	k.watched = sync.OnceValue(func() error {
-		k.library = k.withoutDebugInfo()
-		return k.compile("watched")
+	k.watched = sync.OnceValues(func() ([]string, error) {
+		return k.withoutDebugInfo(), k.compile("watched")
 	})
 	return k, nil
 }
@@ -109,10 +109,11 @@ func (k *Kit) Watched(p *Program) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := k.watched(); err != nil {
+	library, err := k.watched()
+	if err != nil {
 		return "", err
 	}
-	if err := k.ld(p.file("watched"), slices.Concat([]string{"watched.o", p.object}, k.library, p.stubs)...); err != nil {
+	if err := k.ld(p.file("watched"), slices.Concat([]string{"watched.o", p.object}, library, p.stubs)...); err != nil {
 		return "", fmt.Errorf("link the program for Memcheck: %w", err)
 	}
 	return path, nil
