@@ -94,8 +94,12 @@ func (LE) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 	if need := 32 + 4 + 4*len(tokens) + 1; need > len(onStack) {
 		b = make([]byte, 0, need)
 	}
-	b = append(b, parent[:]...)
-	b = appendTokens(b, tokens)
+	b = binary.LittleEndian.AppendUint32(append(b, parent[:]...), uint32(len(tokens)))
+	n := len(b)
+	b = b[:n+4*len(tokens)]
+	for i, t := range tokens {
+		binary.LittleEndian.PutUint32(b[n+4*i:], uint32(t))
+	}
 	if extra == nil {
 		b = append(b, 0)
 	} else {
@@ -103,16 +107,6 @@ func (LE) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 		b = appendKeys(b, extra)
 	}
 	*out = sha256.Sum256(b)
-}
-
-func appendTokens(b []byte, tokens []int32) []byte {
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(tokens)))
-	n := len(b)
-	b = b[:n+4*len(tokens)]
-	for i, t := range tokens {
-		binary.LittleEndian.PutUint32(b[n+4*i:], uint32(t))
-	}
-	return b
 }
 
 func appendKeys(b []byte, keys []Key) []byte {

@@ -166,15 +166,6 @@ func (s *Scheduler) resort() {
 	s.joined = s.joined[:0]
 }
 
-// insert adds a request to a queue, which is sorted by arrival.
-func (s *Scheduler) insert(q *reqtable.Queue, index int32) {
-	before := q.Tail()
-	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(index).arrival {
-		before = q.Prev(before)
-	}
-	q.InsertAfter(index, before)
-}
-
 // runRunning makes sure, in the order of arrival, that each sequence of the running requests can write its next token.
 // If too few blocks are free, it preempts the requests that arrived last.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
@@ -210,18 +201,18 @@ func (s *Scheduler) preempt(it *serve.Iteration, index int32) error {
 	}
 	q.preempted = s.steps
 	s.running.Remove(index)
+	queue := s.waiting
 	if swapped {
-		s.insert(s.swapped, index)
-	} else {
-		s.insertFront(s.waiting, index)
+		queue = s.swapped
 	}
+	s.insert(queue, index)
 	it.Preempted = append(it.Preempted, serve.Preemption{ID: q.id, Swapped: swapped})
 	return nil
 }
 
-// insertFront does what insert does, but searches from the head of the queue, because a preempted request has arrived
-// before most waiting ones.
-func (s *Scheduler) insertFront(q *reqtable.Queue, index int32) {
+// insert adds a request to a queue, which is sorted by arrival. It searches from the head, because a preempted request
+// has arrived before most waiting ones.
+func (s *Scheduler) insert(q *reqtable.Queue, index int32) {
 	before := reqtable.None
 	for next := range q.All() {
 		if s.requests.At(next).arrival > s.requests.At(index).arrival {

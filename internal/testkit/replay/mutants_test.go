@@ -73,7 +73,7 @@ var mutants = []mutant{
 	{"sparse retention keeps the prompt's last boundary", "vllm/v1/kvcache/retention.go",
 		"replay := r.NumPromptTokens - 1", "replay := r.NumPromptTokens", "m08 s06"},
 	{"sparse retention keeps the junction", "vllm/v1/kvcache/retention.go",
-		"return [2]int{replay, r.Junction}", "return [2]int{replay, replay}", "m08 s06"},
+		"cmp.Or(r.Junction, replay)", "cmp.Or(replay, r.Junction)", "m08 s06"},
 	{"preempted requests are counted apart", "vllm/v1/kvcache/stats.go",
 		"if again {", "if again && false {", "m10"},
 	{"a common block has as many references as owners", "vllm/v1/kvcache/plan.go",

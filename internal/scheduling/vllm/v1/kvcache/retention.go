@@ -1,5 +1,10 @@
 package kvcache
 
+import (
+	"cmp"
+	"slices"
+)
+
 // retained returns a mask of the blocks [from, to) that get a key, or nil if all of them do. In groups of sliding
 // windows and states, hits need only the last blocks before a boundary, and other blocks get no key (vllm/v1/RULES.md
 // §9).
@@ -70,17 +75,11 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 // and the junction if there is one.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
-	if r.Junction == 0 {
-		return [2]int{replay, replay}
-	}
-	return [2]int{replay, r.Junction}
+	return [2]int{replay, cmp.Or(r.Junction, replay)}
 }
 
 func (c *Cache) clearMask(n int) []bool {
-	if cap(c.mask) < n {
-		c.mask = make([]bool, n)
-	}
-	c.mask = c.mask[:n]
+	c.mask = slices.Grow(c.mask[:0], n)[:n]
 	clear(c.mask)
 	return c.mask
 }

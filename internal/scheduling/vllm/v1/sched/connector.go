@@ -196,12 +196,9 @@ func (c *connector) holdsBlocks() bool {
 	if c.parked > 0 || c.loading > 0 || c.s.cache.NumDeferred() > 0 {
 		return true
 	}
-	for _, r := range c.s.allWaiting() { // loaded, and not admitted
-		if r.transfers.loading || r.kv.NumComputedTokens > 0 {
-			return true
-		}
-	}
-	return c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
+	loaded := func(r *request) bool { return r.transfers.loading || r.kv.NumComputedTokens > 0 }
+	return slices.ContainsFunc(c.s.allWaiting(), loaded) ||
+		c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
 // failing is called before steps from number step on are undone. It undoes loads of waiting requests whose hits were

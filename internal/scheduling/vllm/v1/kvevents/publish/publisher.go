@@ -7,6 +7,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -51,12 +52,8 @@ type Publisher struct {
 
 // New opens the sockets.
 func New(config Config) (*Publisher, error) {
-	if config.BufferSteps == 0 {
-		config.BufferSteps = 10_000
-	}
-	if config.Linger == 0 {
-		config.Linger = 5 * time.Second
-	}
+	config.BufferSteps = cmp.Or(config.BufferSteps, 10_000)
+	config.Linger = cmp.Or(config.Linger, 5*time.Second)
 	if config.BufferSteps < 1 {
 		return nil, fmt.Errorf("%d batches kept: want at least 1", config.BufferSteps)
 	}
