@@ -17,8 +17,9 @@ type graphs struct {
 	of map[string]*cuda.Graph // by shape; nil after the first step
 }
 
-// run runs a step of the given shape with its graph. If there is none yet, or the shape is empty, it calls
-// launch, which adds the step's kernels to the stream.
+// run runs a step of the given shape. The first step of a shape, and each step of the empty shape, calls
+// launch, which adds the step's kernels to the stream. The second step of a shape captures these kernels as a
+// graph, which it and the later steps launch.
 func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 	graph, known := g.of[shape]
 	switch {

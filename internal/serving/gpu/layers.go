@@ -55,8 +55,9 @@ func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
 	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
 }
 
-// addSums adds sums to the residual stream, after normalizing them if the norm has weights. If possible, it
-// leaves the addition to the next norm, whose kernel can do it, too.
+// addSums adds r.sums, the outputs of attention or the MLP, to the residual stream. If the norm has weights,
+// it normalizes them before. If possible, it leaves the addition to the next norm, whose kernel can do it,
+// too.
 func (r *Runner) addSums(post norm, rows int) {
 	if post.weight != 0 {
 		r.normalize(post, r.sums, r.sums, 0, rows)

@@ -91,7 +91,7 @@ func (r *Runner) moreLogits(b *model.Batch, from, n int) error {
 	return r.err
 }
 
-// launchLogits computes n of the batch's logits, beginning with number first, and copies them to the host.
+// launchLogits computes n of the batch's rows of logits, from index first on, and copies them to the host.
 func (r *Runner) launchLogits(b *model.Batch, first, n int, to *cuda.Pinned) {
 	if n == 0 {
 		return

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that keys and values get the memory that the largest batches and the driver, for compiled kernels,
-// leave free.
+// Ensure that keys and values get the memory that is left beside the largest batches and the kernels that the
+// driver has compiled.
 func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	driver := cudatest.Open(t)
 	driver.Set(t, "memory", 48<<20)

@@ -77,8 +77,8 @@ func (d *Driver) Fail(function string, status int) { d.fail(function, int32(stat
 // Calls returns how often a function was called.
 func (d *Driver) Calls(function string) int { return int(d.calls(function)) }
 
-// Failure returns the first mistake of a kernel, or "". A test in which there is one fails, unless it calls
-// Forget.
+// Failure returns the first mistake of a kernel, or "". If there is one, the test fails at its end, unless it
+// calls Forget.
 func (d *Driver) Failure() string { return d.failure() }
 
 // Forget resets the library: memory and handles are gone.

@@ -214,8 +214,8 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start adds the first state of d, which also has the transitions that Builder.Begin added. For the tags of
-// states, it follows the transitions that Builder.End added.
+// start makes the first state of d. Only there, the transitions that Builder.Begin added can be taken. The
+// tags of states take the transitions into account that Builder.End added.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)

@@ -211,18 +211,14 @@ func (p *parser) counts() (minimum, maximum int, err error) {
 
 func (p *parser) number() (int, bool) {
 	p.space()
-	start := p.at
-	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
-		p.at++
+	rest := strings.TrimLeft(p.text[p.at:], "0123456789")
+	digits := p.text[p.at : len(p.text)-len(rest)]
+	p.at += len(digits)
+	n, err := strconv.Atoi(digits)
+	if digits != "" && err != nil {
+		return math.MaxInt32, true
 	}
-	if p.at == start {
-		return 0, false
-	}
-	n, err := strconv.Atoi(p.text[start:p.at])
-	if err != nil {
-		n = math.MaxInt32
-	}
-	return n, true
+	return n, digits != ""
 }
 
 func (p *parser) atom() (*node, error) {

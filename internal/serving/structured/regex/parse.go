@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -57,9 +58,7 @@ func (p *parser) problem(format string, args ...any) error {
 	return fmt.Errorf("regular expression %q, at byte %d: %s", p.text, p.at, fmt.Sprintf(format, args...))
 }
 
-func (p *parser) peek(prefix string) bool {
-	return len(p.text)-p.at >= len(prefix) && p.text[p.at:p.at+len(prefix)] == prefix
-}
+func (p *parser) peek(prefix string) bool { return strings.HasPrefix(p.text[p.at:], prefix) }
 
 func (p *parser) accept(prefix string) bool {
 	if !p.peek(prefix) {
@@ -170,15 +169,14 @@ func (p *parser) braces() (minimum, maximum int, ok bool, err error) {
 }
 
 func (p *parser) number() (int, bool) {
-	start := p.at
-	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
-		p.at++
-	}
-	n, err := strconv.Atoi(p.text[start:p.at])
-	if p.at > start && err != nil {
+	rest := strings.TrimLeft(p.text[p.at:], "0123456789")
+	digits := p.text[p.at : len(p.text)-len(rest)]
+	p.at += len(digits)
+	n, err := strconv.Atoi(digits)
+	if digits != "" && err != nil {
 		return math.MaxInt32, true
 	}
-	return n, p.at > start
+	return n, digits != ""
 }
 
 func (p *parser) atom() (*node, error) {
