@@ -19,7 +19,7 @@ type Check struct {
 	Reference  string // source of the value in Paper if it is not the paper, such as "measured"
 }
 
-// Result returns "ok" or "MISS".
+// Result returns "ok" or "MISS", or "known" or "after" for a known miss or an explained check that is as expected.
 func (c Check) Result() string {
 	switch {
 	case !c.OK:
