@@ -52,7 +52,7 @@ func benchCommand() *cobra.Command {
 				}
 			}
 			return withModel(c.Context(), args[0], &o, func(l *loaded) error { return b.fits(l.longest, &o) },
-				func(l *loaded) error { return l.bench(c.Context(), c.OutOrStdout(), &o, &b) })
+				func(l *loaded) error { return l.bench(c, &o, &b) })
 		},
 	}
 	o.flags(c.Flags())
@@ -130,15 +130,16 @@ type timing struct {
 	err    error
 }
 
-func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *benchOptions) (err error) {
+func (l *loaded) bench(c *cobra.Command, o *modelOptions, b *benchOptions) (err error) {
 	steps := stepTimes{keep: b.steps != ""}
 	e, err := l.engine(o, &steps)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	l.notes(c.ErrOrStderr(), o, e)
 	begin := time.Now()
-	timings := l.load(ctx, e, b)
+	timings := l.load(c.Context(), e, b)
 	r := summarize(b, timings, time.Since(begin))
 	r["overhead_percent"] = steps.overhead() // of steps, above the model; not vLLM's
 	for i := range timings {
@@ -146,7 +147,7 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 			return timings[i].err
 		}
 	}
-	return errors.Join(r.print(out), b.write(r, &steps, timings, begin))
+	return errors.Join(r.print(c.OutOrStdout()), b.write(r, &steps, timings, begin))
 }
 
 func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []timing {

@@ -44,13 +44,31 @@ func TestRunOnAGPU(t *testing.T) {
 	args := []string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2", "--max-model-len", "64", "--kv-cache-gb", "0.005", "--device"}
 	out, notes := runHere(t, append(args, "cuda")...)
 	require.Equal(t, "da\n", out)
-	require.Equal(t, "  weights of the types F32, F32 (embeddings) are kept as F16\n", notes)
+	const device = `^  device: GPU 0 \(Emulated GPU 0\); activations: f16; memory: \d+\.\d MiB of weights, \d+\.\d MiB for batches, 5\.1 MiB for keys and values, ` +
+		`\d+\.\d MiB of 64\.0 MiB free\n`
+	require.Regexp(t, device+`  weights in F32 and embeddings in F32 are kept as F16\n$`, notes)
 	launched := d.Calls("cuLaunchKernel")
 	require.NotZero(t, launched)
 	require.Zero(t, d.Allocated())
 	out, _ = runHere(t, append(args, "cpu")...)
 	require.Equal(t, "da\n", out)
 	require.Equal(t, launched, d.Calls("cuLaunchKernel"))
+}
+
+// Ensure that a server says what uses the GPU's memory, and whether that makes the longest sequence shorter.
+func TestTheStartSaysWhatUsesTheMemoryOfTheGPU(t *testing.T) {
+	emulated(t, 64)
+	path := tinyFile(t)
+	s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(20))
+	require.Contains(t, s.said, "  device: GPU 0 (Emulated GPU 0); activations: f16; memory: ")
+	require.Contains(t, s.said, " for batches, 86016 bytes for keys and values, ")
+	require.Contains(t, s.said, "sequences of up to 320 of the model's 4096, because the blocks hold no longer ones\n")
+	s.end(t)
+	s = serveHere(t, path, "--kv-cache-gb", kvOfBlocks(20), "--max-model-len", "320")
+	require.Contains(t, s.said, "sequences of up to 320\n")
+	s.end(t)
+	_, notes := runHere(t, "bench", "demo", "--device", "cuda", "--kv-cache-gb", "0.005", "--max-model-len", "64", "--num-prompts", "1", "--input-len", "1", "--output-len", "1")
+	require.Contains(t, notes, "  device: GPU 0 (Emulated GPU 0); activations: f16; memory: ")
 }
 
 func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
@@ -63,7 +81,7 @@ func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
 	d.Forget()
 	d.Set(t, "devices", 0)
 	_, notes = runHere(t, args...)
-	require.Contains(t, notes, "  on the CPU: no GPU: ")
+	require.Regexp(t, `^  device: CPU \(.*\n  on the CPU: no GPU: `, notes)
 	require.Zero(t, d.Calls("cuLaunchKernel"))
 }
 

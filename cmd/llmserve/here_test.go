@@ -16,6 +16,7 @@ import (
 // An inProcess is a server that runs in this process, on the emulated GPU.
 type inProcess struct {
 	address string
+	said    string // up to the line with the address
 	stop    func()
 	ended   chan error
 }
@@ -42,6 +43,7 @@ func serveHere(t *testing.T, model string, args ...string) *inProcess {
 	for s.address == "" {
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
+		s.said += line
 		s.address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(line)
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }()

@@ -5,20 +5,30 @@ import (
 	"io"
 	"strings"
 
+	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/terminal"
 )
 
-// computes names the GPU or the kernels that compute the model, and the type of the activations.
-func (l *loaded) computes(o *modelOptions) string {
-	if l.device != nil {
-		return fmt.Sprintf("device: %v; activations: %s", o.device.gpu, l.device.Type())
+// computes names the device that computes the model and the type of the activations, and says what uses the memory of
+// a GPU.
+func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
+	if l.device == nil {
+		return fmt.Sprintf("device: CPU (%s); activations: %s", l.kernels(), o.activations)
 	}
-	return fmt.Sprintf("kernels: %s; activations: %s", l.kernels(), o.activations)
+	text := fmt.Sprintf("device: %v; activations: %s", l.gpu, l.device.Type())
+	u, err := l.device.MemoryUse(int(e.Config().KVCacheBytes))
+	if err != nil { // the next step reports the failure
+		return text
+	}
+	return fmt.Sprintf("%s; memory: %s of weights, %s for batches, %s for keys and values, %s of %s free", text, cuda.BytesText(u.Weights),
+		cuda.BytesText(u.Batches), cuda.BytesText(u.KVCache), cuda.BytesText(u.Free), cuda.BytesText(u.Total))
 }
 
-// notes prints what a user may not expect of the model: why it runs on the CPU, weights that are converted,
-// and parts of its files that are not used or missing.
-func (l *loaded) notes(to io.Writer, o *modelOptions) {
+// notes prints what computes the model, and what a user may not expect: why it runs on the CPU, weights that are
+// converted, and parts of its files that are not used or missing.
+func (l *loaded) notes(to io.Writer, o *modelOptions, e *engine.Engine) {
+	fmt.Fprintln(to, "  "+l.computes(o, e))
 	if o.device.why != "" {
 		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)
 	}

@@ -40,7 +40,6 @@ func runCommand() *cobra.Command {
 				}
 				return r.Check(l.longest, l.config.VocabSize)
 			}, func(l *loaded) error {
-				l.notes(c.ErrOrStderr(), &o)
 				return l.run(c, &o, r)
 			})
 		},
@@ -104,6 +103,7 @@ func (l *loaded) run(c *cobra.Command, o *modelOptions, r engine.Request) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	l.notes(c.ErrOrStderr(), o, e)
 	s, err := e.Submit(r)
 	if err != nil {
 		return err

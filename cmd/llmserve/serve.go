@@ -130,10 +130,9 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	}
 	loaded()
 	if path != "demo" {
-		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; %s\n",
-			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), l.computes(&o.model))
+		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s\n",
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds())
 	}
-	l.notes(out, &o.model)
 	return serve(ctx, out, o, l)
 }
 
@@ -242,6 +241,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	server.RegisterOnShutdown(stop)
+	l.notes(out, &o.model, e)
 	announce(out, o, l, e, name, format, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -274,8 +274,12 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, at net.Addr) {
 	load := e.Load()
 	address := reachable(at)
-	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
-		name, address, load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	longest := fmt.Sprint(e.Config().MaxModelLen)
+	if o.model.maxModelLen == 0 && e.Config().MaxModelLen < l.config.MaxModelLen {
+		longest += fmt.Sprintf(" of the model's %d, because the blocks hold no longer ones", l.config.MaxModelLen)
+	}
+	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %s\n",
+		name, address, load.Blocks, o.model.blockSize, longest)
 	if address != at.String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}

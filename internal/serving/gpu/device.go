@@ -13,6 +13,7 @@ type Device struct {
 	context *cuda.Context
 	set     *kernels.Set
 	stream  *cuda.Stream // of weights and of steps
+	free    int          // bytes of memory after Open
 }
 
 // Open opens a GPU. The parameter library is the file of NVIDIA's driver, usually cuda.Library.
@@ -27,6 +28,9 @@ func Open(library string, ordinal int) (*Device, error) {
 	}
 	if d.set, err = kernels.Load(d.context); err == nil {
 		d.stream, err = d.context.NewStream()
+	}
+	if err == nil {
+		d.free, _, err = d.context.MemoryLeft()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -224,7 +224,7 @@ func TestQuantizedWeights(t *testing.T) {
 	open := gguf(t, file)
 	requireLogitsOfCPU(t, d, open)
 	_, w := load(t, d, open)
-	require.Equal(t, []string{"weights of the types Q5_0, Q8_0 (embeddings) are kept as F16"}, w.Notes())
+	require.Equal(t, []string{"weights in Q5_0 and embeddings in Q8_0 are kept as F16"}, w.Notes())
 }
 
 // Ensure that decoding steps run as graphs from the third step of a shape on, that 3 and 4 sequences have the

@@ -129,7 +129,7 @@ func (u *upload) table(t *weights.Tensor) cuda.Pointer {
 	m := u.alloc(t.Rows * size)
 	raw := !t.Combined() && t.DType == dtypes[u.kind]
 	if !raw {
-		u.converted[t.DType.String()+" (embeddings)"] = true
+		u.convertedTables[t.DType.String()] = true
 	}
 	u.pieces(t.Rows, size, 1, func(first int, data []byte) {
 		values := make([]float32, t.Cols)

@@ -25,7 +25,7 @@ type Model struct {
 	norm             norm
 	head             linear
 
-	converted map[string]bool // types of weights that are not kept
+	converted, convertedTables map[string]bool // types of matrices, and of embeddings, that are not kept
 }
 
 type layer struct {
@@ -71,7 +71,7 @@ func (d *Device) NewModel(c *model.Config, cache kernels.CacheType) (*Model, err
 	if err := Check(c); err != nil {
 		return nil, err
 	}
-	return &Model{shape: shapeOf(c, kernels.F16, cache), device: d, converted: map[string]bool{}}, nil
+	return &Model{shape: shapeOf(c, kernels.F16, cache), device: d, converted: map[string]bool{}, convertedTables: map[string]bool{}}, nil
 }
 
 // types are the types of activations, by their names.
@@ -142,8 +142,17 @@ func (m *Model) Bytes() int {
 
 // Notes describe how the weights differ from those in the files.
 func (m *Model) Notes() (notes []string) {
-	if all := slices.Sorted(maps.Keys(m.converted)); len(all) > 0 {
-		notes = append(notes, fmt.Sprintf("weights of the types %s are kept as %v", strings.Join(all, ", "), dtypes[m.kind]))
+	var converted []string
+	for _, c := range []struct {
+		name string
+		from map[string]bool
+	}{{"weights", m.converted}, {"embeddings", m.convertedTables}} {
+		if len(c.from) > 0 {
+			converted = append(converted, c.name+" in "+strings.Join(slices.Sorted(maps.Keys(c.from)), ", "))
+		}
+	}
+	if len(converted) > 0 {
+		notes = append(notes, fmt.Sprintf("%s are kept as %v", strings.Join(converted, " and "), dtypes[m.kind]))
 	}
 	if m.size != m.HeadDim {
 		notes = append(notes, fmt.Sprintf("heads of %d elements are padded to %d", m.HeadDim, m.size))

@@ -1,0 +1,18 @@
+package gpu
+
+// A MemoryUse says what uses the memory of a GPU, in bytes. Other programs use the rest of Total.
+type MemoryUse struct {
+	Weights, KVCache, Free, Total int
+
+	// Batches is all other memory that became used since Open: buffers of batches, compiled kernels and graphs.
+	Batches int
+}
+
+// MemoryUse returns what uses the GPU's memory now. The parameter kvCache is the memory for keys and values.
+func (m *Model) MemoryUse(kvCache int) (MemoryUse, error) {
+	u := MemoryUse{Weights: m.Bytes(), KVCache: kvCache}
+	var err error
+	u.Free, u.Total, err = m.device.context.MemoryLeft()
+	u.Batches = max(0, m.device.free-u.Free-u.Weights-u.KVCache)
+	return u, err
+}
