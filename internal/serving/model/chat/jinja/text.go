@@ -167,11 +167,12 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled returns Python's s.title(): letters that follow a letter become lower case, others upper case.
+// titled returns Python's s.title(), except that no letter becomes two: letters that follow a letter with a case become
+// lower case, others title case.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
-		inside := unicode.IsLetter(before)
+		inside := unicode.In(before, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Uppercase, unicode.Other_Lowercase)
 		before = r
 		if inside {
 			return unicode.ToLower(r)
