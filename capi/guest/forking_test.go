@@ -42,8 +42,9 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Ensure that the library recognizes that a thread of the runtime sleeps. Otherwise it would visit the thread tens of
-// thousands of times.
+// Before a fork, the library signals a thread of the Go runtime until a signal has interrupted its sleep
+// (capi/visit.c). Ensure that the library recognizes the sleep. Otherwise it would signal the thread tens of thousands
+// of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Replace replaces a file atomically: if the machine stops, the file has either the old or the new contents. Replace
-// follows links, and writes directly to a device or a pipe.
+// Replace replaces a file atomically: if the process is killed, the file has either the old or the new contents.
+// Replace follows links to files that exist, and writes directly to a device or a pipe.
 func Replace(path string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

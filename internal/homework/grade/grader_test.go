@@ -241,8 +241,8 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt, which lists phrases of the handout for each wrong submission. The first finding must
-// quote a sentence that contains one of the phrases.
+// sentences reads sentences.txt, which has phrases of the handout for wrong submissions. The first finding must quote a
+// sentence that contains one of the phrases. The phrase "none" allows a finding that quotes no sentence.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

@@ -96,7 +96,8 @@ func (r *Runner) run(w *scratch, it *item) {
 	}
 }
 
-// attend computes the results of the rows of w in one partition, one KV head after the other.
+// attend computes, for each row of w, the result over the tokens of one partition. It takes one KV head after the
+// other.
 func (r *Runner) attend(w *scratch, it *item, part int) {
 	each := len(w.rows) / it.heads
 	for h := range it.heads {

@@ -76,8 +76,9 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Needs lists the resources that a kernel uses for a thread or a block. Local counts bytes of
-// registers that were moved to memory, and is 0 in a good kernel.
+// Needs lists what a compiled kernel uses: Registers and bytes of Local memory of a thread, bytes of static Shared
+// memory of a block, and MaxThreads, the largest number of threads of a block. Local memory holds registers that did
+// not fit and local arrays. It is 0 in a good kernel.
 type Needs struct {
 	Registers, Local, Shared, MaxThreads int
 }

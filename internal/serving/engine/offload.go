@@ -137,7 +137,8 @@ func (o *offload) find(q *sequence) sched.Match {
 	}
 }
 
-// patience is the longest time that a request waits for the claim of another request.
+// patience is the longest time that a request waits for the end of another request's claim, from the time of the
+// claim.
 const patience = 2 * time.Second
 
 // look returns the number of leading blocks that are in the prefix cache; the claim of another request on a later

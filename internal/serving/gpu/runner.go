@@ -56,7 +56,7 @@ type Runner struct {
 	pending bool // sums are not yet added to x
 }
 
-// NewRunner allocates the blocks, and the memory that the largest batch needs. It implements engine.Device.
+// NewRunner implements engine.Device. It allocates the blocks, and the memory that the largest batch needs.
 func (m *Model) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) {
 	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{},
 		graphs: graphs{of: map[string]*cuda.Graph{}}}

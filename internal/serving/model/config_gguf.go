@@ -239,8 +239,8 @@ const (
 	ropeLong    = "rope_factors_long.weight"
 )
 
-// ropeFromGGUF reads the scaling of the rotary embedding as llama.cpp does: its type is linear if the file names
-// none, and rope.scale_linear is an older name of the factor, in which 0 means 1.
+// ropeFromGGUF reads the scaling of the rotary embedding as llama.cpp does. The scaling is linear if the file does
+// not name its type. rope.scale_linear is an older name of rope.scaling.factor. A factor of 0 means 1.
 func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	r := &Rope{Theta: k.float("rope.freq_base", 10000), Attention: k.float("rope.scaling.attn_factor", 0),
 		Interleaved: f.gguf.interleaved}

@@ -87,7 +87,8 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 }
 
-// halves maps quantized types to 16-bit types. Tests replace the former, which BF16Activations does not change.
+// halves maps quantized types to 16-bit types. A file with these replacements has only matrices in F16 and BF16, whose
+// products BF16Activations changes. It does not change products with quantized weights.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
 func shortened(x []float64) []float64 {

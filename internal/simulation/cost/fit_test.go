@@ -48,8 +48,8 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the indexes of two rows of x: the common one and that of a GPU. Their sum gives the constants
-// of the GPU.
+// rows returns the indexes of two rows of x: the row for all GPUs, and the row of one GPU. The sum of the two rows gives
+// the constants of this GPU.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }

@@ -122,9 +122,9 @@ func (s *sizer) worth(seeds int) float64 {
 	return s.Precision
 }
 
-// choose returns the change that gains most over the default (by the median over seeds), among those that
-// gain under every seed. If none does, it returns the default. If the default has no rate, it returns the
-// change with the highest rate. reason explains the choice for the report.
+// choose returns the change with the largest median gain over the default, among those whose gain is more than
+// s.worth under every seed. If there is none, it returns the default. If no rate was found for the default, it
+// returns the change with the highest rate. reason explains the choice for the report.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
 		if isDefault(c) {

@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A watcher reads from a pool the fields that every result has.
+// A watcher adds the state of a pool to the results of operations. Some fields are added to every result, others only
+// to results whose recording has them.
 type watcher struct {
 	pool   pool.View
 	config *Config

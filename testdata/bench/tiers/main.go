@@ -170,8 +170,9 @@ func together(call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// shared starts two replicas one after the other, and sends 16 requests with the same prompt to each at once.
-// It prints how many tokens each replica loaded from the tier.
+// shared fills the tier with the blocks of a prompt. Then it starts two replicas, one after the other, and sends each
+// of them 16 requests with this prompt at the same time. It prints how long they took and how many tokens the replica
+// loaded from the tier.
 func shared(args []string) {
 	body := prompt(2048, 1)
 	fill(args, body)

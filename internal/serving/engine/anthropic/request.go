@@ -174,7 +174,8 @@ func (b *body) readChoice(c *openai.Chat) error {
 	return nil
 }
 
-// readThinking sets whether the model shall think. It has no effect if the template has no variable for this.
+// readThinking reads whether the model shall think, which has no effect if the template has no variable for it, and
+// whether the answer omits the reasoning.
 func (b *body) readThinking(c *openai.Chat) error {
 	if openai.IsNull(b.Thinking) {
 		return nil

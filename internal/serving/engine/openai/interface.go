@@ -117,8 +117,8 @@ type Ending struct {
 // Name returns the name of the model.
 func (s *Server) Name() string { return s.config.Name }
 
-// Invalid returns the error of a request that must be changed. field is the field of the body. Long arguments are
-// shortened.
+// Invalid returns the error of status 400 for a request that the client must change. field names the field of the body
+// that is wrong. Strings and errors in args are shortened if they are long.
 func Invalid(field, format string, args ...any) error { return invalid(field, format, args...) }
 
 // NewRequest returns a request for one answer with a random seed and without a prompt. Parameters that are nil have

@@ -166,7 +166,8 @@ func (s *Server) served() string {
 // A handler answers a request. If it returns an error, it has written nothing.
 type handler = func(http.ResponseWriter, *http.Request) error
 
-// guarded returns a handler that requires a key and writes the error of h.
+// guarded returns a handler that checks the API key and then calls h. If either returns an error, the handler answers
+// with this error.
 func (s *Server) guarded(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.authorize(r)

@@ -52,8 +52,8 @@ const (
 	maxData = 16 << 20
 )
 
-// traps matches instructions that enter the kernel in the output of objdump. trapBytes are their codes, which also
-// occur inside other instructions.
+// traps finds the instructions that enter the kernel in the output of objdump. trapBytes has the machine codes of these
+// instructions. Other instructions can contain the same bytes, so code that contains them is disassembled.
 var (
 	traps     = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}

@@ -201,7 +201,7 @@ func other(e *ctree.Expr) *ctree.Expr {
 }
 
 // slot reports whether an expression is an entry of an L1 table that the loop steps through: table[i], *table of an
-// int **, or a variable that such an entry is assigned to.
+// int **, or a variable to which only such entries and NULL are assigned.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {
