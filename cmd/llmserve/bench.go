@@ -209,8 +209,8 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, maxTokens int) t
 // A result has the fields of the result of vllm bench serve, by the same names. Times are in milliseconds.
 type result map[string]float64
 
-// A result has an entry STATISTIC_NAME_ms for each of the statistics and each of the times. The printed table
-// has the text shown in place of the name.
+// A result has an entry STATISTIC_NAME_ms for each statistic of each time, for example p99_ttft_ms. The printed
+// table shows the text in the field shown instead of the name.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
 	times      = []struct{ name, shown string }{

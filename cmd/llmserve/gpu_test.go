@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// kvOfBlocks returns the value of --kv-cache-gb that gives the model of tinyFile n blocks besides the null
+// kvOfBlocks returns a value of --kv-cache-gb. With this value, the model of tinyFile has n blocks and the null
 // block.
 func kvOfBlocks(n int) string { return fmt.Sprintf("%.9f", float64(n+1)*16*2*64*2/(1<<30)) }
 
@@ -29,8 +29,9 @@ func tinyFile(t *testing.T) string {
 	return path
 }
 
-// Ensure that requests with several answers, and with beams, get the same bits when there are too few blocks
-// and sequences are preempted. Ensure that a request that is aborted while steps run leaves all blocks free.
+// Ensure that a server with too few blocks, which preempts sequences, gives the same bits as a server with enough
+// blocks. The requests have several answers, or beams. Ensure that a request that is aborted while steps run leaves
+// all blocks free.
 func TestAGPUServesOverHTTP(t *testing.T) {
 	emulated(t, 64)
 	path := tinyFile(t)
@@ -72,8 +73,8 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a server finds the blocks in a tier that a server with the same type of keys and values has
-// stored there, and no others.
+// Ensure that a server finds in a tier only the blocks that a server with the same type of keys and values has
+// stored there.
 func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	emulated(t, 64)
 	path, dir := tinyFile(t), t.TempDir()

@@ -56,7 +56,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	return m, nil
 }
 
-// look records that a user is looking at a page. It reports whether a page was already open.
+// look records that a user is looking at a page now. It reports whether a page was open before this call.
 func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,8 +136,8 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 	return m.live.Write(w, "memory/frames?from=")
 }
 
-// frames answers GET /memory/frames with the frames from the number in the parameter from on. If there is no
-// such frame within askTime, it answers with status 204.
+// frames answers GET /memory/frames?from=N with all frames from number N on. If there is no such frame within
+// askTime, it answers with status 204.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 {

@@ -152,8 +152,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that ranks find the blocks that workers have stored, and after a rank was killed, those that ranks
-// have stored.
+// Ensure that a server of ranks finds the blocks that a server of one process has stored. Ensure that after a rank
+// was killed, a new server of ranks finds the blocks that the first one has stored.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +

@@ -25,8 +25,8 @@ func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
 		cuda.BytesText(u.Batches), cuda.BytesText(u.KVCache), cuda.BytesText(u.Free), cuda.BytesText(u.Total))
 }
 
-// notes prints what computes the model, and what a user may not expect: why it runs on the CPU, weights that are
-// converted, and parts of its files that are not used or missing.
+// notes prints which device computes the model, and facts that a user may not expect: why the model runs on the CPU,
+// which weights are converted, and which parts of the model's files are not used or missing.
 func (l *loaded) notes(to io.Writer, o *modelOptions, e *engine.Engine) {
 	fmt.Fprintln(to, "  "+l.computes(o, e))
 	if o.device.why != "" {

@@ -19,7 +19,7 @@ func (o *parserOptions) flags(f *pflag.FlagSet) {
 		"how the model writes its reasoning: "+toolparser.ReasoningNames()+", none, or auto: by its chat template")
 }
 
-// format returns how a model with a chat template writes calls and reasoning. The template may be nil.
+// format returns how a model with a chat template writes tool calls and reasoning. The template may be nil.
 func (o *parserOptions) format(t *chat.Template) (f toolparser.Format, err error) {
 	source := ""
 	if t != nil {

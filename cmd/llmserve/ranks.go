@@ -123,8 +123,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes this process's part of rank 0's steps, until rank 0 ends. All ranks get the signals of a
-// job. follow ignores them, because rank 0 lets running requests end first.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. All ranks receive the signals that are
+// sent to a job. follow ignores signals, because rank 0 lets running requests end before it ends.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -142,8 +142,8 @@ func follow(path string, o *modelOptions) error {
 	return errors.Join(err, l.close())
 }
 
-// agree reports the facts of this process and waits for those of all others. If the facts differ, exchange
-// ends the process meanwhile.
+// agree reports the facts of this process, and waits until all other processes have reported theirs. If the facts of
+// two processes differ, the goroutine that runs exchange ends this process while agree waits.
 func (p *processes) agree(l *loaded, o *modelOptions) error {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -254,8 +254,8 @@ func (r report) reached() stage {
 	return r.Stage
 }
 
-// leave disconnects this process, which ends with err. If err is not nil and there was no step yet, all other
-// processes end, too.
+// leave disconnects this process before it ends with err. If err is not nil and there was no step yet, leave makes
+// all other processes end, too.
 func (p *processes) leave(err error) error {
 	if p == nil {
 		return err

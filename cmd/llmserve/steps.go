@@ -40,8 +40,8 @@ func (s *stepTimes) overhead() float64 {
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv returns a line for each step: the number of sequences that sample a token, the mean number of tokens
-// that they attend to when they decode, the number of prompt tokens, and the time in seconds.
+// csv returns a line for each step: the number of sequences that sample a token, the mean number of tokens in the
+// context of a sequence that decodes, the number of prompt tokens, and the time in seconds.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,8 @@ func writeFact(w io.Writer, name, text string, column int) {
 	}
 }
 
-// onlyFlags returns an error if there are arguments. If the command has flags that take files, the error names them.
+// onlyFlags returns an error if there are arguments. If the command has flags whose values are files, the error
+// names these flags.
 func onlyFlags(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -102,7 +102,8 @@ func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
 	f.Var(positive[int]{&v.BlockSize}, "block-size", "tokens in a block")
 }
 
-// positive is a flag for a number above 0. It refuses 0, which means the default in a scenario.
+// positive is a flag for a number above 0. It refuses 0, because a scenario with 0 in a field uses the default of
+// the field.
 type positive[T int | float64] struct{ number *T }
 
 func (p positive[T]) String() string {

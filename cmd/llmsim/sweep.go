@@ -146,8 +146,9 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	return failures(st.Failed())
 }
 
-// readLoads checks --rates and --max-concurrency, one of which must have a list. A list of concurrencies needs no
-// folder, and has other defaults: vllm bench serve's number of requests, one seed, and the system vllm-v1.
+// readLoads checks --rates and --max-concurrency. A sweep needs a list for one of the two flags. A sweep over
+// concurrencies needs no folder, and has other defaults: the number of requests of vllm bench serve, one seed, and
+// the system vllm-v1.
 func (o *sweepOptions) readLoads(c *cobra.Command) error {
 	clients, err := sweep.ParseInts[int]("--max-concurrency", o.clients)
 	switch {

@@ -130,7 +130,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that the table and sweep.csv have the same range as llmsim run, and none if the setup has no margin.
+// Ensure that the table and sweep.csv have the ranges of results that llmsim run states. If the model's setup has no
+// margin of error, they must have no ranges.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")

@@ -191,7 +191,8 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	require.Equal(t, 350, c.Fit.Measured)
 }
 
-// Ensure that the stated errors are those of single rows of a table, and not of means, whatever its length.
+// Ensure that the stated errors are the errors of single rows of a table, and not of means of rows. A table of at
+// least minTrace rows is merged like the trace of a server; a shorter table is not.
 func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -30,8 +30,9 @@ type Calibration struct {
 // to all other parts, and its errors on this part are measured.
 const maxParts = 40
 
-// Fit returns the line with the smallest relative errors among those without negative coefficients. The
-// stated errors are those of lines on points that were not used to fit them. The error wraps ErrInput.
+// Fit returns the line with the smallest relative errors among the lines without negative coefficients. To compute
+// the stated errors, Fit leaves out a part of the points, fits another line to the rest, and compares the part with
+// this line. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	model, err := check(points)
 	if err != nil {
@@ -84,8 +85,8 @@ func Fit(points []Point) (*Calibration, error) {
 	return c, nil
 }
 
-// check returns an error if a cost file cannot be fitted to the points. model is the name of their model, or "" if
-// they do not state it.
+// check returns an error if a cost file cannot be fitted to the points. model is the name of the model that was
+// measured, or "" if the points do not state it.
 func check(points []Point) (model string, err error) {
 	var models []string
 	for _, p := range points {
@@ -154,9 +155,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // Four rounds give three correct digits.
 const rounds = 4
 
-// nearest returns the line, without negative coefficients, that has the least squares of errors relative to
-// the times of scaled. It fits every subset of the coefficients that contains the base. This is exact, and
-// faster than an active-set method.
+// nearest returns the line, without negative coefficients, whose relative errors have the least sum of squares. The
+// relative error of a point is its error divided by the time of the same point in scaled. nearest fits every subset
+// of the coefficients that contains the base. This is exact, and faster than an active-set method.
 func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -182,8 +183,8 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations for the coefficients in parts; the others are 0. Errors are
-// relative to the times of scaled.
+// leastSquares solves the normal equations for the coefficients whose indexes are in parts; the others are 0. Errors
+// are relative to the times of the points in scaled.
 func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -22,8 +22,8 @@ type Point struct {
 	lines []Point // the measurements that were merged; nil for a single measurement
 }
 
-// run returns the point of a batch of n sequences that prefills their prompts, which generates the first
-// tokens, and then decodes.
+// run returns the point of a benchmark that runs one batch of n sequences. The first iteration computes the prompts
+// and generates the first token of each sequence; the other iterations decode.
 func run(label string, n, prompt, output, seconds float64) Point {
 	p := decodes(n, prompt+1, output-1)
 	p.Label, p.Seconds = label, seconds
@@ -39,8 +39,8 @@ func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// weight returns the weight of a point in the fit. It grows with the number of measurements, but more slowly,
-// because the line is not exact either.
+// weight returns the weight of a point in the fit. A point of more measurements has more weight, but less than in
+// proportion: its mean is more exact, but the line is only an approximation, even of exact times.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
 func (p Point) measured() []Point {

@@ -145,8 +145,8 @@ func (r record) points(lengths Lengths) ([]Point, error) {
 		"(mean_tpot_ms)")
 }
 
-// llama returns two points, because the benchmark times prompts and generated tokens separately. The last
-// prompt token of a sequence generates its first token.
+// llama returns two points, because the benchmark times prompts and generated tokens separately. The iteration that
+// computes the last prompt token of a sequence also generates its first token.
 func (r record) llama() ([]Point, error) {
 	if r.PL < 1 || r.TG < 1 || *r.PP < 1 || r.TPP <= 0 || r.TTG <= 0 {
 		return nil, fmt.Errorf("llama-batched-bench: pp %v, tg %v, pl %v take %v and %v s: want numbers above 0", *r.PP,
@@ -162,9 +162,10 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. Its number of sequences is the mean number in the server,
-// by Little's law; prompt and generated tokens are in the ratio of the totals. If requests hardly overlap, the time
-// to the first token gives a second point. Otherwise this time includes waiting and is not used.
+// serve returns the mean iteration of a server under load. The number of sequences in this iteration is the mean
+// number of requests in the server, by Little's law. Its prompt tokens and generated tokens have the ratio of their
+// totals. If requests hardly overlap, the time to the first token gives a second point. Otherwise the time to the
+// first token includes waiting and is not used.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

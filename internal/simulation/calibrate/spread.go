@@ -11,8 +11,8 @@ const (
 	minSame = 8  // a mean of measurements of the same work is used only if it has at least this many
 )
 
-// spread returns how much measurements of the same work differ from their mean. An error of the line does not
-// change this, because it is the same for all of them.
+// spread returns how much measurements of the same work differ from their mean. It does not depend on how exact the
+// line is, because the line has the same error for all measurements of the same work.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {

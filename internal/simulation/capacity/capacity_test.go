@@ -72,10 +72,11 @@ func slo(t require.TestingT, text string) SLO {
 	return s
 }
 
-// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s
-// of service for each. The mean wait is rho/(2(1-rho)) times the service time, so a limit on the mean latency
-// that allows a wait of 15 ms for each of 10 tokens holds up to rho = 1/2. Even with a loose objective, the
-// server sustains only ten requests a second. The number of concurrent runs does not change the result.
+// Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s of
+// service for each. At a load rho, the mean wait is rho/(2(1-rho)) times the service time. A request has 10 tokens.
+// A limit on the mean latency that leaves 5 ms a token for waiting is reached at rho = 1/2, which is 5 requests a
+// second. Even with a loose objective, the server sustains only ten requests a second. The number of concurrent runs
+// does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}
@@ -204,7 +205,7 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a capacity is below the lowest rate that failed, even if a higher rate held.
+// Ensure that a capacity is below the lowest rate that missed the objective, even if a higher rate met it.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -260,7 +261,8 @@ func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that at any rate, a trace keeps the relative distances of its arrivals and its requests keep their hashes.
+// Ensure that at any rate, the arrivals of a trace keep their relative distances, and its requests keep their
+// hashes.
 func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.jsonl")
 	row := `{"timestamp": %d000, "input_length": %d, "output_length": 4, "hash_ids": [%d]}` + "\n"

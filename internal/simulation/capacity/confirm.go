@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// confirmStep is the ratio of neighbouring rates in the grid that threshold searches. fineStep is the factor
-// by which lasting lowers the rate at each step.
+// The method threshold searches a grid of rates in which each rate is confirmStep times the next lower one. The
+// method lasting divides the rate by fineStep at each step.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -17,21 +17,22 @@ const (
 	maxDown     = 40
 )
 
-// Confirm adds seeds, from minOthers to maxOthers, until an hour under each of all seeds has confirmRequests
-// requests in total. At a low rate an hour has few requests, so the results of the seeds differ more, and
-// their median needs more seeds.
+// Confirm runs the seeds of the search and minOthers to maxOthers other seeds. It stops adding seeds when an hour of
+// requests under all seeds together has confirmRequests requests. At a low rate an hour has few requests, so the
+// results of the seeds differ more, and their median needs more seeds.
 const (
 	confirmRequests = 30_000
 	minOthers       = 4
 	maxOthers       = 16
 )
 
-// Confirm replaces c.Rate, a result of Find, by a rate that lasts for the horizon h (default DefaultHorizon),
-// or for the scenario's Duration or Requests if these are longer.
+// Confirm replaces c.Rate, a result of Find, by a rate at which the objective is met for the whole horizon h
+// (default DefaultHorizon), or for the scenario's Duration or Requests if these are longer.
 //
-// It finds the highest rate of a grid that lasts under most seeds: those of the search and some others. From
-// one step below this rate it goes down until the rate lasts under all seeds but at most one in 16. So the
-// more the seeds differ, for example because of bursts, the lower the final rate.
+// It finds the highest rate of a grid that meets the objective under most seeds: those of the search and some
+// others. It begins one step below this rate and lowers the rate until the objective is met under all seeds of the
+// search, and the number of other seeds that miss it is at most a sixteenth of all seeds. So the more the seeds
+// differ, for example because of bursts, the lower the final rate.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -64,8 +65,9 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that held at a
-// rate holds at lower rates, and that one that failed fails at higher rates, and does not run these.
+// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that met the
+// objective at a rate meets it at all lower rates, and that a seed that missed it at a rate misses it at all higher
+// rates. It does not run these rates.
 type confirmation struct {
 	runAt   func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search
@@ -78,8 +80,8 @@ func newConfirmation(seeds, own int, runAt func(int, float64, effort) (Point, er
 	return &confirmation{runAt: runAt, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
-// lasting lowers the rate in steps, from begin, until the rate lasts under all seeds but at most one in 16.
-// It returns this rate, and the runs at this rate under the seeds of the search.
+// lasting lowers the rate in steps, from begin, until nearlyAll accepts the rate. It returns this rate and the runs
+// at this rate, one for each seed of the search.
 func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
 	rate = begin
 	for range maxDown {
@@ -97,8 +99,9 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.short(begin)
 }
 
-// reported returns the runs at a rate under the seeds of the search, and whether all of them hold. If a seed
-// that held at a higher rate fails at this rate, the result at the higher rate is discarded.
+// reported returns the runs at a rate, one for each seed of the search, and whether all of these runs meet the
+// objective. If a seed met the objective at a higher rate and misses it at this rate, reported discards its result
+// at the higher rate.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.own
 	runs = make([]Point, k.own)
@@ -123,8 +126,9 @@ func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err erro
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that lasts under most seeds. The grid starts one step below
-// the parameter, a rate that short runs sustain, because long runs rarely sustain a higher one.
+// threshold returns the highest rate of the grid that meets the objective under most seeds. The parameter rate is a
+// rate that meets the objective in short runs. The grid starts one step below it, because long runs rarely meet the
+// objective at a higher rate.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
@@ -158,7 +162,8 @@ func (k *confirmation) short(rate float64) error {
 		k.seconds)
 }
 
-// majority reports whether more than half of the seeds hold at a rate. It runs only as many seeds as this takes.
+// majority reports whether more than half of the seeds meet the objective at a rate. It stops running seeds as soon
+// as the result is certain.
 func (k *confirmation) majority(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
@@ -176,8 +181,8 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether a rate holds under all seeds of the search, and under all others except at most one for
-// every 16 seeds. The seeds of the search may not fail, because their runs are reported.
+// nearlyAll reports whether all seeds of the search meet the objective at a rate, and at most a sixteenth of all
+// seeds miss it. The seeds of the search may not miss it, because their runs are reported.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
@@ -198,8 +203,8 @@ func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	return lasts(), nil
 }
 
-// known returns how many seeds hold and how many fail at a rate according to the results so far, and the
-// indexes of the other seeds.
+// known returns how many seeds meet the objective at a rate and how many miss it, as far as the results so far tell.
+// open has the indexes of the seeds of which this is not known.
 func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 	for i := range k.held {
 		switch {

@@ -50,9 +50,9 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median over the seeds. After Confirm, the objective holds at Rate for the whole horizon
-	// under all seeds but at most one in 16; for a workload, Rate is then at least 3 % below Most. Rate is 0
-	// if even a single request misses the objective.
+	// Rate is the median over the seeds. After Confirm, a server meets the objective at Rate for the whole horizon
+	// under all seeds of the search, and under all other seeds except a few: at most a sixteenth of all seeds. For a
+	// workload, Rate is then at least 3 % below Most. Rate is 0 if even a single request misses the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
 	High      float64 `json:"high"` // greatest of the seeds
@@ -60,7 +60,8 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
-	// Held is the number of the Tried seeds (those of the search and others) that hold at Rate or at a higher rate.
+	// Held is the number of seeds that meet the objective at Rate or at a higher rate. Tried is the number of all
+	// seeds: those of the search and others.
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`
@@ -75,7 +76,7 @@ type Seed struct {
 	Points   []Point `json:"points"` // all runs, by rate
 }
 
-// A Step of the curve has the runs at one rate under all seeds. Its points are in the order of the seeds.
+// A Step is a rate of Capacity.Curve. It has the runs at this rate, one for each seed, in the order of the seeds.
 type Step struct {
 	Rate   float64 `json:"rate"`
 	Points []Point `json:"points"`
@@ -152,7 +153,7 @@ func Median(values []float64) float64 {
 	return values[(len(values)-1)/2]
 }
 
-// Holds reports whether a rate holds under all seeds in runs of CompareHorizon.
+// Holds reports whether runs of CompareHorizon at a rate meet the objective under all seeds.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
 	for _, s := range l.searches(p, slo, Options{Pool: pool, Horizon: CompareHorizon}) {
 		if err := s.try(ctx, rate, brief); err != nil {
@@ -186,8 +187,8 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate computes the rate at which the server runs full batches: as many sequences of mean length as fit
-// in memory.
+// estimate computes the rate of requests with which the server runs full batches. A full batch has as many sequences
+// of mean length as fit in memory, but at most MaxNumSeqs.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

@@ -19,8 +19,8 @@ type statistic struct {
 	count           int
 }
 
-// minRequests returns the smallest number of values with which every objective has a confidence interval. For
-// a quantile q, this is the smallest n for which at least one of n values exceeds the quantile with a
+// minRequests returns how many values a run needs so that every objective has a confidence interval, and at least
+// 100. For a quantile q, this is the smallest n for which at least one of n values exceeds the quantile with a
 // probability (1 - qⁿ) of 97.5 %.
 func (s SLO) minRequests() int {
 	n := 100
@@ -83,9 +83,10 @@ func estimateOf(values []float64, level float64) statistic {
 	return e
 }
 
-// An interval is rough if the effective sample size is below minIndependent, or if fewer than minAbove effective
-// values are expected on either side of the quantile. With these numbers, at most 5 % of all runs have an interval
-// that is not rough and does not contain the true value.
+// The effective sample size is the number of independent values that would give as exact an estimate as the
+// correlated values of a run. An interval is rough if the effective sample size is below minIndependent, or if fewer
+// than minAbove of so many values are expected on either side of the quantile. With these numbers, at most 5 % of
+// all runs have an interval that is not rough and does not contain the true value.
 const (
 	minIndependent = 40
 	minAbove       = 5
@@ -93,8 +94,9 @@ const (
 )
 
 // batchings has numbers n of batches, and the 97.5 % quantile of Student's t distribution with n-1 degrees of
-// freedom. With few batches, each is long and they are less correlated; many batches give a better estimate
-// of the variance. halfWidth takes the widest interval of all three. This choice has no source.
+// freedom. With few batches, each is long and they are less correlated; many batches give a better estimate of the
+// variance. halfWidth computes an interval with each number of batches and takes the widest. This choice has no
+// source.
 var batchings = []struct {
 	n       int
 	student float64

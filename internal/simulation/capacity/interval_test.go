@@ -54,8 +54,8 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage has the fractions of runs whose confidence interval at one level is of a kind, such as rough:
-// computed from too few values.
+// A coverage has the fractions of runs whose confidence interval for one level contains the true value, is not
+// rough, or both is not rough and misses the true value. A rough interval is computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough

@@ -72,8 +72,9 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether more requests are above the limit of o than the quantile allows at the end of the run,
-// counting generously the requests that are still to come.
+// lost reports whether a run in progress must miss the objective o, which is a limit for a quantile: more requests
+// are above the limit already than the quantile allows at the end of the run. For the number of requests at the end,
+// lost takes a generous upper estimate.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -134,10 +135,10 @@ func (w *run) judge(p *Point) {
 	}
 }
 
-// tooShort describes how many requests a run has, and about how many it needs. after is the number of
-// requests after the warm-up; measured is how many of these have a value for every objective. A run must last
-// 16 answer times. By Little's law, 16 times as many requests arrive in this time as are in the system at
-// once. The upper estimate assumes that as many are in the system as fit.
+// tooShort describes how many requests a run has, and about how many it needs. The parameter after is the number of
+// requests after the warm-up; measured is how many of these have a value for every objective. A run must last 16
+// answer times. By Little's law, 16 times as many requests arrive in this time as are in the system at once. For the
+// upper estimate of the number needed, tooShort assumes that the system is full.
 func (w *run) tooShort(end, answer float64, measured, after int) string {
 	least := w.slo.minRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
@@ -184,8 +185,8 @@ type sample struct {
 	Waiting int
 }
 
-// queueGrows reports whether the queue grows from begin to end, the time of arrivals: the trend is
-// significant, and the growth is more than 1 % of the requests that arrived.
+// queueGrows reports whether the queue grows between the times begin and end, while requests arrive. The growth must
+// be significant, and more than 1 % of the arrived requests.
 func queueGrows(queue []sample, begin, end float64, arrived int) bool {
 	const parts = 10
 	var sums, counts [parts]float64

@@ -12,9 +12,9 @@ import (
 
 const kneePrecision = 0.01
 
-// Knee finds the highest rate at which the requests that arrive in the scenario's Duration meet the
-// objective. It then runs the fractions of this rate in parts, as the paper does to compare systems. Unlike
-// Find, it does not check that the rate would last longer.
+// Knee finds the highest rate at which the requests that arrive in the scenario's Duration meet the objective. It
+// then runs multiples of this rate, as the paper does to compare systems; parts has the factors. Unlike Find, it
+// does not check that the rate would meet the objective for longer.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
@@ -96,10 +96,10 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters reports whether the server answers less than 95 % of the arriving requests. It compares the
-// mean time to the first token of the second quarter of the requests with that of the last quarter. The
-// server is too slow if the difference is more than 5 % of the time between the two quarters. In a short run,
-// latencies alone do not show this: for a while, any rate meets a limit of seconds.
+// growsInQuarters reports whether the server answers less than 95 % of the arriving requests. It compares the mean
+// time to the first token in the second quarter of the requests with the mean time in the last quarter. The server
+// is too slow if the difference is more than 5 % of the time between the two quarters. In a short run, latencies
+// alone do not show this: at any rate, it takes a while until they exceed a limit of seconds.
 func (w *run) growsInQuarters() bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0
