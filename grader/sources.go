@@ -1,14 +1,14 @@
-// Package grader carries the C sources that llmgrade compiles on the machine where it grades: those of the folder process.
-// The folder suite holds the C suite, which is not part of llmgrade.
+// Package grader has the C sources of the folder process, which llmgrade compiles on the machine where it grades. The
+// folder suite has the C suite, which is not part of llmgrade.
 //
 //	llm_memory.h  a copy of the file at the root of the repository, because go:embed cannot reach a parent folder
 //	runner.c      the program that makes one call at a time in the sandbox
 //	watched.c     the program that plays a whole trace under Valgrind or a sanitizer
-//	launch.c      the program that gives up its own rights and executes another
+//	launch.c      the program that drops its privileges and executes another
 //	calls.c       what a submission asks the system for; runner.c includes it
 //	fault.c       where a call ends the process; runner.c includes it
 //	prints.c      limits what a submission prints; runner.c and watched.c include it
-//	stubs.c       stands for functions that a submission does not define
+//	stubs.c       replaces functions that a submission does not define
 //	tester.c      what a white-box tester does to an engine; watched.c includes it
 //	bare.c        what launch.c includes instead of the C library
 package grader

@@ -75,8 +75,8 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// all grades all submissions. rules is the version of the rules. A submission that cannot be graded does not stop the
-// others.
+// all grades all submissions. rules is the version of the grading rules. A submission that cannot be graded does not
+// stop the others.
 func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
 	progress, done := terminal.NewProgress("files graded"), 0
 	shown := len(all) > 1 && terminal.StderrIsTerminal()

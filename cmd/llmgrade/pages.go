@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// pages writes the pages of --html. It also keeps the reports from which an interrupted run goes on.
+// pages writes the pages of --html. It also stores the reports, so that a later run can continue an interrupted one.
 type pages struct {
 	class.Folder
 	overrides class.Overrides
@@ -40,9 +40,10 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission in all; finished and add fill the rows later. whole is the class of which all
-// may be a part. none is a report with the maximum of the points. begin returns an error if a line of overrides.csv
-// cannot be applied.
+// begin makes a row for each submission in all; finished and add fill the rows later. all has the submissions that
+// this run grades. whole has the submissions of the whole class, which are more than all with --shard. none is the
+// report of a student without a file; it has the maximum of the points and the version of the rules. begin returns an
+// error if a line of overrides.csv cannot be applied.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {
@@ -62,8 +63,9 @@ func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	return err
 }
 
-// finished writes the page of a submission, grades.csv and, if the report is new, index.html, so that the results are
-// there even if the run is killed. It ignores errors, because write writes the files again at the end.
+// finished writes the page of a submission and grades.csv, so that the results are there even if the run is killed.
+// It also writes index.html if fresh is set, that is, if the report is not from an earlier run. It ignores errors,
+// because write writes the files again at the end.
 func (p *pages) finished(name string, fresh bool, r *grade.Report, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -168,7 +170,8 @@ func (p *pages) write() (warnings []string, err error) {
 	return warnings, p.class(report.Class{Unknown: names, Gone: gone})
 }
 
-// identical returns the names of students who handed in the same content, one text for each group of them.
+// identical finds the groups of students who handed in the same content. For each group it returns one string with
+// the names, separated by commas.
 func identical(all []class.Result) (names []string) {
 	seen := map[string]bool{}
 	for _, r := range all {

@@ -194,8 +194,8 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick returns options that let the compiler take a third of the time. In make test-long and with -matrix it returns
-// none, so that everything is compiled as in the course.
+// quick returns options with which compiling and linking take a third of the usual time. In make test-long and with
+// -matrix it returns none, so that everything is compiled with the flags of the course.
 func quick(optimise string) []string {
 	if *matrix || level.Long() {
 		return nil
@@ -286,7 +286,7 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
 	}
-	// All variants are in one program. The name by which the program is started selects the variant.
+	// All cases are compiled into one program, which runs the case whose number is the program's name.
 	var inForks, atEnds strings.Builder
 	for i, c := range cases {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
@@ -311,8 +311,9 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that the suite stops after three timeouts. To save time, a call really loops only in the first test of task3,
-// whose pool has 10 blocks. In the other tests the call raises SIGPROF, the signal of the suite's own timeouts.
+// Ensure that the suite stops after three timeouts. To save time, a call really loops only in the first test of
+// task3, in which the pool has 10 blocks. In the other tests the call raises SIGPROF, the signal with which the suite
+// ends a call that takes too long.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -398,8 +399,8 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// Ensure that the suite's malloc and free find each block while other blocks in the same chain of the hash table come
-// and go.
+// Ensure that the suite's hash table of allocated blocks finds each block, also while malloc and free add and remove
+// other blocks in the same chain of the table.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")
 	diagnostics, err := gcc(append(quick("-O0"), "-fno-builtin", "-I.", "testdata/churn.c", "heap.c", "-o", program)...)

@@ -57,7 +57,7 @@ var (
 	macro     = regexp.MustCompile(`(?m)^#define\s+(\w+)`)
 )
 
-// A part is one function of a source, with the text before it.
+// A part is one function of a source file, with the text between the previous function and this one.
 type part struct {
 	text          string
 	names, macros []string // that it defines

@@ -43,8 +43,8 @@ func writableAt(e *Engine, s *Sequence) error {
 	return nil
 }
 
-// place maps the logical block to a free block and returns this block. If the logical block was mapped before, the
-// free block becomes a copy of its old block.
+// place finds a free block, maps the logical block to it, and returns it. If the logical block was mapped to another
+// block before, place copies the records of that block to the free block.
 func (c *core) place(e *Engine, home **L2Table, logical uint32) (int32, error) {
 	if e.Free == 0 { // handout, task 4, OOM interception
 		return 0, ErrNoBlocks

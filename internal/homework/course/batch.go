@@ -73,8 +73,8 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	return nil
 }
 
-// reachAll makes the logical blocks first to first+steps-1 writable. If it fails for one block, it undoes the others
-// and returns an error.
+// reachAll makes the logical blocks first to first+steps-1 writable. If it fails for one of them, it undoes what it
+// did for the others and returns an error.
 func (c *core) reachAll(s *Sequence, first, steps int) error {
 	j := &c.batch
 	for i := range steps {

@@ -81,8 +81,8 @@ func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
 }
 
-// unlinking removes the entry of s before s is unlinked and freed. It also updates the entries of the two neighbours
-// of s, which become neighbours of each other.
+// unlinking must be called before s is unlinked and freed. It removes the entry of s. It also updates the entries of
+// the two neighbours of s, which become neighbours of each other.
 func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	if !c.index.any() {
 		return
@@ -90,7 +90,8 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
 	c.removeOf(s)
-	// After an outside write, Prev and Next may not point into sequences. They are compared and never dereferenced.
+	// An outside writer may have changed Prev and Next, so that they do not point into sequences. They are compared
+	// and never dereferenced.
 	prev, next := s.Node.Prev, s.Node.Next
 	if h := c.entryOf(e, prev); h != nil && h.next == &s.Node {
 		c.renext(h, next)
@@ -101,8 +102,8 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	c.giveUp(s)
 }
 
-// invalidate is called before s is freed together with its engine, after removeEngine. If entries of other engines
-// still refer to s, it resets the index.
+// invalidate must be called before s is freed together with its engine, and after removeEngine. If entries of other
+// engines still refer to s, it resets the index.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
@@ -150,8 +151,8 @@ func (c *lookupCache) entryOf(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// renext and reprev change the next or the prev neighbour in an entry. If there is no memory for that, the entry keeps
-// the old neighbour and becomes invalid.
+// renext and reprev change the next or the prev neighbour in an entry. If the index has no memory to record the new
+// neighbour, the entry keeps the old neighbour and becomes invalid.
 func (c *lookupCache) renext(h *entry, next *Node) {
 	if c.index.mention(h.engine, next, +1) {
 		c.index.mention(h.engine, h.next, -1)
@@ -167,7 +168,7 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 }
 
 // put adds h. The cache must have no entry for h's id. If the index was reset since the last put, put first removes
-// all entries, because the index does not know them.
+// all entries of the cache, because the index no longer knows them.
 func (c *lookupCache) put(h entry) {
 	c.removeOf(h.seq)
 	if epoch := c.index.epoch.Load(); c.epoch != epoch {
@@ -186,8 +187,8 @@ func (c *lookupCache) remove(h *entry) {
 	c.entries.remove(*h)
 }
 
-// removeOf removes the entry of s if there is one. If that entry is in the cache of another core, which cannot be
-// changed here, removeOf resets the index.
+// removeOf removes the entry of s if there is one. The cache of another core cannot be changed here, so removeOf
+// resets the index if the entry is in such a cache.
 func (c *lookupCache) removeOf(s *Sequence) {
 	e, id, ok := c.index.keyOf(s)
 	if !ok {

@@ -51,7 +51,8 @@ func (l *Library) check() error {
 	return nil
 }
 
-// Ensure that a look-up after create, fork or free finds a cache entry the first time, because the call has made it.
+// Ensure that the first look-up after create, fork or free finds a cache entry, because create, fork and free update
+// the cache.
 func TestAnEntryIsMadeByTheCallThatLinks(t *testing.T) {
 	b := newBench(t)
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -102,7 +103,8 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that a wrong order (the guess that guides a walk) does not change which nodes the walk visits.
+// Ensure that a wrong order does not change which nodes a walk visits. An order is the walk's guess of the order of
+// the list.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}

@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1 and looks up each of them once, so that every sequence that is
-// far enough from the head has a cache entry.
+// engine makes an engine with the sequences 0 to n-1. It looks up each of them once, so that each has a cache entry,
+// except for those near the head of the list, which never have one.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -176,7 +176,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	c := &b.library.cores[coreOf(e)]
-	// The test needs an engine at an address where id 30 has the same slot of the hash table as for e.
+	// The test needs an engine f for which id 30 has the same slot of the hash table as it has for e.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
 	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)
@@ -185,8 +185,8 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
-// byHand unlinks and frees a sequence without the library, as a tester may do. It looks up the id before and after
-// freeing the memory, without success.
+// byHand unlinks and frees a sequence without the library, as a tester may do. It requires that a look-up does not
+// find the id, neither before nor after the memory is freed.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
 	id := s.ID
@@ -195,8 +195,8 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 	b.misses(e, id)
 }
 
-// Ensure that a look-up does not read the old neighbours of a sequence that was moved, because they may have been
-// freed.
+// Ensure that a look-up of a sequence that was moved within the list does not read the neighbours that the sequence
+// had before, because these may have been freed.
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -245,8 +245,9 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Ensure that a look-up in one engine does not read a sequence that was moved to another engine and freed there, also
-// if no neighbour's entry refers to the sequence. Then only the index knows that the first engine has an entry.
+// Ensure that a look-up in one engine does not read a sequence that was moved to another engine and freed there. In
+// this test no neighbour's entry refers to the sequence, so only the index knows that the first engine still has an
+// entry for it.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

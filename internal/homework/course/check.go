@@ -20,8 +20,8 @@ func (f finding) Unwrap() []error { return []error{ErrInconsistent, f.cause} }
 
 func found(what string, cause error) error { return finding{what, cause} }
 
-// Check reads the whole engine. It returns the first error in the list (in both directions), the ids, the number of
-// records, the table entries, or the conservation of blocks.
+// Check reads the whole engine and returns the first error that it finds. It checks the links of the list in both
+// directions, the ids, the numbers of records, the entries of the tables, and the conservation of blocks.
 func (e *Engine) Check() error {
 	head := &e.Active
 	seen := map[int32]bool{}

@@ -14,7 +14,7 @@ import (
 // call, also with each of its allocations failing. States that differ only in ids count as one, because calls treat
 // ids alike.
 
-// A model is one engine with its pool. Calls of the yardstick (the handout's plain algorithm) change it.
+// A model is one engine with its pool. It changes by calls of the yardstick, which is the handout's plain algorithm.
 type model struct {
 	yardstick
 	engine *Engine // nil: none
@@ -134,11 +134,11 @@ func small(blocks int, ids [3]int32, calls int) bounds {
 }
 
 type useCase struct {
-	// path is start and then as few calls as possible. It leads to the state.
+	// path leads to the state. It consists of start and of as few further calls as possible.
 	path  []trace.Op
 	state *model
-	// refused has the calls that fail: those that are refused, and those of changes with a failing allocation. They
-	// change nothing, so they can be made one after the other.
+	// refused has the calls that fail in this state: calls that must be refused, and each call of changes with a
+	// failing allocation. A failing call changes nothing, so all of them can be made one after the other.
 	refused []trace.Op
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }
@@ -213,8 +213,8 @@ func (s *search) expand(at int) useCase {
 	return c
 }
 
-// all returns all calls that are possible in a state. New sequences get the first unused ids. The data of an append is
-// the position of its record.
+// all returns all calls that are possible in a state. A new sequence gets the first unused id. An append writes the
+// index of the new record as its data.
 func (s *search) all(state *model) []trace.Op {
 	var live, dead []int32
 	for _, q := range state.sequences() {

@@ -47,8 +47,8 @@ func runs(n int) refusable {
 	}
 }
 
-// refusals lists calls that must be refused for several reasons. The expected error is the reason that the handout
-// checks first.
+// refusals lists calls that must be refused, most of them for several reasons at once. The expected error is for the
+// reason that the handout checks first.
 var refusals = []struct {
 	name    string
 	prepare func(e *Engine, s *Sequence) // s has the id 0, and 1 record

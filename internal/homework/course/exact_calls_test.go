@@ -43,9 +43,9 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call makes a call of the library (call) and the same call of the yardstick (want). Sometimes it makes an allocation
-// fail in both. It requires that the call uses Memory at most once, and not at all if it is refused for another reason
-// than memory.
+// call makes a call of the library with the function call, and the same call of the yardstick with the function want.
+// Sometimes it makes an allocation fail in both. It requires that the library uses Memory at most once during the
+// call, and never if it refuses the call for another reason than memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")
@@ -152,8 +152,8 @@ func (g *game) run(engine int) {
 	})
 }
 
-// all checks a call of llm_memory_ext.h: it must do the same as single appends to the named sequences, or change
-// nothing.
+// all checks a call of llm_memory_ext.h. The call must have the same effect as single appends to the sequences in
+// names. If one of these appends fails, the call must change nothing.
 func (g *game) all(engine int, names []int, data []int32, call func(*Engine) error) {
 	done := true
 	err := g.call(func() error { return call(g.ours.engines[engine]) }, func() {

@@ -132,8 +132,8 @@ func (g *game) writeFields() {
 	}
 }
 
-// rename gives a sequence another id. Unless g.wild is set, no other sequence has this id, and an unlinked sequence is
-// not renamed.
+// rename gives a sequence another id. Unless g.wild is set, it only does what llm_memory.h allows: no other sequence
+// has the new id, and an unlinked sequence is not renamed.
 func (g *game) rename(i int) {
 	id := g.newID()
 	if g.wild {
@@ -184,9 +184,9 @@ func (g *game) unlink(i, what int) {
 	g.loose[i] = true
 }
 
-// relink inserts an unlinked sequence into the list of one of the engines, at any position. Unless g.wild is set, two
-// sequences from the other engine do not become neighbours, because llm_memory.h does not allow neighbours to be moved
-// together.
+// relink inserts an unlinked sequence into the list of one of the engines, at any position. Unless g.wild is set, it
+// only does what llm_memory.h allows: the ids in a list remain distinct, and two sequences from the other engine do
+// not become neighbours, as if they had been moved together.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {
@@ -214,8 +214,8 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees an unlinked sequence by hand. Before, it looks up the sequence's id, and the ids of the unlinked
-// sequences that still point to it.
+// dispose frees an unlinked sequence by hand. Before that, it makes the library look up the sequence's id, and the
+// ids of the unlinked sequences that still point to the sequence.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

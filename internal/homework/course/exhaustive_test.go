@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest returns the number of calls after llm_init up to which the states of a pool are enumerated. 6 calls are
-// enough to detect each broken rule of one_rule_test.go; make exhaustive tries more.
+// deepest returns the length of the series of calls after llm_init that the tests try for a pool of this size. With 6
+// calls they detect each broken rule of one_rule_test.go; make exhaustive tries more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -143,8 +143,8 @@ func (x *explorer) changes(c useCase, op trace.Op) {
 	x.s.restore()
 }
 
-// several compares a call that appends data[i] to ids[i] for each i with single appends. It must do all of these, or
-// nothing.
+// several checks call, which appends data[i] to the sequence ids[i] for each i. If single appends would all succeed,
+// call must have the same effect; otherwise it must change nothing.
 func (x *explorer) several(c useCase, ids, data []int32, call func() error) {
 	want := c.state.clone()
 	all := true
@@ -201,7 +201,8 @@ func (x *explorer) runs(c useCase) {
 	}
 }
 
-// batches tries batches with each pair of sequences, each sequence three times, and all sequences in both orders.
+// batches tries batches of each sequence and one of the first three (also itself), of each sequence three times, and of
+// each sequence with all that follow it in the list.
 func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence
@@ -223,8 +224,8 @@ func (x *explorer) batches(c useCase) {
 }
 
 // Ensure that every call does what the handout says if the list is about as long as the shortest list for which the
-// cache is used. With the cache, an earlier call could influence a later one, so the test plays every series of calls,
-// even if several series lead to the same state.
+// cache is used. Because of the cache, an earlier call could influence a later one, so the test plays every series of
+// calls, even if several series lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

@@ -22,8 +22,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If there is none, last is the last node of the list. last
-// is nil if the list is so short that a new last sequence needs no cache entry.
+// absent reports whether no sequence of the list has the id. If so, last is the last node of the list, or nil if the
+// list is so short that a sequence added at its end needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -56,8 +56,9 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest searches the list from n on. If it finds the id, it returns the sequence and adds a cache entry. If not, it
-// returns last with the meaning that absent gives it.
+// walkRest searches the list from n on. If it finds the id, it returns the sequence and adds a cache entry, unless
+// the sequence is so near the head that it needs none. Otherwise last is the last node of the list, or nil as in
+// absent.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

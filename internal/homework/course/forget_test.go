@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a successful search makes a cache entry again after the index was reset.
+// Ensure that a search that walks along the list adds a cache entry again after the index was reset.
 func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -27,7 +27,8 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// Ensure that an entry from before a reset of the index can be removed, although the index does not know it.
+// Ensure that a cache entry that was made before a reset of the index can be removed, although the index no longer
+// knows it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)
@@ -58,8 +59,8 @@ func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that an entry gets no new neighbour if the index is full and cannot grow. The index would not know this
-// neighbour.
+// Ensure that a cache entry keeps its old neighbour if the index is full and cannot grow, because the index could not
+// record the new neighbour.
 func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for _, gone := range []int32{39, 70} { // before the first with an entry, and after the last

@@ -22,8 +22,8 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is a sequence that cache entries refer to. engine and id are the key of its own entry; engine is nil if it
-// has none.
+// A named is the record of a sequence that cache entries refer to. engine and id are the key of the entry for the
+// sequence itself; engine is nil if there is only a neighbour's entry.
 type named struct {
 	seq      *Sequence
 	engine   *Engine
@@ -38,7 +38,7 @@ func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
 // any reports whether there is any entry. A program with few sequences never has one.
 func (x *index) any() bool { return x.used.Load() != 0 }
 
-// keyOf returns the key of the entry of s. ok is false if there is none.
+// keyOf returns the key of the cache entry for s: its engine and its id. ok is false if s has no entry.
 func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 	if n := x.table.get(named{seq: s}); n != nil && n.engine != nil {
 		return n.engine, n.id, true
@@ -62,14 +62,14 @@ func (x *index) remove(h *entry) {
 	x.mention(h.engine, h.next, -1)
 }
 
-// mention adds by to the number of entries that refer to n as a neighbour, where n is a node of e's list. The head of
-// the list is not counted. mention returns false if there is no memory.
+// mention adds the number by to the count of entries that refer to n as a neighbour. n is a node of e's list. The
+// head of the list is not counted. mention returns false if there is no memory.
 func (x *index) mention(e *Engine, n *Node, by int32) bool {
 	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
 }
 
-// change calls edit with the record of s. It adds the record before if there is none, and removes it afterwards if no
-// entry refers to s. It returns false if there is no memory.
+// change calls edit with the record of s. If there is no record, it first adds one. If no entry refers to s after the
+// edit, it removes the record. It returns false if there is no memory.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
 	n := x.table.add(named{seq: s})
 	if n == nil {

@@ -7,9 +7,10 @@ import (
 )
 
 // A journal makes a batch of appends that either does all of them or nothing. Each step changes tables and counts as
-// append does, in the order of the appends. But it does not write to the pool, takes its block from one scan of the
-// counts, and puts a missing L2 table into scratch memory. In the end, either allocations replace the scratch tables
-// and the pool is written, or the steps are undone in reverse order.
+// append does, in the order of the appends. There are three differences: a step does not write to the pool, finds its
+// block in one scan of the counts that all steps share, and puts a missing L2 table into scratch memory. After the
+// last step, the journal either allocates tables that replace the scratch tables, and the pool is written, or it
+// undoes the steps in reverse order.
 type journal struct {
 	engine *Engine
 	fit    block.FirstFit
@@ -100,8 +101,8 @@ func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	return nil
 }
 
-// settle allocates the tables, in one call of memory, and copies the scratch tables into them. It returns false if the
-// allocation fails.
+// settle allocates all L2 tables that are still in scratch memory, in one call of memory, and copies the scratch
+// tables into them. It returns false if the allocation fails.
 func (j *journal) settle(memory Memory) bool {
 	if len(j.tables) == 0 {
 		return true
@@ -145,7 +146,7 @@ func (j *journal) revoke(st *step, logical uint32) {
 	}
 }
 
-// revokeRun undoes the first done steps of appendRun. first is the logical block of the first step.
+// revokeRun undoes the first steps of appendRun; done is their number. first is the logical block of the first step.
 func (j *journal) revokeRun(first, done int) {
 	for i := done - 1; i >= 0; i-- {
 		j.revoke(&j.steps[i], uint32(first+i))

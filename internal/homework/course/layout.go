@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points to. Each entry points to an L2Table.
+// L1Table is the table that Sequence.block_table points to. Each of its entries points to an L2Table.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32
@@ -70,14 +70,14 @@ func (e *Engine) counts() []int32 {
 	return unsafe.Slice(e.RefCount, int(e.Total))
 }
 
-// records returns the records of a block, which must be in the pool. The offset needs 64 bits: block 2^25 begins 2 GiB
-// behind the base.
+// records returns the records of a block, which must be in the pool. The offset needs 64 bits: block 2^25 begins 2
+// GiB after the start of the pool.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at returns a pointer to the L1 entry for a logical block, which must be below MaxLogicalBlocks, and the block that
-// it is mapped to, or None.
+// at looks up a logical block, which must be below MaxLogicalBlocks. It returns a pointer to its entry in the L1
+// table, and the block that it is mapped to, or None.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -57,7 +57,8 @@ func (c *core) unlock() {
 	c.mu.Unlock()
 }
 
-// tidy erases copies of pointers, so that a conservative leak checker reports chunks whose pointers the host has lost.
+// tidy erases the pointers that the core has copied. A conservative leak checker would take such a copy for a pointer
+// of the host, and so would not report a chunk whose pointers the host has lost.
 func (c *core) tidy() {
 	clear(c.chunks[:])
 	c.batch.release()
@@ -84,7 +85,8 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	e, err := c.init(pool, size)
 	c.unlock()
 	if err == nil && l.index.any() {
-		// The new engine may have the address of an engine that the host freed by hand, and that still has entries.
+		// The host may have freed an engine by hand, without llm_destroy. The new engine may have its address, and
+		// the cache may still have entries for it.
 		c = l.lock(e)
 		c.cache.removeEngine(e)
 		c.unlock()
