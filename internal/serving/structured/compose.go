@@ -12,7 +12,7 @@ import (
 )
 
 // builder makes the grammar of a form that has parts. Its methods add paths between two nodes of the grammar.
-// The texts along these paths are those that the form allows.
+// Each path reads a text that the form allows.
 type builder struct {
 	g      *grammar.Grammar
 	v      *Vocabulary
@@ -150,7 +150,7 @@ func (b *builder) text(from, to grammar.Node, text string) {
 	}
 }
 
-// oneOf adds a path for each text, or one that reads nothing if there are no texts.
+// oneOf adds a path for each of the given texts. If there are no texts, it adds a path that reads nothing.
 func (b *builder) oneOf(from, to grammar.Node, texts []string) {
 	if len(texts) == 0 {
 		b.g.Jump(from, to)
@@ -160,15 +160,15 @@ func (b *builder) oneOf(from, to grammar.Node, texts []string) {
 	}
 }
 
-// stop says where free text ends: before the first occurrence of mark. The path from there reads text, which
-// begins with mark, and leads to the node to. If text is empty, free text may end anywhere.
+// stop is a place where free text may end: before the first occurrence of mark. After the free text, the path
+// reads text, which begins with mark, and leads to the node to. If text is empty, free text may end anywhere.
 type stop struct {
 	mark, text string
 	to         grammar.Node
 }
 
-// stopsAt returns a stop for each text in ends. If ends is empty, it returns the stop of free text that may
-// end anywhere.
+// stopsAt returns a stop for each text in ends. If ends is empty, it returns one stop with an empty text:
+// free text may end anywhere.
 func stopsAt(ends []string, to grammar.Node) []stop {
 	if len(ends) == 0 {
 		return []stop{{"", "", to}}
@@ -225,8 +225,8 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) {
 	}), append(nodes, end)...)
 }
 
-// contents adds paths for the content and the end of each tag, all to the node to. It returns the node at
-// which the content of each tag begins.
+// contents adds, for each tag, a path that reads the content and the end of the tag and leads to the node to.
+// It returns the first node of each of these paths.
 func (b *builder) contents(tags []Tag, to grammar.Node) []grammar.Node {
 	if len(tags) == 0 {
 		b.ok(errors.New("tags: there are none"))

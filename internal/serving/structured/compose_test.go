@@ -27,8 +27,8 @@ func readAll(f *Form, text string) (begins, answer bool) {
 	return r.begins, r.answer
 }
 
-// read calls next with each position at which a text of the form can end, together with one of ends after it.
-// The text begins at the position at.
+// read finds the texts of the form that begin at the position at and are followed by one of the texts in
+// ends, or by anything if ends is empty. It calls next with the position after each of them.
 func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:
@@ -224,8 +224,8 @@ func formOf(t *rapid.T, depth int) Form {
 	return Form{Tags: &Tags{triggers, tags, some("without"), flag("one"), flag("stop")}}
 }
 
-// Ensure that random forms with parts allow exactly the tokens with which the text is still the beginning
-// of an answer by the definition.
+// Ensure that random forms with parts allow a token exactly if the text with this token is still the
+// beginning of an answer, as naiveReader finds by trying all divisions of the text.
 func TestRandomFormsAllowWhatTheyDescribe(t *testing.T) {
 	const length = 5
 	tokens := []string{"a", "b", "<", "ab", "<a", "aa<", "<<b", "S"}
@@ -277,8 +277,8 @@ func must(form Form) []byte {
 	return text
 }
 
-// tagged returns a function that reports whether a text is an answer of a form. Each ASCII character is a
-// token, and S is a special token.
+// tagged returns a function that reports whether a text is a complete answer that has the form. Each ASCII
+// character is a token, and S is a special token.
 func tagged(t *testing.T, form Form) func(text string) bool {
 	all := make([][]byte, 129)
 	for b := range 128 {
@@ -415,7 +415,8 @@ func TestRefusedStructuralTags(t *testing.T) {
 	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
 }
 
-// Ensure that free text causes no work for tokens that go on after its end if no text can follow it.
+// Ensure that the fit of free text has no crossings if no text can follow the free text. In that case, tokens
+// with further bytes after the end of the free text need no work.
 func TestFreeTextAtTheEndHasNoRest(t *testing.T) {
 	all := [][]byte{[]byte("a"), []byte("b"), []byte("abab"), nil, nil}
 	v, err := NewVocabulary(all, map[int]string{3: "<|call|>"}, []int{4})

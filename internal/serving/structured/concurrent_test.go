@@ -52,8 +52,8 @@ func TestMatchersRunAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// Ensure that the memory of a constraint for kept masks has a limit, and that masks stay correct when
-// it is reached.
+// Ensure that a constraint keeps at most a limited number of masks, and that masks stay correct after it has
+// dropped some.
 func TestKeptMasksHaveALimit(t *testing.T) {
 	v := smallVocabulary(t, []byte("abc"))
 	c := compiled(t, v, Form{JSONSchema: json.RawMessage(`{"type":"array","items":{"type":"string","maxLength":3000}}`)})

@@ -47,15 +47,16 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
 }
 
-// maxMaskBytes limits the memory of the masks that a constraint keeps. The limit applies to the masks of
-// configs and to the fits separately. A mask takes 16 KB for a vocabulary of 128,000 tokens.
+// maxMaskBytes limits the memory of the masks that a constraint caches: that of the masks of its configs, and
+// separately that of its fits. A mask takes 16 KB for a vocabulary of 128,000 tokens.
 const maxMaskBytes = 8 << 20
 
-// maxMasks is the largest number of masks of each kind that a constraint keeps.
+// maxMasks is the largest number of masks of configs that a constraint caches, and the largest number of
+// fits.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
-// mask returns the tokens that may follow in a config: those that fit the state of one of its items, and
-// the tokens that end an answer if the text may end. The caller must hold the mutex.
+// mask returns the tokens that may follow a text whose state is config: those that fit the state of one of
+// config's items, and the tokens that end an answer if the text may end. The caller must hold the mutex.
 func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	if mask, ok := config.Memo.([]uint64); ok {
 		return mask
@@ -64,8 +65,8 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	for i, item := range config.Items {
 		f := c.fit(item)
 		into := mask
-		// An item's except must not remove tokens that an earlier item has added, so the item's tokens are
-		// computed in a mask of their own.
+		// The tokens in the field except are removed from this item's tokens only. An earlier item may
+		// allow them, so the item's tokens are computed in a mask of their own.
 		apart := i > 0 && (f.except.mask != nil || f.except.list != nil)
 		if apart {
 			into = c.scratch
@@ -98,9 +99,9 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	return mask
 }
 
-// cross adds tokens to mask that complete a lexeme and have more bytes after it. In the trie rest, these
-// tokens are below the node, at which the lexeme ends and the config is after. A token is added if its bytes
-// below the node are allowed after that config.
+// cross adds to mask those tokens that complete a lexeme and have more bytes, if the grammar allows these
+// bytes after the lexeme. The lexeme ends at the given node of the trie rest, so the further bytes of these
+// tokens are below the node. The config at the end of the lexeme is after.
 func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
 	if len(rest.nodes) == 0 {
 		return
@@ -146,9 +147,9 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	return f
 }
 
-// newFit computes the fit of an item. If its lexeme excludes names, newFit uses the fit of the lexeme of all
-// names and stores the tokens of the excluded names in except, so that constraints with different excluded
-// names share that fit.
+// newFit computes the fit of an item. If the item's lexeme is that of all names except some, newFit takes the
+// fit of the lexeme of all names, and puts the tokens that complete an excluded name into its field except.
+// So constraints that exclude different names share one fit.
 func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {

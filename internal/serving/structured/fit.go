@@ -43,7 +43,7 @@ func (s tokenSet) addTo(mask []uint64) {
 	}
 }
 
-// fit holds the tokens that can follow in a state of a lexeme.
+// fit holds the tokens that can follow when a lexeme is in a certain state.
 type fit struct {
 	inside    tokenSet   // those whose bytes all belong to the lexeme
 	crossings []crossing // those that complete the lexeme and go on after it
@@ -61,21 +61,22 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing holds the tokens that complete a lexeme with the given tag and have more bytes after it. The trie
-// rest has the bytes of these tokens after the end of the lexeme. If it would have too many nodes, it is
-// empty, and the tokens are below the given nodes of the vocabulary's trie.
+// crossing holds the tokens that complete a lexeme with the given tag and have more bytes after it. The bytes
+// of these tokens after the end of the lexeme are in the trie rest. If that trie would have too many nodes,
+// it is left empty, and nodes has the nodes of the vocabulary's trie at which the lexeme ends.
 type crossing struct {
 	tag   int32
 	rest  trie
 	nodes []int32
 }
 
-// maxMerged is the largest number of nodes of the vocabulary's trie that a crossing merges.
+// maxMerged is the largest number of nodes of the vocabulary's trie that are merged into the trie of a
+// crossing.
 const maxMerged = 10_000
 
-// fit computes which tokens fit a state of a lexeme. It leaves out tokens that go on after the lexeme has
-// ended with the tag ignored, after which no text can follow. Free text can end with that tag in most states,
-// so this saves much work.
+// fit computes which tokens fit a state of a lexeme. If the lexeme ends with the tag ignored, only a special
+// token or the end of the answer can follow. So fit leaves out tokens that have more bytes after such an end.
+// Free text can end with that tag in most states, so this saves much work.
 func (v *Vocabulary) fit(l *lexeme.Lexeme, state, ignored int32) *fit {
 	w := walk{v: v, l: l, f: &fit{}, words: v.Words(), ignored: ignored, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
@@ -140,14 +141,14 @@ func (w *walk) below(from int32) {
 	}
 }
 
-// loops reports whether all bytes below a node of the trie leave the lexeme in the same state.
+// loops reports whether the lexeme stays in the given state for all bytes below a node of the trie.
 func (w *walk) loops(state int32, n *trieNode) bool {
 	loop, uses := &w.l.Loops(state).Loop, &w.v.trie.uses[n.uses]
 	return uses[0]&^loop[0]|uses[1]&^loop[1]|uses[2]&^loop[2]|uses[3]&^loop[3] == 0
 }
 
-// exceptions returns the tokens that complete a name that l excludes. The lexeme l matches all names except
-// the excluded ones.
+// exceptions returns the tokens that complete an excluded name. The lexeme l must be one that Others
+// returned: it matches all names except the excluded ones.
 func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 	var out tokenSet
 	if !l.CanExclude(state) {

@@ -74,8 +74,8 @@ func (f Form) Compacted() Form {
 // Free is any text that contains none of Without.
 type Free struct{ Without []string }
 
-// Tag is Begin, then Content, then one of the texts in End, or nothing if there are none. If Content
-// ends with free text, that text ends where a text in End first occurs.
+// Tag is a Begin, a Content and one of the texts in End. If End is empty, nothing follows Content. If Content
+// ends with free text, the free text ends at the first occurrence of a text in End.
 type Tag struct {
 	Begin   string
 	Content Form

@@ -84,9 +84,9 @@ func TestMaskBench(t *testing.T) {
 	require.Empty(t, totals.letInNames)
 }
 
-// TestOfficialSuite compares the instances that a schema allows with the official test suite. An
-// instance of the suite may contain 1.0 for a whole number, which the test writes as 1, and its
-// members may be sorted into the order of the schema.
+// TestOfficialSuite counts how often the constraint of a schema and the official test suite agree on whether
+// an instance is valid. The test writes a number such as 1.0 as 1. If a valid instance is not allowed, the
+// test tries it again with its members in the order of the schema.
 func TestOfficialSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names no folder")

@@ -72,7 +72,7 @@ func (t *tree) append(out []byte) []byte {
 	}
 }
 
-// inOrder returns an instance with its members in the order in which the schema lists them.
+// inOrder returns an instance with the members of its objects in the order in which the schema lists them.
 func inOrder(schema, data []byte) []byte {
 	root, instance := parseTree(schema), parseTree(data)
 	if root == nil || instance == nil {
@@ -82,8 +82,8 @@ func inOrder(schema, data []byte) []byte {
 	return instance.append(nil)
 }
 
-// reorder sorts the members of an instance into the order in which the given schemas list them, and those of
-// its descendants likewise.
+// reorder sorts the members of an instance into the order in which the given schemas list them. It also sorts
+// the members of all objects inside the instance, by the schemas that apply to them.
 func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallVocabulary returns a vocabulary of all bytes and of pieces of the texts. Many pieces end inside
-// another lexeme than they begin in.
+// smallVocabulary returns a vocabulary of all bytes and of pieces of the texts. Many pieces begin inside one
+// lexeme and end inside another.
 func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	random := rand.New(rand.NewPCG(1, 2))
 	known := map[string]bool{}

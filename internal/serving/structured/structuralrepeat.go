@@ -36,7 +36,7 @@ func readRepeat(path, kind string, data json.RawMessage) (Form, error) {
 	return Form{Repeat: &r}, err
 }
 
-// readDispatch reads free text in which a pattern or a token begins another format.
+// readDispatch reads the format of free text in which another format begins after a pattern or a token.
 func readDispatch(path, kind string, data json.RawMessage) (Form, error) {
 	f := struct {
 		Type          string

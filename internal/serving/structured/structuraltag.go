@@ -64,8 +64,8 @@ func olderTag(data []byte) (Form, error) {
 
 func isSet(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
-// fields decodes a JSON object into the struct to which into points. Fields of the object that the struct
-// does not have must be null.
+// fields decodes a JSON object into a struct. The parameter into points to the struct. Members of the object
+// that the struct has no field for must be null.
 func fields(data []byte, into any) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(data, &given) != nil {
@@ -108,7 +108,7 @@ func schemaForm(schema json.RawMessage) (Form, error) {
 	return Form{JSONSchema: schema}, nil
 }
 
-// endsOf returns ends, or nil if one of them is empty: such a tag has no end.
+// endsOf returns ends. If one of them is empty, it returns nil: the end of such a tag is not marked.
 func endsOf(ends ...string) []string {
 	for _, end := range ends {
 		if end == "" {

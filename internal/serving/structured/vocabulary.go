@@ -201,8 +201,8 @@ func (t *trie) below(n *trieNode) []int32 {
 	return t.tokens[n.first+n.count : end]
 }
 
-// leave removes the nodes that are deeper than depth from path, and sets their ends: all their descendants
-// have been added.
+// leave removes the nodes that are deeper than depth from path. All descendants of these nodes have been
+// added, so leave also sets the field end of each.
 func (t *trie) leave(path *[]int32, depth int) {
 	for len(*path) > depth+1 {
 		t.nodes[(*path)[len(*path)-1]].end = int32(len(t.nodes))

@@ -1,11 +1,11 @@
 package toolparser
 
-// A ToolParser describes how a family of models writes tool calls. A call follows one of the markers in Begin. If Bare
-// is set, a JSON object or list at the beginning of a line may also be a call.
+// A ToolParser describes how a family of models writes tool calls. A call follows one of the markers in
+// Begin. If Bare is set, a JSON object or list at the beginning of a line may also be a call.
 //
-// A call has one of three forms: a JSON object with the members name and arguments (or parameters), or a list of such
-// objects; if Named is set, also a name, the marker Named.Args and a JSON object; if Tagged is set, only a name, ">"
-// and texts between tags.
+// A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. If
+// Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Tagged is set, a call
+// can only be a name, ">" and texts between tags.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text
@@ -58,7 +58,9 @@ type calls struct {
 	reading *shaped // what follows a marker, or nil
 }
 
-// progress says whether a call continues after a byte that was read.
+// Writing is the exact text of calls when a constraint makes the model write them. The text begins with
+// Before and ends with After. Each call consists of Begin, the name, Middle, the arguments and End. Between
+// stands between two calls.
 type progress uint8
 
 const (
@@ -91,7 +93,7 @@ func (c *calls) next(b byte) {
 	}
 }
 
-// stop ends the call that is being read. If no Call event was reported for it, its text is content.
+// Named describes calls that are a name followed by a JSON object. The object has only the arguments.
 func (c *calls) stop() {
 	if c.reading.begun() {
 		c.out.callEnd()
@@ -147,9 +149,7 @@ func (c *calls) scan(b byte) {
 	}
 }
 
-// begin starts to read a call. The call's text begins at c.held[at:]. The text before it is content, except for the
-// space at its end. first contains the bytes of held that belong to the call already: none, or the opening bracket of a
-// call without a marker.
+// progress says what a byte that was read means for the call: whether the call continues or has ended.
 func (c *calls) begin(at int, first []byte) {
 	if n := spaceBefore(c.held[:at]); n > 0 {
 		c.content(c.held[:n])

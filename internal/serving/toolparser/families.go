@@ -13,8 +13,9 @@ func list(marker, arguments, after string) Writing {
 		Marker: marker}
 }
 
-// toolParsers are the known tool parsers. Choose takes the first one for which the chat template contains all texts of
-// one of the lists in template. Parsers of the same name differ in Writing.
+// toolParsers are the known tool parsers. A parser's field template has lists of texts. A chat template fits
+// the parser if it contains all texts of one list. Choose takes the first parser that fits. Parsers of the
+// same name differ in Writing.
 var toolParsers = []*ToolParser{
 	{Name: "openai", harmony: true, template: [][]string{{markChannel, markMessage}},
 		Writing: Writing{Begin: markChannel + "commentary to=functions.", Middle: " " + markFormat + "json" + markMessage, Once: true,
@@ -82,7 +83,7 @@ func Choose(template string) Format {
 	return f
 }
 
-// has reports whether template contains all texts of one of the sets.
+// has reports whether template contains all texts of one of the lists in sets.
 func has(template string, sets [][]string) bool {
 	return slices.ContainsFunc(sets, func(all []string) bool {
 		return !slices.ContainsFunc(all, func(text string) bool { return !strings.Contains(template, text) })
@@ -131,8 +132,8 @@ func names[T any](all []T, name func(T) string) string {
 	return strings.Join(slices.Compact(list), ", ")
 }
 
-// AddTools sets f.Tools if it is nil: to the parser of the harmony format if f.Reasoning is of that format, else to
-// json.
+// AddTools sets f.Tools if it is nil: to the parser openai if f.Reasoning parses the harmony format, and
+// otherwise to the parser json.
 func (f *Format) AddTools() {
 	switch {
 	case f.Tools != nil:

@@ -47,7 +47,8 @@ type Parser struct {
 	out   output
 }
 
-// A stage parses text byte by byte, so its result does not depend on how the text is cut into pieces.
+// A stage is a step of the parsing of an answer: it finds the reasoning, or the calls. It reads text byte by
+// byte, so its result does not depend on how the text is divided into pieces.
 type stage interface {
 	next(b byte)
 	close(cut bool) // the text has ended, or with cut was ended by max_tokens or a stop string

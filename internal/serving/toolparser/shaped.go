@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// shaped reads the text after the marker of a call: an object, a list of objects, or a name with arguments.
+// shaped reads the text after the marker of a call. The first bytes show its shape: an object, a list of
+// objects, or a name with arguments.
 type shaped struct {
 	calls    *calls
 	bare     bool // nothing but the name shows that this is a call

@@ -74,7 +74,8 @@ func (t *taggedCall) next(b byte) progress {
 	return more
 }
 
-// stop ends the call at text that cannot be part of it, and returns p.
+// stop ends the call, because the text that follows cannot be part of it. It finishes arguments that were
+// begun, and returns p.
 func (t *taggedCall) stop(p progress) progress {
 	if t.out.open {
 		t.finish()
@@ -161,7 +162,8 @@ func asJSON(value []byte, kind ParameterKind) string {
 	return `"` + escaped(value) + `"`
 }
 
-// escaped returns the text as it is written inside a JSON string. text may be a part of the whole, even of a character.
+// escaped returns text as it is written inside a JSON string. The caller may escape a long text piece by
+// piece, even if a piece ends inside a character.
 func escaped(text []byte) string {
 	var to strings.Builder
 	for _, b := range text {

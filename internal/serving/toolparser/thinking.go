@@ -27,8 +27,8 @@ func (r *ReasoningParser) Ends(prompt string) bool {
 	return strings.HasSuffix(strings.TrimRight(prompt, " \t\r\n"), r.End)
 }
 
-// thinking reports the reasoning at the beginning of an answer, and passes the rest to the stage content. Line breaks
-// around the reasoning are dropped.
+// thinking reports the reasoning at the beginning of an answer. It passes the text after the reasoning to
+// content, the stage that reports content and calls. Line breaks around the reasoning are dropped.
 type thinking struct {
 	parser  *ReasoningParser
 	content stage

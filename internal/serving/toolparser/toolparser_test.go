@@ -64,7 +64,8 @@ func show(events []toolparser.Event) string {
 	return text.String()
 }
 
-// texts are answers in the formats of the families. want is what show writes for their events.
+// texts are answers that the families of models write. The field want has the events of an answer in the form
+// that show writes.
 var texts = []struct {
 	name, tools, reasoning, prompt, text, want string
 }{
@@ -177,8 +178,8 @@ func TestCutsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestNothingShownIsTakenBack requires that the events of each beginning of an answer are a beginning of the events of
-// the whole answer. In particular, no part of a marker is reported as text.
+// TestNothingShownIsTakenBack requires that the events after any first part of an answer are the first events
+// of the whole answer. In particular, no part of a marker is reported as text.
 func TestNothingShownIsTakenBack(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
@@ -196,8 +197,8 @@ func cut(f *toolparser.Format, prompt, text string) string {
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 
-// Ensure that an answer that is cut has a beginning of the events of the whole answer: no part of a marker and no part
-// of a call as content, and only those arguments that the model wrote.
+// Ensure that the events of an answer that max_tokens ends are the first events of the whole answer. No part
+// of a marker or of a call is reported as content, and a call has only those arguments that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)

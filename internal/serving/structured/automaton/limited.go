@@ -2,17 +2,17 @@ package automaton
 
 import "math"
 
-// Limited accepts the texts of an automaton whose length is in a range. A state of Limited is a state
-// of the automaton together with the number of characters read. These pairs are computed when needed,
-// not stored. Each of them can reach an accepting state.
+// Limited accepts those texts of an automaton whose length is in a range. A state of Limited is a state of
+// the automaton together with the number of characters read. Such a pair is computed when it is needed, not
+// stored. An accepting state can be reached from each pair that Next returns.
 type Limited struct {
 	*DFA
 	minimum, maximum int
 	alive            []uint64 // one bit for each state: whether it can reach an accepting state
 }
 
-// Limit returns the texts of d with minimum to maximum characters. If maximum is below 0, there is no upper
-// limit.
+// Limit returns an automaton that accepts those texts of d that have minimum to maximum characters. If
+// maximum is below 0, there is no upper limit.
 func Limit(d *DFA, minimum, maximum int, budget *Budget) (*Limited, error) {
 	last := maximum
 	if maximum < 0 {

@@ -149,7 +149,8 @@ func (b *Builder) Build(budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// alphabet sets the character classes of d. It returns the classes that each set of b consists of.
+// alphabet sets the character classes of d. For each set of b, it returns the classes whose characters are in
+// the set.
 func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	type event struct {
 		at  rune
@@ -214,8 +215,9 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start makes the first state of d. Only there, the transitions that Builder.Begin added can be taken. The
-// tags of states take the transitions into account that Builder.End added.
+// start makes the first state of d, which is the only one in which the transitions of Builder.Begin can be
+// taken. It also sets the tags of b's states, including those that a state gets through the transitions of
+// Builder.End.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)
@@ -237,8 +239,9 @@ func (s *subsets) start() error {
 	return s.budget.Spend(len(b.begins) + len(b.edges))
 }
 
-// endTags returns the tag of each state of b when the text ends there: the smallest tag among the states that
-// it can reach through the transitions of b that read nothing and through extra, including itself.
+// endTags returns the tag that each state of b has if the text ends there. A state has the smallest tag among
+// its own and those of the states that can be reached from it without reading a character. The transitions in
+// extra can be taken for this too.
 func (s *subsets) endTags(extra [][2]int32) []int32 {
 	tags := slices.Clone(s.b.tags)
 	if len(extra) == 0 {

@@ -1,8 +1,8 @@
 package automaton
 
-// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a state
-// from the tags of a and b. An argument is None if that automaton does not accept the text, or allows no text
-// that begins with it.
+// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a text
+// from the tag that the text has in a and the tag that it has in b. If one of the automata does not accept
+// the text, the argument for that automaton is None.
 func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error) {
 	d, pairs := joinClasses(a, b)
 	if err := budget.Spend(len(d.starts)); err != nil {
@@ -16,7 +16,8 @@ func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error
 	if !b.Empty() {
 		start.b = 0
 	}
-	// deadA means that no text is accepted after a has no transition left, and deadB means the same for b.
+	// If deadA is true, the combination accepts no text that a has no transition for. deadB says the same of
+	// b.
 	deadA, deadB := tag(None, 0) == None, tag(0, None) == None
 	accept := func(at pair) int32 { return tag(a.tagAt(at.a), b.tagAt(at.b)) }
 	return d, explore(d, start, func(at pair, class int) (pair, bool) {
@@ -41,8 +42,9 @@ func (d *DFA) tagAt(state int32) int32 {
 	return d.tags[state]
 }
 
-// joinClasses returns an automaton that has classes but no states. It also returns the class of a and the
-// class of b that each of its classes is in.
+// joinClasses returns an automaton that has classes but no states. Characters are in the same class if both a
+// and b have them in the same class. The second result has, for each class, the class in a and the class in
+// b.
 func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	d := &DFA{}
 	ids := map[[2]int32]int32{}

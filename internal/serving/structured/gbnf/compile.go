@@ -71,8 +71,9 @@ const (
 	open     = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
 )
 
-// size returns the number of characters and references in a part, counting each repetition of a repeat. It
-// returns tooLarge for more than maxLexeme, and for a part that contains itself.
+// size returns the number of characters and references in a part of the grammar. The part of a repeat counts
+// as often as it may occur. The result is tooLarge if the number is above maxLexeme, or if the part contains
+// itself.
 func (b *builder) size(n *node) int {
 	switch n.kind {
 	case chars:

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A frame is a call of a rule. The grammar continues at one of its returns after the call. A frame is
-// complete when the closure in which it is made is complete, and does not change afterwards.
+// A frame is a call of a rule. When the rule ends, the grammar continues at any of the frame's returns. The
+// closure that makes a frame adds returns to it. After that closure is computed, the frame does not change.
 type frame struct {
 	id      int32
 	rule    Node
@@ -16,7 +16,7 @@ type frame struct {
 	fresh   bool // made by the closure that is being computed
 }
 
-// kernel is a position in a grammar: a node of a rule, and the call of the rule.
+// kernel is a position in a grammar: a node of a rule, and the call in which the rule is being read.
 type kernel struct {
 	node  Node
 	frame *frame
@@ -35,8 +35,8 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 	return key
 }
 
-// closed is the closure of some kernels: an item for each lexeme that can begin at one of them, and whether
-// the text may end at one of them.
+// closed is the closure of some kernels. It has an item for each lexeme that can begin at a kernel or after
+// steps from it that read nothing, and says whether the text may end there.
 type closed struct {
 	items  []Item
 	accept bool
@@ -89,8 +89,8 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. Other edges, and
-// the end of a rule, lead to further kernels, which visit adds to the work.
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. It puts the
+// kernels that other edges, or the end of the rule, lead to on the list of kernels to visit.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {
@@ -120,8 +120,8 @@ func (r *Runner) visit(w *closing, k kernel) {
 }
 
 // call adds a call of a rule to the closure. If the calling rule ends directly after the call, the called
-// rule returns to where the calling rule returns. So the stack does not grow in a right-recursive rule for a
-// list.
+// rule returns to where the calling rule returns. So a list that a right-recursive rule describes does not
+// make the stack grow.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {
@@ -151,8 +151,8 @@ func (w *closing) returnTo(f *frame, back kernel) {
 	}
 }
 
-// share replaces the frames that the closure has made by equal frames of earlier closures, so that equal
-// states have equal configs. A frame that is among its own callers is not replaced.
+// share replaces frames that the closure has made by equal frames of earlier closures, so that equal states
+// have equal configs. A frame whose callers include the frame itself is not replaced.
 func (r *Runner) share(w *closing) {
 	if len(w.fresh) == 0 {
 		return

@@ -151,7 +151,8 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// After returns the config in which the lexeme of item has just been completed with the given tag.
+// intern returns the config that has the given items and those of the closure of r.kernels. If the runner has
+// cached an equal config, intern returns that one.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
 	return r.intern(r.items[:0])

@@ -94,9 +94,10 @@ func (g *Grammar) Embed(other *Grammar) Node {
 // NewTerminal returns the terminal of a lexeme.
 func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
-// LazyTerminal returns a terminal whose lexeme is made by the function make when it is first needed. The
-// argument of make reports whether the rule can end after the lexeme has ended with a tag. This is the case
-// for at least one tag. If the lexeme has several tags, only one edge may read the terminal.
+// LazyTerminal returns a terminal whose lexeme is made by the function make when the lexeme is first needed.
+// The function make gets a function alive, which reports whether the rule can still end after the lexeme has
+// ended with a given tag. It can for at least one tag. If the lexeme has several tags, only one edge may read
+// the terminal.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
@@ -164,7 +165,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop restricts the lexeme of an edge's lazy terminal to the tags that lead to an alive node.
+// drop changes an edge's lazy terminal so that its lexeme has only those tags that lead to a node from which
+// the rule can end. alive says which nodes these are.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

@@ -28,9 +28,9 @@ func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported
 }
 
 // arrays adds edges between two nodes for the arrays of an alternative. A node stands for the number of
-// elements so far, and for the set of schemas of contains that an element has satisfied. If the number of
-// elements is not limited, the same nodes stand for all numbers from which the next element has the same
-// schemas.
+// elements so far and for a set of the schemas in contains: those that one of the elements satisfies. If the
+// number of elements is not limited, the last nodes stand for any larger number too, since the schemas of
+// further elements are all the same.
 func (b *builder) arrays(from, to grammar.Node, a *arrays) {
 	last := max(a.prefix(), a.min)
 	if a.max != unlimited {
@@ -83,9 +83,10 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements adds the edges for element i. Index met of both slices is a bit set of the schemas of contains
-// that the elements so far satisfy. An element leads from element[met] to after[met], or to after with one
-// more bit.
+// elements adds the edges for element i. The indices of the slices element and after are bit sets of the
+// schemas in contains that the elements so far satisfy. An edge leads from element[met] to after[met]. If the
+// element satisfies another schema of contains, an edge leads to the node of after whose index also has the
+// bit of that schema.
 func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) {
 	own := b.element(a, i)
 	for met := range element {
@@ -169,13 +170,14 @@ func (m *members) nextRequired(i int) int {
 	return m.required[at]
 }
 
-// grow adds the nodes and edges of the members. For each number of members up to top there is a layer of
-// nodes. If more than top members are allowed, edges in the last layer lead back to it.
+// grow adds the nodes and edges of the members. It adds a layer of nodes for each number of members up to
+// top. If more than top members are allowed, edges in the last layer lead back to that layer.
 func (m *members) grow(first grammar.Node, minimum, top int) {
 	n := len(m.listed)
 	kinds := len(m.rest.kinds)
-	// At the node name[i], the names from index i on may come. At values[i], the value of the name with index
-	// i comes. The values of unlisted names have the indices from n on, one for each kind.
+	// At the node name[i], one of the names from index i on may come next. At the node values[i], the value
+	// of the name with index i comes next. Unlisted names are divided into kinds, and their values have one
+	// index for each kind, from n on.
 	name := []grammar.Node{first}
 	for count := 0; count != m.o.max && m.err == nil; count++ {
 		last := m.o.max == unlimited && count >= top

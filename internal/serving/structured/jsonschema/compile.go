@@ -100,9 +100,9 @@ func (b *builder) rule(r rule) {
 	}
 }
 
-// terminal returns the terminal with the given key, made by an earlier call, or a new one. The function make
-// makes its lexeme, or returns nil if no text is possible. With an empty key, terminal always makes a new
-// one.
+// terminal returns the terminal that an earlier call made for the same key, or else a new one. The function
+// make makes its lexeme, or returns nil if no text is possible. With an empty key, terminal always makes a
+// new one.
 func (b *builder) terminal(key string, make func() (*lexeme.Lexeme, error)) *grammar.Terminal {
 	if t, ok := b.terminals[key]; ok && key != "" {
 		return t
@@ -174,7 +174,8 @@ func (n *numbers) key() string {
 	return string(key)
 }
 
-// key returns a name that is the same only for equal alternatives, or "" if there is no such name.
+// key returns a text that identifies an alternative of strings: equal texts mean equal alternatives. It
+// returns "" if one of the automata has no name.
 func (s *strings_) key() string {
 	key := fmt.Appendf(nil, "text %d %d", s.min, s.max)
 	for _, d := range s.dfas {

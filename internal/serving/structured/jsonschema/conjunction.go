@@ -67,7 +67,7 @@ func (c *compiler) and(all ...conjunction) conjunction {
 	return unique
 }
 
-// not returns the negation of a conjunction as alternatives: one for each term, with that term
+// not returns the negation of a conjunction as a list of alternatives. Each alternative is one of the terms,
 // negated.
 func (c *compiler) not(all conjunction) []conjunction {
 	var out []conjunction
@@ -150,8 +150,9 @@ func (c *compiler) termShape(t term) (*shape, error) {
 	return s, nil
 }
 
-// knownEmpty reports whether a conjunction is known to allow no value. It also looks for required members and
-// elements that allow no value. While the same conjunction is being examined, the result is false.
+// knownEmpty reports whether a conjunction is known to allow no value, for instance because a required member
+// or element allows none. A recursive schema leads back to a conjunction that is still being examined. For
+// such a conjunction, knownEmpty returns false.
 func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
 		return false, nil

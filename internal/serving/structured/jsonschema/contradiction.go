@@ -31,7 +31,8 @@ type demand struct {
 type need struct{ part, keyword string }
 
 // contradiction returns the reason why no value satisfies all terms. If the value is a required part of
-// another value, n names that part, and open has the conjunctions of the values around it.
+// another value, n names that part. The keys of open are those of the conjunctions of the values around it,
+// so that endless recursion is noticed.
 func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) error {
 	key := c.key(all)
 	if open[key] {
@@ -77,8 +78,9 @@ func namesOf(core []demand) string {
 	return words.String()
 }
 
-// withoutTypes returns core without a demand that only limits the type, if the other demands contradict each
-// other for every value of that type.
+// withoutTypes removes the demand for one type from a core of three or more demands, because the error is
+// clearer if it names only the other demands, which contradict each other for every value of that type. The
+// type integer stays if a number with a fraction satisfies the other demands.
 func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
 	for i := 0; i < len(core) && len(core) > 2; i++ {
 		t := core[i].schema.get("type")
@@ -203,7 +205,7 @@ func (c *compiler) empty(all conjunction) (bool, error) {
 }
 
 // emptyPart looks for a required member or element that no value satisfies. It returns the schemas that apply
-// to that part, and a need that names it. The need is zero if there is no such part.
+// to that part, and a need with the part's name. If there is no such part, the need is zero.
 func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 	s, err := c.shape(terms(core))
 	if err != nil {

@@ -133,8 +133,8 @@ func (v *value) path() string {
 	return v.parent.path() + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v.key)
 }
 
-// integer returns the value of a number that is whole and not negative, but at most 10^12. It returns false
-// for other values.
+// integer returns the value of a number that is whole and not negative. For a value above 10^12 it returns
+// 10^12. It returns false if v is not such a number.
 func (v *value) integer() (int, bool) {
 	if v.kind != number {
 		return 0, false

@@ -76,8 +76,8 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return c.either(all...)
 }
 
-// typeBeside returns the conjunction of the keyword type or enum of a schema. With it, oneOfShape finds that
-// alternatives of other types allow no value.
+// typeBeside returns a conjunction with one schema, which has only the keyword type of the given schema or,
+// without type, only enum. With it, oneOfShape finds that alternatives of other types allow no value.
 func (c *compiler) typeBeside(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {
@@ -109,8 +109,9 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	return c.either(yes, no)
 }
 
-// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member leads to two
-// alternatives: objects without the member, and objects that satisfy what depends on it.
+// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member that such a
+// keyword names leads to two alternatives: objects without the member, and objects that satisfy what the
+// schema requires if the member is present.
 func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	if v.kind != object {
 		return nil, refuse(schema, name, "it is not an object")

@@ -25,8 +25,9 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, err
 }
 
-// without returns the values of one type that some alternatives allow and no excluded alternative allows. The
-// function negate returns alternatives for the values that an excluded one does not allow.
+// without returns the values of one type that an alternative in some allows and no alternative in excluded
+// allows. The function negate returns, as alternatives, the values that one excluded alternative does not
+// allow.
 func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)

@@ -17,8 +17,8 @@ type numbers struct {
 	list          []constant
 }
 
-// constant is a number of enum or const. If the schema writes the number in another way than the function
-// written does, text is how the schema writes it.
+// constant is a number in enum or const. The field text is the number as the schema writes it, or "" if the
+// function written writes it in the same way.
 type constant struct {
 	*big.Rat
 	text string
@@ -149,8 +149,8 @@ const (
 	maxExponent = 400
 )
 
-// parseDecimal parses a JSON number. It returns an error if the number has more than maxDigits digits, or if
-// its exponent is above maxExponent or below its negative.
+// parseDecimal parses a JSON number. It returns an error if the number has more than maxDigits characters
+// before its exponent, or if its exponent is above maxExponent or below -maxExponent.
 func parseDecimal(text string) (*big.Rat, error) {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if e, err := strconv.Atoi(exponent); exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
@@ -164,7 +164,7 @@ func parseDecimal(text string) (*big.Rat, error) {
 }
 
 // decimals returns the digits of a number before and after the point, without its sign. Every number in a
-// schema has finitely many digits.
+// schema has a finite number of digits.
 func decimals(r *big.Rat) (whole, fraction string) {
 	abs := new(big.Rat).Abs(r)
 	places := 0

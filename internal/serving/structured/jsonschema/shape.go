@@ -258,8 +258,9 @@ type texts interface {
 	Empty() bool
 }
 
-// texts returns an automaton for the same texts as the method automaton. If possible, it counts characters
-// while it runs instead of storing a state for each length.
+// texts returns an automaton that accepts the same texts as the result of the method automaton. If the work
+// allows it, the automaton is one of Limit, which counts characters while it runs instead of having a state
+// for each length.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.min == 0 && s.max == unlimited {

@@ -2,9 +2,10 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// State.code describes a character of which only some bytes or digits have been read. Its highest four bits
-// are the kind of the code. The comments name the other values in a code, each after the number of its lowest
-// bit. Characters of the same class share a code if possible, so that a lexeme has few states.
+// State.code describes a character of which only some bytes or digits have been read. The highest four bits
+// of a code say which kind of code it is. The comments below list the other values in a code, each after the
+// number of its lowest bit. Characters of the same class share a code if possible, so that a lexeme has few
+// states.
 const (
 	utf8Code    = 1 << 28 // 24: number of bytes of the character, 22: missing bytes, 0: the bits so far
 	utf8Class   = 2 << 28 // 24: missing bytes, 0: the class
@@ -133,7 +134,7 @@ func (t *text) digits(s State, count, value uint32) (State, bool) {
 	return s, pairs || t.some(s.at, lo, hi)
 }
 
-// firstOf returns the first character whose pair of surrogates begins with high.
+// firstOf returns the first of the characters whose surrogate pair begins with high.
 func firstOf(high rune) rune { return 0x10000 + (high-0xD800)<<10 }
 
 func hexValue(b byte) (uint32, bool) {

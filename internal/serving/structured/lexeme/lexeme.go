@@ -6,8 +6,8 @@ import "llmmemory/internal/serving/structured/automaton"
 // cannot end.
 const None = automaton.None
 
-// State is a state of a lexeme, in a form that does not depend on the order in which the lexeme's states are
-// numbered. Lexemes with the same key have the same States.
+// State is a state of a lexeme. Unlike the number of a state, it does not depend on the order in which the
+// states of the lexeme are reached. Lexemes with the same key have the same States.
 type State struct {
 	phase phase
 	space uint8  // what is known of the white space so far
@@ -25,8 +25,8 @@ const (
 	ended
 )
 
-// machine defines the transitions of a lexeme. From each state that step returns with true, a state with a
-// tag can be reached.
+// machine defines the transitions of a lexeme. If step returns true, the state that it returns can still
+// reach a state with a tag.
 type machine interface {
 	step(s State, b byte) (State, bool)
 	tag(s State) int32

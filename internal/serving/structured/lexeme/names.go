@@ -31,8 +31,8 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except returns the state that AnyName, compact if l is, has after the same bytes. It returns false if l was
-// not made by Others.
+// Except returns the state that the lexeme AnyName would have after the same bytes. If l is compact, it is
+// the state of a compact AnyName. Except returns false if l was not made by Others.
 func (l *Lexeme) Except(state int32) (State, bool) {
 	if l.except == nil {
 		return State{}, false
@@ -61,7 +61,7 @@ func (m *members) any(s State) State {
 // Find returns the number of a state.
 func (l *Lexeme) Find(s State) int32 { return l.intern(s) }
 
-// Strings returns the lexeme that accepts the given JSON strings, written as Quoted.
+// Strings returns the lexeme that accepts the given JSON strings, written in the form Quoted.
 func Strings(list []string) *Lexeme {
 	m := newMembers(None, false)
 	for _, text := range list {
@@ -76,8 +76,8 @@ func newMembers(additional int32, colon bool) *members {
 	return m
 }
 
-// members is the machine of a list of names. A trie has the bytes of the listed names. If other names are
-// possible, rest reads the bytes of a name from the first one that is not in the trie.
+// members is the machine of a list of names. A trie has the bytes of the listed names. If names outside the
+// list are possible, rest reads the bytes of such a name from the first byte that is not in the trie.
 type members struct {
 	nodes      []node
 	additional int32 // the tag of names that are not listed, or None if they are not possible

@@ -58,8 +58,8 @@ func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: form, space: space})
 }
 
-// FreeText returns the lexeme of the free text that d accepts. The parameter end is the tag with which the
-// text may end in most states.
+// FreeText returns the lexeme of the free text that d accepts. The parameter end is the tag that most states
+// of d have.
 func FreeText(key string, d Texts, end int32) *Lexeme {
 	l := Text(key, d, Raw, false)
 	l.free = end
@@ -69,15 +69,16 @@ func FreeText(key string, d Texts, end int32) *Lexeme {
 // FreeEnd returns the parameter end of FreeText, or None for a lexeme that FreeText did not make.
 func (l *Lexeme) FreeEnd() int32 { return l.free }
 
-// Name returns the lexeme of names of members that d accepts. They are written as Quoted, and a colon
-// follows.
+// Name returns the lexeme of those names of members that d accepts. The names are written in the form Quoted,
+// and a colon follows each.
 func Name(key string, d Texts) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: Quoted, space: true, colon: true})
 }
 
 // Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there
-// is no upper limit. The parameter longest is the largest number of characters of a token. Two states have
-// the same Identity if only strings with more than longest further characters distinguish them.
+// is no upper limit. The parameter longest is the largest number of characters in a token. Two states have
+// the same Identity if they require and allow the same numbers of further characters. Numbers above longest
+// make no difference there, since no token is so long.
 func Length(minimum, maximum, longest int) *Lexeme {
 	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {
@@ -129,7 +130,8 @@ const SpecialByte = 0xFF
 // SpecialBytes returns the bytes that stand for the special token with the given name.
 func SpecialBytes(name string) []byte { return append([]byte{SpecialByte}, name...) }
 
-// HasSpecial reports whether a token has a byte with which the bytes of special tokens begin.
+// HasSpecial reports whether a token contains SpecialByte, which only the bytes of special tokens may
+// contain.
 func HasSpecial(token []byte) bool { return bytes.IndexByte(token, SpecialByte) >= 0 }
 
 // Special returns the lexeme of the special token with a name.

@@ -54,11 +54,11 @@ func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
 	return b.Build(c.budget)
 }
 
-// looking returns the texts that consist of a match of before and a match of after, if ahead also matches the
-// beginning of the second part. If ahead is negated, it must not match there.
+// looking returns the texts that consist of a match of before, followed by a match of after. At the beginning
+// of the second part, ahead must also match, or must not match if it is negated.
 func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automaton.DFA, error) {
 	// A ^ in after or ahead can match only if the match of before is empty. This is certain only if before
-	// consists of ^.
+	// contains nothing but ^.
 	if !slices.ContainsFunc(before, func(n *node) bool { return n.kind != begin }) {
 		before = nil
 	} else if contains(ahead, begin) || slices.ContainsFunc(after, func(n *node) bool { return contains(n, begin) }) {
