@@ -21,9 +21,9 @@ type Point struct {
 	Holds bool    `json:"holds"`
 	Grows bool    `json:"grows,omitempty"` // the queue grows, so the rate does not hold
 
-	// Cut means that the run ended early because its outcome was clear, and Stuck that some request would
-	// wait forever; such a point has no Result. Short means that there are too few requests to show whether
-	// the rate lasts.
+	// Cut means that the run ended early because its outcome was clear. Stuck means that some request would wait
+	// forever. A point with Cut or Stuck has no Result. Short means that there are too few requests to show whether
+	// the objective is met at this rate for long.
 	Cut    bool   `json:"cut,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
 	Short  bool   `json:"short,omitempty"`
@@ -209,7 +209,8 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// minSeconds returns the minimum time, in seconds, during which requests arrive. enough may require more.
+// minSeconds returns the minimum time, in seconds, during which requests arrive. The method enough may extend this
+// time.
 func (w *run) minSeconds() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
@@ -246,9 +247,9 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether enough requests have arrived for the horizon and the confidence intervals. It moves
-// w.until if the answers so far take longer than expected. It also counts the requests, because fewer than
-// expected may have arrived.
+// enough reports whether enough requests have arrived for the horizon and the confidence intervals. If the answers
+// so far take longer than expected, it moves w.until, the end of the arrivals. It does not rely on w.until alone but
+// counts the requests, because fewer than expected may have arrived by then.
 func (w *run) enough(arrival float64) bool {
 	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
 	count := w.next
@@ -347,7 +348,7 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns ErrShort with the reason why a point, at which only requests are lacking, does not hold.
+// tooShort returns an error that wraps ErrShort, for a point that has too few requests. It has the point's reason.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

@@ -31,8 +31,9 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate, unless s.points already has its result. Unless e is brief, it replaces a result that was
-// cut early, but not one that was a failure of a run with a horizon.
+// try runs a rate, unless s.points already has its result. Unless e is brief, it runs a rate again whose run was cut
+// early, and replaces its result. An exception is a run with a horizon that was cut because it missed the objective:
+// this result stays.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -50,8 +51,8 @@ func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	return nil
 }
 
-// bracket returns the lowest rate that failed (high), or +Inf if none did, and the highest rate below it that
-// was run (low), or 0 if there is none.
+// bracket returns two neighbouring rates among those that were run. high is the lowest rate that missed the
+// objective, or +Inf if none did. low is the next lower rate, or 0 if there is none.
 func (s *search) bracket() (low, high float64) {
 	for _, p := range s.points {
 		if !p.Holds {
@@ -62,7 +63,7 @@ func (s *search) bracket() (low, high float64) {
 	return low, math.Inf(1)
 }
 
-// monotone reports whether no rate held above the lowest rate that failed.
+// monotone reports whether all rates above the lowest rate that missed the objective missed it, too.
 func (s *search) monotone() bool {
 	_, high := s.bracket()
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
@@ -86,9 +87,10 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket until it is as small as the precision. The first rate is start. Until the
-// bracket has both ends, each rate is the previous one multiplied or divided by step, which is squared each
-// time, up to 2. If even lowestRate fails, the capacity is 0.
+// settle narrows the bracket until it is as small as the precision. The first rate is start. Until the search knows
+// a rate that meets the objective and one that misses it, each rate is the previous one multiplied or divided by
+// step; each time, step is squared, but it stays at most 2. If even lowestRate misses the objective, the capacity is
+// 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	alone, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {

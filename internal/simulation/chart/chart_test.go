@@ -336,7 +336,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	})
 }
 
-// Ensure that the standard deviation is that of a sample (n - 1), and that it is 0 if values differ only by rounding.
+// Ensure that the standard deviation is the one of a sample, which divides by n - 1. Ensure that it is 0 if values
+// differ only by rounding.
 func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))

@@ -19,7 +19,8 @@ type Check struct {
 	Reference  string // source of the value in Paper if it is not the paper, such as "measured"
 }
 
-// Result returns "ok" or "MISS", or "known" or "after" for a known miss or an explained check that is as expected.
+// Result returns "MISS" for a check whose value is not as expected. For a check whose value is as expected, it
+// returns "known" if the check is a known miss, "after" if it is explained, and otherwise "ok".
 func (c Check) Result() string {
 	switch {
 	case !c.OK:

@@ -151,8 +151,8 @@ func (p Panel) least() float64 {
 	return least
 }
 
-// look returns the index of the colour, dashes and marker of a name. It is the same in all panels of a
-// figure, and for names in Fixed in all figures.
+// look returns the index of the colour, dashes and marker of a name. A name has the same index in all panels of a
+// figure. A name in Fixed has the same index in all figures with this list.
 func (f Figure) look(name string) int {
 	if i := slices.Index(f.Fixed, name); i >= 0 {
 		return i
@@ -279,7 +279,7 @@ func (f *frame) setGroups(names []string) {
 	}
 }
 
-// addBar adds a bar around x, on top of the bar on, or on the axis if on is nil.
+// addBar adds a bar whose middle is at x. The bar stands on top of the bar on, or on the axis if on is nil.
 func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}

@@ -59,9 +59,9 @@ func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
-	// Linear layers read all weights once. Each weight takes a multiplication and an addition for each token;
-	// weights of the head only for each generated token. If the embedding is not the head's matrix, only a
-	// few of its rows are read, which is ignored here.
+	// Linear layers read all weights once. Each weight takes a multiplication and an addition for each token. The
+	// weights of the head are used only for each generated token. If the embedding and the head are different
+	// matrices, only a few rows of the embedding are read, which is ignored here.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	reading := bandwidth * e.Weights
 	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
@@ -92,10 +92,10 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's state are
-// summed twice in a layer, after attention and after the feed-forward part, or once if the model runs both in
+// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's state
+// are summed twice in a layer, after attention and after the feed-forward part, or once if the model runs both in
 // parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the workers share the
-// link to the CPU's memory: two workers each have its full rate, and each of w workers has 2/w of it.
+// link to the CPU's memory: each of two workers has its full rate, and each of w workers has 2/w of this rate.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return

@@ -13,8 +13,8 @@ import (
 // VLLM names the engine whose constants were fitted to published measurements: vLLM V1.
 const VLLM = "vllm"
 
-// A Fitted has the constants of vLLM V1 on a GPU. They were fitted to half of the published points; the
-// errors are those on the other half.
+// A Fitted has the constants of vLLM V1 on a GPU. They were fitted to one half of the published points; the errors
+// were measured on the other half.
 type Fitted struct {
 	Name    string // the engine and its releases
 	GPU     string
@@ -51,7 +51,8 @@ var openVLLM = sync.OnceValue(func() (f engineFile) { return *embedded(vllmFile,
 // MeasuredGPUs returns the sorted names of the GPUs for which measurements of vLLM V1 are published.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }
 
-// OtherGPUs returns the sorted names of the other GPUs that have constants. These were fitted to MeasuredGPUs.
+// OtherGPUs returns the sorted names of the GPUs that have constants but no published measurements. Their constants
+// were fitted to the measurements of MeasuredGPUs.
 func OtherGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().Elsewhere.GPUs)) }
 
 // OpenVLLM returns the constants of vLLM V1 on a GPU. The error wraps ErrUnknown if there are none.

@@ -56,7 +56,8 @@ func fitEngine(t *testing.T) {
 	require.NoError(t, os.WriteFile("vllm.json", append(text, '\n'), 0o644))
 }
 
-// withoutEach returns, for each GPU, the errors on its points of constants that were fitted to the other GPUs.
+// withoutEach leaves out one GPU after the other. It fits constants to the points of all other GPUs, and returns the
+// errors of these constants on the points of the GPU that was left out.
 func withoutEach(t *testing.T) map[string]Fit {
 	all := map[string]Fit{}
 	for _, gpu := range MeasuredGPUs() {
@@ -68,8 +69,8 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the stored errors for GPUs without points are those of fits that omit one GPU each, and that
-// the README has them.
+// Ensure that the errors that are stated for GPUs without points are the errors of fits that leave out one GPU each,
+// as withoutEach computes them. Ensure that published/README.md has these errors.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))

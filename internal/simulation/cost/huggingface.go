@@ -42,7 +42,8 @@ type architecture struct {
 	headNorms bool // queries and keys are normalized over the elements of a head
 }
 
-// architectures lists the supported architectures: all layers are equal, and keys and values of all tokens are kept.
+// architectures lists the supported architectures. The simulation needs models in which all layers are equal and the
+// keys and values of all tokens are kept.
 var architectures = map[string]architecture{
 	"LlamaForCausalLM":    {},
 	"MistralForCausalLM":  {},

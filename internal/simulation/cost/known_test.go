@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has iteration times in ms that were measured by others or in a calibration, as straight lines for
-// decodes and for prompts. The test bounds the roofline's times divided by these lines.
+// A decodes has measured iteration times of decodes, in ms, as a straight line: base, plus seq for each sequence,
+// plus context for each token of context. A prompts has the times of prompts. Others have measured these times, or a
+// calibration has. The roofline's time, divided by the line's, must be between least and most.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
@@ -23,7 +24,7 @@ type prompts struct {
 
 // known has the measurements with which the roofline is compared, and the bounds of the ratios: the computed ratios
 // rounded outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has
-// times of vLLM for OPT-13B on several GPUs. They are omitted, because they grow with the number of GPUs.
+// times of vLLM for OPT-13B on several GPUs. These are omitted, because they grow with the number of GPUs.
 var known = []struct {
 	name       string
 	model, gpu string

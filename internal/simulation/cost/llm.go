@@ -75,8 +75,8 @@ func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns the number of one worker's parameters in the layers' matrices that multiply every
-// token: all but those of experts.
+// sharedMatrices returns the number of one worker's parameters in the matrices of layers that are multiplied with
+// every token. These are all matrices of layers except those of experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -111,8 +111,9 @@ func (l LLM) matrices(workers int) float64 {
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
 }
 
-// activations returns the number of elements per token that one worker writes to memory in all layers: the
-// input, the norm and the sum of both parts of a layer, and the states between the feed-forward matrices.
+// activations returns the number of elements per token that one worker writes to memory in all layers. These are the
+// inputs, norms and sums of attention and of the feed-forward part, and the states between the feed-forward
+// matrices.
 func (l LLM) activations(workers int) float64 {
 	wide := l.feedForward() * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
 	return float64(l.Layers) * (8*float64(l.Hidden) + wide)

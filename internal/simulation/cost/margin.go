@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Margin bounds the prediction errors. It was computed from points of publishers of which no point was used in the
+// A Margin bounds the prediction errors. It was computed from points of publishers whose points were not used in the
 // fit.
 type Margin struct {
 	// The measured times of iterations were between Least and Most times as long as simulated.

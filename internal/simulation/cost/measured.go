@@ -12,8 +12,8 @@ type Fit struct {
 	Range    *Range  `json:"range,omitempty"` // nil if not known
 }
 
-// A Range has the sizes of the measured iterations. Sequences and contexts (tokens of a sequence) are those
-// of iterations with decodes; both are 0 if there were none.
+// A Range has the sizes of the measured iterations. The numbers of sequences, and the contexts (tokens of a
+// sequence), are taken from iterations that decode; they are 0 if there was none.
 type Range struct {
 	LeastSeqs    float64 `json:"least_sequences"`
 	MostSeqs     float64 `json:"most_sequences"`
@@ -41,8 +41,8 @@ func (r *Range) String() string {
 	return text
 }
 
-// minVariation is the factor by which a quantity must vary in the measurements. If it varies less, the fit
-// cannot tell its time from other times.
+// minVariation is the factor by which a quantity must vary in the measurements. If a quantity varies less, the fit
+// cannot tell the time that it takes from other times.
 const minVariation = 2
 
 // doubts lists the times that the measurements cannot determine, even if the errors of the fit are small.

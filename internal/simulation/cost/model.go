@@ -70,9 +70,9 @@ func (m *Model) unscaled(w Work) float64 {
 	return t + gpu
 }
 
-// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer time. If
-// m.rounded is 1, it is the fourth root of the sum of the fourth powers: up to 19 % more, which is when both
-// take equally long. The engine then reaches neither peak rate.
+// larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of their times. If
+// m.rounded is 1, it is the fourth root of the sum of the fourth powers of their times. This is up to 19 % more than
+// the longer time: 19 % if both times are equal, because the engine then reaches neither peak rate.
 func (m *Model) larger(a, b float64) float64 {
 	more, less := max(a, b), min(a, b)
 	if m.rounded == 0 || more == 0 {

@@ -67,7 +67,7 @@ func (s Setup) blockBytes(tokens int) int64 {
 	return s.LLM.kvBytes(s.Workers, tokens) / int64(s.stages())
 }
 
-// stageWeights returns the bytes of weights on the GPU with the most. With several stages, no GPU has both
+// stageWeights returns the bytes of weights on the GPU with the most weights. With several stages, no GPU has both
 // the embedding (first stage) and the head (last stage).
 func (s Setup) stageWeights() float64 {
 	n, l := float64(s.stages()), s.LLM
@@ -129,9 +129,10 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 }
 
 // seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens are
-// assumed to choose experts independently and with equal probabilities, so an expert is read with the probability 1 -
-// unused^n. With expert parallelism, all workers wait for the one with the most tokens. If n tokens are divided among
-// w workers at random, it has about n/w + √(2 n/w ln w) tokens (Raab and Steger, "Balls into bins", 1998).
+// assumed to choose experts independently and with equal probabilities, so an expert is read with the probability 1
+// - unused^n. With expert parallelism, all workers wait for the worker with the most tokens. If n tokens are divided
+// among w workers at random, this worker has about n/w + √(2 n/w ln w) tokens (Raab and Steger, "Balls into bins",
+// 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
 	read = x.all * (1 - math.Pow(x.unused, batch))
@@ -158,11 +159,11 @@ const int4Bytes = (4 + 20.0/128) / 8
 // fp4Bytes is the size of a 4-bit weight in NVFP4, with its part of the 8-bit scale of a group of 16 weights.
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with other types of weights, and of keys and values; "" leaves a type
-// unchanged. int4 and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the
-// embedding, the head and the norms in 16 bits. fp8 and int8 apply to all weights: checkpoints usually leave
-// the same weights in 16 bits, but the engines' constants were fitted as if all had 8. Linear layers compute
-// in fp8, int8 or fp4 if the weights have this type; with int4 they compute in fp16. The error wraps ErrFile.
+// Quantised returns the setup with other types of weights, and of keys and values; "" leaves a type unchanged. int4
+// and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the embedding, the head
+// and the norms in 16 bits. fp8 and int8 apply to all weights: checkpoints usually leave the same weights in 16
+// bits, but the engines' constants were fitted as if all weights had 8 bits. Linear layers compute in fp8, int8 or
+// fp4 if the weights have this type; with int4 they compute in fp16. The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	l := &s.LLM
 	switch weights {

@@ -2,7 +2,8 @@ package cost
 
 import "math"
 
-// hosted is an engine on a machine whose CPU takes Host times as long as the reference.
+// hosted is an engine on a machine with a slower or faster CPU: Host is the ratio of the CPU's times to the times of
+// the reference machine.
 type hosted struct {
 	Engine
 	Host float64
@@ -16,8 +17,8 @@ func (h hosted) engine() Engine {
 	return e
 }
 
-// A part is a constant that is fitted. pull is the weight of the squared difference between a GPU's value and
-// the common one. It was chosen by leaving points out (published/README.md).
+// A part is a constant that is fitted. pull is the weight of the squared difference between a GPU's value and the
+// common one. The values of pull were chosen by fits that leave out points (published/README.md).
 type part struct {
 	value func(*hosted) *float64
 	peak  bool // a part of a peak, between 0 and 1

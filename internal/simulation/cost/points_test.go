@@ -19,7 +19,7 @@ type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded is why the point is in neither half. This was decided before the error of the point was known.
+	// Excluded says why the point is in neither half. This was decided before the error of the point was known.
 	Excluded string `json:"excluded"`
 
 	// tokens of the median prompt, if Value is the median over requests that were sent one after the other;
@@ -75,7 +75,7 @@ func halves(gpu string) (fitted, heldOut []measurement) {
 	return alternate(all)
 }
 
-// alternate returns the first, the third and so on, and the others.
+// alternate divides a list: fitted gets the first element, the third and so on, and heldOut the others.
 func alternate[T any](all []T) (fitted, heldOut []T) {
 	for i, v := range all {
 		if i%2 == 0 {

@@ -83,8 +83,9 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// minWorkers returns the smallest number of workers above the setup's with memory for one block and for a
-// sequence of the model's greatest length, or 0 if there is none.
+// minWorkers returns the smallest number of workers that suffices for the model: they have memory for one block, and
+// for a sequence of the model's greatest length. It tries only numbers above the setup's, and returns 0 if none
+// suffices.
 func (s Setup) minWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

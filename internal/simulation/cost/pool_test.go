@@ -106,7 +106,8 @@ func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// With as many bytes more as the error says, and a utilization of 1, one block fits.
+	// The error says how many bytes are missing. With so many bytes more, and a utilization of 1, exactly one block
+	// fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)
