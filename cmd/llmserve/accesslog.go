@@ -37,12 +37,13 @@ func newAccessLog(to io.Writer, all bool) *accessLog {
 func (l *accessLog) note(r openai.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	refused := r.Refused() && r.Path != "/health" // a probe asks for this error
 	switch {
-	case r.Refused() && !l.errors.AllowN(r.Begin.Add(r.Elapsed), 1):
+	case refused && !l.errors.AllowN(r.Begin.Add(r.Elapsed), 1):
 		if l.omitted++; l.omitted == 1 {
 			time.AfterFunc(omittedAfter, l.flush)
 		}
-	case r.Refused() || l.all:
+	case refused || l.all:
 		fmt.Fprintln(l.to, accessLine(&r)) // an error cannot be reported anywhere
 	}
 }

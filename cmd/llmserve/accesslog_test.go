@@ -66,6 +66,24 @@ func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	}
 }
 
+// Ensure that what /health answers while the server ends does not displace the errors of requests.
+func TestAProbeThatGetsAnErrorIsNoErrorOfARequest(t *testing.T) {
+	probe := record(503, "The server ends: no GPU")
+	probe.Method, probe.Path = "GET", "/health"
+	for _, all := range []bool{false, true} {
+		var out bytes.Buffer
+		l := newAccessLog(&out, all)
+		for range 2 * errorBurst {
+			l.note(probe)
+		}
+		l.note(record(503, "The server ends: no GPU"))
+		l.flush()
+		require.Contains(t, out.String(), "POST /v1/completions 503 ")
+		require.NotContains(t, out.String(), "left out")
+		require.Equal(t, all, strings.Contains(out.String(), "GET /health 503 "))
+	}
+}
+
 // The server writes the lines to standard error.
 func TestRequestsAreLogged(t *testing.T) {
 	for _, test := range []struct {

@@ -50,7 +50,7 @@ func (o *deviceOptions) open(m *modelOptions) error {
 	}
 	kind, number, numbered := strings.Cut(o.name, ":")
 	ordinal, err := strconv.Atoi(number)
-	if kind != "cuda" && o.name != "auto" || numbered && (err != nil || ordinal < 0) {
+	if kind != "cuda" && o.name != "auto" || numbered && (err != nil || strconv.Itoa(max(ordinal, 0)) != number) {
 		return fmt.Errorf("--device is %q; cpu, cuda, cuda:N and auto are possible", o.name)
 	}
 	if !(o.utilization > 0 && o.utilization <= 1) {
@@ -176,8 +176,8 @@ func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 // report the failure.
 const failureShown = 2 * time.Second
 
-// deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than limit.
-// It is nil on the CPU.
+// deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than limit,
+// which ends all requests. It is nil on the CPU.
 func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan error {
 	if l.device == nil {
 		return nil
@@ -190,7 +190,8 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 				return
 			}
 			if since := e.SinceStep(); since > limit {
-				failed <- fmt.Errorf("%v has not finished a step for %v (--iteration-timeout)", l.gpu, since.Round(time.Second))
+				e.GiveUp(fmt.Errorf("%v has not finished a step for %v (--iteration-timeout)", l.gpu, since.Round(time.Second)))
+				failed <- e.Failure()
 				return
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -199,12 +200,14 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 	return failed
 }
 
-// abandonDevice gives an engine whose device has failed a short time to stop. Then it gives up the device,
-// which the end of the process closes.
-func (l *loaded) abandonDevice(stopped <-chan error) {
-	select {
-	case <-stopped: // with errors of everything that is on the device
-	case <-time.After(partingTime):
+// abandonDevice gives up a device that has failed, which the end of the process closes. If the device still reports
+// errors, the engine gets a short time to stop, in which it writes blocks to the tiers.
+func (l *loaded) abandonDevice(failure error, stopped <-chan error) {
+	if f := (*engine.DeviceFailure)(nil); !errors.As(failure, &f) || !f.Stalled {
+		select {
+		case <-stopped: // with errors of everything that is on the device
+		case <-time.After(partingTime):
+		}
 	}
 	l.device = nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -91,6 +92,8 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--device gpu", `--device is "gpu"; cpu, cuda, cuda:N and auto are possible`},
 		{"--device cuda:x", `--device is "cuda:x"`},
+		{"--device cuda:-1", `--device is "cuda:-1"`},
+		{"--device cuda:01", `--device is "cuda:01"; cpu, cuda, cuda:N and auto are possible`},
 		{"--device cuda:1", "--device cuda:1: no GPU: there is no GPU 1 among 1"},
 		{"--gpu-memory-utilization 0.5", "--gpu-memory-utilization needs --device cuda"},
 		{"--device cuda --gpu-memory-utilization 1.5", "it must be above 0 and at most 1"},
@@ -143,11 +146,14 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	}, patience, 5*time.Millisecond)
 	d.Fail("cuMemcpyHtoDAsync_v2", 719)
 	status, body := s.post(t, "/v1/completions", request)
-	require.Equal(t, http.StatusInternalServerError, status)
-	require.Contains(t, body, "CUDA_ERROR_LAUNCH_FAILED")
-	status, body = s.get(t, "/health")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "CUDA_ERROR_LAUNCH_FAILED")
+	require.Contains(t, body, "device_failed")
+	for _, ask := range []func() (int, string){func() (int, string) { return s.post(t, "/v1/completions", request) }, func() (int, string) { return s.get(t, "/health") }} {
+		status, again := ask()
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, body, again)
+	}
 	require.EqualError(t, <-s.ended, "GPU 0 (Emulated GPU 0) failed: cannot copy to the GPU: cuMemcpyHtoDAsync_v2 returned CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure")
 
 	s = serveHere(t, path, args...)
@@ -157,20 +163,40 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a step that never ends makes /health report an error, and then ends the server.
+// Ensure that a step that never ends makes /health report an error, ends its request with the same code, and then ends
+// the server, although the device never returns.
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
 	d.Hang()
-	answered := make(chan int, 1)
+	answered := make(chan string, 1)
 	go func() {
-		status, _ := s.post(t, "/v1/completions", `{"model": "tiny", "prompt": [5,6,7], "max_tokens": 3}`)
-		answered <- status
+		status, body := s.post(t, "/v1/completions", `{"model": "tiny", "prompt": [5,6,7], "max_tokens": 3}`)
+		answered <- fmt.Sprint(status, body)
 	}()
 	require.Eventually(t, func() bool {
 		status, _ := s.get(t, "/health")
 		return status == http.StatusServiceUnavailable
 	}, patience, 5*time.Millisecond)
 	require.Regexp(t, `^GPU 0 \(Emulated GPU 0\) has not finished a step for \d+s \(--iteration-timeout\)$`, (<-s.ended).Error())
-	require.GreaterOrEqual(t, <-answered, 500)
+	require.Regexp(t, `^503.*The server ends: GPU 0 \(Emulated GPU 0\) has not finished a step for .*"engine_stalled"`, <-answered)
+}
+
+// Ensure that a step that never ends cannot keep the server from ending after a signal.
+func TestAStepThatDoesNotEndEndsADrainingServer(t *testing.T) {
+	d := emulated(t, 64)
+	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
+	d.Hang()
+	answered := make(chan string, 1)
+	go func() {
+		_, body := s.post(t, "/v1/completions", `{"model": "tiny", "prompt": [5,6,7], "max_tokens": 3}`)
+		answered <- body
+	}()
+	require.Eventually(t, func() bool {
+		_, metrics := s.get(t, "/metrics")
+		return regexp.MustCompile(`vllm:num_requests_running\{.*\} 1\n`).MatchString(metrics)
+	}, patience, time.Millisecond)
+	s.stop()
+	require.ErrorContains(t, <-s.ended, "has not finished a step for")
+	require.Contains(t, <-answered, "engine_stalled")
 }

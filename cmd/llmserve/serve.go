@@ -246,9 +246,10 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	drain, broken := o.drain, false
+	deviceFailed := l.deviceFailure(e, o.model.limit)
 	select {
 	case err = <-failed:
-	case err = <-l.deviceFailure(e, o.model.limit):
+	case err = <-deviceFailed:
 		time.Sleep(failureShown)
 		drain, broken = 0, true
 	case <-ctx.Done():
@@ -264,11 +265,15 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = server.Close()
 	}
-	if broken {
-		l.abandonDevice(stopped)
-		return err
+	if !broken {
+		select {
+		case end := <-stopped:
+			return errors.Join(err, end, shutdown)
+		case err = <-deviceFailed:
+		}
 	}
-	return errors.Join(err, <-stopped, shutdown)
+	l.abandonDevice(err, stopped)
+	return err
 }
 
 func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, at net.Addr) {

@@ -32,7 +32,7 @@ type Engine struct {
 	events    pool.Events
 	number    int      // requests submitted so far
 	offload   *offload // nil without tiers
-	failure   error    // of the Device, after which nothing can be computed
+	failure   error    // a *DeviceFailure or nil
 
 	// lastStep is the time, in Unix nanoseconds, when the last step ended or, after an idle time, when a request
 	// arrived. It is 0 while the engine has no work.
@@ -192,14 +192,6 @@ func (e *Engine) Close() error {
 	now := make(chan struct{})
 	close(now)
 	return e.Drain(now)
-}
-
-// Failure returns why the Device cannot compute any more, or nil. After a failure all requests end with an error, and
-// new ones are refused with ErrClosed.
-func (e *Engine) Failure() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.failure
 }
 
 // Load returns the numbers of requests and blocks in use.

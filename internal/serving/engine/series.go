@@ -37,6 +37,8 @@ func (e *Engine) Refuses() error {
 // refuses returns why the engine refuses the next request of s or, if s is nil, a new request or series.
 func (e *Engine) refuses(s *Series) error {
 	switch {
+	case e.failure != nil:
+		return e.failure
 	case e.canceling, e.closed && s == nil:
 		return ErrClosed
 	case s == nil && e.full():

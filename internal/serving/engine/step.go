@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -286,16 +285,13 @@ func (e *Engine) publish() {
 func (e *Engine) fail(s *step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) {
+		e.deviceFailed(&DeviceFailure{Cause: cause})
+	}
 	for i := range s.rows {
 		e.failAnswers(s.rows[i].q.stream, fmt.Errorf("the model failed: %w", cause))
 	}
 	must(e.sched.StepFailed())
-	if e.config.Device != nil && !errors.Is(cause, model.ErrBatch) { // no step can be computed any more
-		e.failure, e.closed, e.canceling = cause, true, true
-		for _, q := range slices.Collect(maps.Values(e.live)) {
-			e.failAnswers(q.stream, cause)
-		}
-	}
 	e.offload.wake()
 	e.publish()
 	e.lastStep.Store(time.Now().UnixNano())

@@ -90,6 +90,7 @@ func translate(err error) *apiError {
 	var known *apiError
 	var value *sampling.Invalid
 	var long *engine.TooLong
+	var device *engine.DeviceFailure
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -97,6 +98,12 @@ func translate(err error) *apiError {
 		e, code := invalid(long.Field, "%v", long), "context_length_exceeded"
 		e.Code = &code
 		return e
+	case errors.As(err, &device):
+		code := "device_failed"
+		if device.Stalled {
+			code = stalled
+		}
+		return failure(http.StatusServiceUnavailable, "server_error", code, "The server ends: "+device.Error())
 	case errors.As(err, &value):
 		return invalid(value.Param, "%s", value.Message)
 	case errors.Is(err, chat.ErrKwargs):
@@ -113,6 +120,9 @@ func translate(err error) *apiError {
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
 }
+
+// stalled is the code of errors because of a step that takes too long.
+const stalled = "engine_stalled"
 
 func writeError(w http.ResponseWriter, err error) {
 	e := translate(err)

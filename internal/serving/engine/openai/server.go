@@ -226,11 +226,11 @@ func (s *Server) authorize(r *http.Request) error {
 // finished a step for IterationTimeout.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.config.Engine.Failure(); err != nil {
-		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "device_failed", "The server ends: "+err.Error()))
+		writeError(w, err)
 		return
 	}
 	if since := s.config.Engine.SinceStep(); since > s.config.IterationTimeout {
-		writeError(w, failure(http.StatusServiceUnavailable, "server_error", "engine_stalled",
+		writeError(w, failure(http.StatusServiceUnavailable, "server_error", stalled,
 			fmt.Sprintf("The engine has not finished a step for %v (--iteration-timeout).", since.Round(time.Second))))
 		return
 	}
