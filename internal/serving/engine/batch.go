@@ -144,10 +144,10 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// requestLogits adds to the batch the logits that a row needs, and to s.draws the draws that use them. These are the
-// logits of the next token, and those of the prompt if the request wants the prompt's log probabilities. The row's n
-// tokens begin at index first of the batch. Log probabilities that were computed before a preemption are not computed
-// again.
+// requestLogits adds to the batch the logits that a row needs, and adds to s.draws the draws that use them.
+// Each row needs the logits of its next token. If the request wants the log probabilities of its prompt, the
+// row also needs the logits of the prompt's tokens, except those whose log probabilities were computed before
+// a preemption. The row's n tokens begin at index first of the batch.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(from, to, position int) {

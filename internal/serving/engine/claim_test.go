@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that if several requests need blocks that another request loads, they wait for that load at the same time, and
-// not for each other.
+// Ensure that several requests that need the blocks of one load wait for that load at the same time, and not
+// one after another.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

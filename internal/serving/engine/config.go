@@ -50,8 +50,9 @@ type Config struct {
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// Offload configures the tiers that keep blocks outside the process; nil means that there are none. The engine sets
-	// Offload.BlockBytes and closes its tier. All processes that use the tier need the same Hash.
+	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step.
+	// With speculation the engine always does so, because the drafts for a step depend on the tokens of the
+	// step before.
 	Offload *kvoffload.Config
 
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024

@@ -10,9 +10,9 @@ import (
 // known then, even with two steps in flight: the loop delivers the tokens of a step before it samples those of the
 // next step. A mask depends only on these tokens, so it is computed while the workers compute the layers.
 
-// prepareMasks computes masks of the tokens that s will sample, and stops when the workers have computed the layers.
-// sample then computes the other masks, on all threads of the pool. With a Device, prepareMasks computes all masks on
-// all threads.
+// prepareMasks computes the masks for the tokens that s will sample. It stops when the workers have computed
+// the layers. The function sample then computes the other masks, on all threads of the pool. With a Device,
+// prepareMasks does not stop, and computes all masks on all threads.
 func (e *Engine) prepareMasks(s *step) {
 	var job maskJob
 	for i := range s.rows {

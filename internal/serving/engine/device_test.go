@@ -98,8 +98,9 @@ func startQueue(t *testing.T) (*Engine, *queue) {
 	return e, q
 }
 
-// Ensure that if the device chooses the tokens of a step, the next step is launched before the engine waits for the
-// results of that step. Otherwise only the inputs of the next step are sent before that.
+// Ensure that if the device chooses the tokens of a step, the next step is launched before the engine waits
+// for the results of that step. If the device does not choose them, the engine sends only the inputs of the
+// next step before it waits.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	e, q := startQueue(t)
 	got, err := answer(t, ask(t, e, knowledge+"The code", 4))

@@ -219,7 +219,8 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.NoError(t, e.sched.Check())
 }
 
-// A blackboard is a publisher that counts how often each hash is in the prefix cache, by the events.
+// A blackboard is a publisher of events. From the events that it gets, it counts how often each hash is in
+// the prefix cache.
 type blackboard struct {
 	mu     sync.Mutex
 	hashes map[blockhash.Hash]int

@@ -61,8 +61,9 @@ func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 	return all[len(prompt):]
 }
 
-// Ensure that a model in which only some layers have a window gives the same answers as if no block were freed: in
-// little memory with preemptions, with prefix hits, by one worker and by two, with speculation and without.
+// Ensure that a model in which only some layers have a window gives the same answers as a model that frees no
+// blocks: with little memory and preemptions, with prefix hits, with one worker and with two, with
+// speculation and without.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request

@@ -17,17 +17,18 @@ type ModelRunner interface {
 	// Poison fills blocks with NaN. It does nothing without the build tag invariants.
 	Poison(blocks []int32)
 
-	// Forward computes the layers of a batch and writes the keys and values of all tokens. It may return before the
-	// computation ends.
+	// Forward computes the layers of a batch and writes the keys and values of all tokens. It may return
+	// before the computation ends.
 	//
-	// The runner of a Device also begins to compute the first MaxLogits logits. If the batch has no more logits, the
-	// caller may call CopyBlocks, Poison and Forward for one more batch before it calls ComputeLogits for this one.
-	// That batch may have placeholders for the tokens that this one samples.
+	// The runner of a Device also begins to compute the first MaxLogits logits of the batch. If the batch
+	// has no more logits than that, the caller may start another batch, with CopyBlocks, Poison and Forward,
+	// before it calls ComputeLogits for the first batch. Tokens of the second batch may be placeholders for
+	// tokens that the first batch samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b is the oldest batch of a
-	// Forward for which some logits were not returned yet. The result is valid until the next call. If Largest returns
-	// tokens, the rows that b.LargestOnly marks are undefined.
+	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b must be the
+	// oldest batch that Forward has begun and whose logits were not all returned yet. The result is valid
+	// until the next call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
 	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit (the first of equal
@@ -56,9 +57,10 @@ type Device interface {
 type DeviceRunner interface {
 	ModelRunner
 
-	// Prepare sends the inputs of a batch to the device while the device computes the previous batch. ForwardPrepared
-	// then does what Forward does. Between the two calls, only b.Tokens may change, and of the previous batch only the
-	// first MaxLogits logits may be computed. If Prepare fails, ForwardPrepared returns the error.
+	// Prepare sends the inputs of a batch to the device while the device computes the previous batch.
+	// ForwardPrepared then does what Forward does. Between the two calls the caller may change only
+	// b.Tokens, and may compute only the first MaxLogits logits of the previous batch. If Prepare fails,
+	// ForwardPrepared returns the error.
 	Prepare(b *model.Batch)
 	ForwardPrepared(b *model.Batch) error
 }
@@ -73,18 +75,20 @@ type RunnerConfig struct {
 	MaxNumBatchedTokens int
 }
 
-// MaxLogits is the largest number of rows of logits that a CPU computes in one call. A draw needs up to
-// maxSpeculative+1 rows. With 64 rows, the speed is limited by arithmetic, not by reading the matrix.
+// MaxLogits is the largest number of rows of logits that a CPU computes in one call. It must be at least
+// maxSpeculative+1, because a draw may need so many rows. With 64 rows, the speed is limited by arithmetic,
+// not by reading the matrix.
 const MaxLogits = 64
 
 // maxDeviceLogits limits the memory for the logits of a Device.
 const maxDeviceLogits = 256
 
-// MaxLogits returns the largest number of rows for a call of ComputeLogits of a Device: MaxNumSeqs, but at least the
-// constant MaxLogits and at most maxDeviceLogits.
+// MaxLogits returns the largest number of rows that a caller may ask of ComputeLogits of a Device. It is
+// MaxNumSeqs, but at least the constant MaxLogits and at most maxDeviceLogits.
 func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), maxDeviceLogits) }
 
-// maxLogits returns the largest number of rows for a call of ComputeLogits.
+// maxLogits returns the largest number of rows that a call of ComputeLogits may ask for, on the Device or on
+// the CPU.
 func (c *Config) maxLogits() int {
 	if c.Device == nil {
 		return MaxLogits

@@ -23,8 +23,9 @@ type StepReport struct {
 	Accepted                   [maxSpeculative]int // accepted drafts, by their index in the proposal
 	CacheQueries, CacheHits    int                 // tokens
 
-	// ExternalQueries are tokens that the cache did not have and that were looked up in tiers. ExternalHits are the
-	// tokens that were loaded. ExternalTokens are the tokens among CachedTokens that were loaded.
+	// ExternalQueries is the number of tokens that the prefix cache did not have, so that the tiers were
+	// searched for them. ExternalHits is the number of those that were loaded. ExternalTokens is the number
+	// of tokens in CachedTokens that were loaded.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
 	Model time.Duration // to compute the logits

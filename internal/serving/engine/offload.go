@@ -141,8 +141,8 @@ func (o *offload) find(q *sequence) sched.Match {
 // claim.
 const patience = 2 * time.Second
 
-// look returns the number of leading blocks that are in the prefix cache; the claim of another request on a later
-// block, or nil; and the time for computing the later blocks.
+// look returns the number of leading blocks that are in the prefix cache, and the time for computing the
+// blocks after them. If another request has a claim on one of the later blocks, look also returns that claim.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()
@@ -250,10 +250,10 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e.changed.Signal()
 }
 
-// store offers the blocks that are full after s to the tiers. next is the step that was scheduled meanwhile, or nil.
-// The loop calls store without the engine's lock. If a request is cancelled while store copies its blocks, the blocks
-// become free, but no other request gets them before store returns, because only the loop schedules. With a Remote, no
-// step may be in flight (see workers.move).
+// store offers to the tiers the blocks that step s has filled. next is the step that was scheduled meanwhile,
+// or nil. The loop calls store without the engine's lock. If a request is cancelled while store copies its
+// blocks, the blocks become free, but no other request gets them before store returns, because only the loop
+// schedules. With a Remote, the loop must not call store while a step is in flight (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return
@@ -265,7 +265,7 @@ func (o *offload) store(s, next *step) {
 	o.full = o.full[:0]
 }
 
-// findFull collects the blocks that are full after s and were not offered before.
+// findFull collects the blocks that were filled by step s or before, and were not offered to the tiers yet.
 func (o *offload) findFull(s, next *step) {
 	e := o.engine
 	e.mu.Lock()

@@ -134,8 +134,8 @@ func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int
 	return h.Tier.Load(context.Background(), blocks, to)
 }
 
-// Ensure that a request can be cancelled, and an engine closed, while a load waits for the end of a step, which it must
-// do if the engine has several processes.
+// Ensure that a request can be cancelled, and an engine closed, while a load waits for the end of a step. If
+// the engine has several processes, each load must wait for the end of a step before it writes blocks.
 func TestABlockThatWaitsForAStepOfProcessesHoldsNothingUp(t *testing.T) {
 	dir := t.TempDir()
 	r := request(long()[:300], 8)

@@ -1,6 +1,7 @@
-// Package anthropic serves Anthropic's interface, POST /v1/messages and /v1/messages/count_tokens, beside OpenAI's. It
-// translates requests to chats of package openai, and answers to messages and their streamed events.
+// Package anthropic serves Anthropic's interface, POST /v1/messages and /v1/messages/count_tokens, beside
+// OpenAI's. It translates a request to a chat of package openai. It translates the answer to a message or, if
+// the client wants a stream, to the events of a message.
 //
-// What a chat cannot express is refused by name: images, documents, tools of Anthropic's servers, and other blocks than
-// text, thinking, tool_use and tool_result.
+// Requests for what a chat cannot express are refused, and the error names it: images, documents, tools of
+// Anthropic's servers, and other blocks than text, thinking, tool_use and tool_result.
 package anthropic

@@ -20,7 +20,8 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.CallEnd},
 }
 
-// replied returns the body of the answer to events, and the events of a stream of it, one in each line.
+// replied makes an answer from events twice: whole is the body of the answer, and streamed has the events of
+// the same answer as a stream, one in each element.
 func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)
@@ -95,8 +96,8 @@ func TestWhyAMessageEnds(t *testing.T) {
 	}
 }
 
-// Ensure that if arguments are cut, the input has the complete values, and that other arguments that are not JSON are
-// wrapped.
+// Ensure that if the arguments of a call are cut, the input has those values that are complete, and that
+// other arguments that are not JSON are wrapped in an object.
 func TestArgumentsThatAreNotJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                  `{}`,

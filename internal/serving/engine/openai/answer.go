@@ -157,10 +157,11 @@ func (p *part) message() *message {
 	return m
 }
 
-// chunks returns the choices for a new part of a streamed answer: one for each event of a chat, and one in completions.
-// The last choice also has the log probabilities, token ids and finish reason of the part. There is none if the part of
-// a chat has no events and none of these fields. calls is the number of calls in the answer so far, which chunks
-// updates.
+// chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice.
+// A part of a chat becomes one choice for each event that adds something to the message. The last choice also
+// has the log probabilities, token ids and finish reason of the part. If the part of a chat has neither
+// events nor one of these fields, there is no choice. calls is the number of calls in the answer so far,
+// which chunks updates.
 func (a *answer) chunks(p *part, calls *int) []choice {
 	last := a.choice(p)
 	if !a.chat {

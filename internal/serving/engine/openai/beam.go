@@ -18,21 +18,22 @@ import (
 // only tokens that the form allows next are considered. As in vLLM, the log probabilities are those of the model
 // without the form.
 
-// maxBeams is the largest number of beams. A step asks for twice as many of the most likely tokens.
+// maxBeams is the largest number of beams. A step asks the engine for the most likely tokens of each beam,
+// twice as many as there are beams.
 const maxBeams = sampling.MaxLogprobs / 2
 
 // maxLengthPenalty is so small that the power of a length is finite.
 const maxLengthPenalty = 10
 
-// A beamField is a field of engine.Request that must have one of certain values in beam search.
+// A beamField is a field of engine.Request of which beam search supports only certain values.
 type beamField struct {
 	field, param string // its names in Go and in JSON
 	supported    func(r *engine.Request) bool
 	instead      string // what to do instead, or ""
 }
 
-// beamFields lists the fields that must have certain values in beam search. Beam search ranks beams by the log
-// probabilities of the model. It draws no random tokens and adjusts no logits.
+// beamFields lists the fields of which beam search supports only certain values. Beam search ranks beams by
+// the log probabilities of the model. It draws no random tokens and adjusts no logits.
 var beamFields = []beamField{
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
 	{"Stop", "stop", func(r *engine.Request) bool { return len(r.Stop) == 0 }, "stop_token_ids is"},
@@ -301,7 +302,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	return nil
 }
 
-// event returns beam b as the event of an engine: the whole answer k to a prompt.
+// event returns an event that reports beam b as answer k to a prompt, whole and ended.
 func (f *search) event(j *job, k int, prompt []int32, b *beam, includeStop bool) engine.Event {
 	e := engine.Event{Index: k, Finish: engine.FinishLength}
 	answer := b.answer(prompt)

@@ -154,8 +154,8 @@ func TestBeamsHaveTheForm(t *testing.T) {
 	settle(t, s)
 }
 
-// Ensure that a beam may end where its form lets it end, with or without the model's own end token, and that complete
-// answers come before those that max_tokens cuts.
+// Ensure that a beam may end where its form lets it end, with or without the model's own end token, and that
+// complete answers come before answers that max_tokens has cut.
 func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
 	s := start(t, nil)
 	const begin = demo + `"prompt": [1, 2, 72, 105, 3, 2], "use_beam_search": true, `
@@ -180,8 +180,8 @@ func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
 	}
 }
 
-// Ensure that beams call a tool that must be called, that an answer has one call without parallel calls, and that the
-// reasoning can be left out.
+// Ensure that beams call a tool if tool_choice requires a call, that an answer has only one call if
+// parallel_tool_calls is false, and that include_reasoning can leave out the reasoning.
 func TestBeamsCallTools(t *testing.T) {
 	const tool = `"use_beam_search": true, "n": 2, "max_tokens": 100, "parallel_tool_calls": false, "tool_choice": "required",
 		"structured_outputs": {"disable_any_whitespace": true},

@@ -66,9 +66,9 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 	require.Equal(t, "reasoning_effort", a.Error.Param)
 }
 
-// Ensure that messages of all roles, including a history with tool calls, reach the template as in
-// vLLM: parts are joined as lines, arguments of calls are values in their order, or strings if they
-// are not JSON, and the reasoning has both of its names.
+// Ensure that messages of all roles, including a history with tool calls, reach the template as in vLLM. The
+// parts of a message are joined as lines. The arguments of a call keep the order of their values, and are a
+// string if they are not JSON. The reasoning is in reasoning and in reasoning_content.
 func TestMessagesAreRendered(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}|{{ m.reasoning }}|"+
 		"{{ m.reasoning_content }}|{{ m.tool_call_id }}{% for c in m.tool_calls %}|{{ c.id }} {{ c.function.name }} "+
@@ -128,8 +128,8 @@ func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	require.Equal(t, `<f>{"b": 1, "a": ["ü"]}`, s.prompt(t, call, ""))
 }
 
-// Ensure that the tools and the reasoning also reach templates that have other names for them: those of SmolLM3 and
-// gpt-oss.
+// Ensure that tools and reasoning also reach templates that use other names for these variables, as the
+// templates of SmolLM3 and gpt-oss do.
 func TestTemplatesHaveTheirOwnNames(t *testing.T) {
 	const call = `"tool_calls": [{"function": {"name": "f"}}]`
 	for _, test := range []struct{ name, template, messages, fields, want string }{

@@ -42,8 +42,9 @@ func (c *Chat) parserOptions(known func(string) bool, p *prompt) toolparser.Opti
 	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
-// checkCalls returns an error for a message with a tool's result if no earlier message has the call. As in vLLM, calls
-// and results may lack ids, as in messages that are written for chat templates.
+// checkCalls returns an error for a message with the result of a call that is in no earlier message. As in
+// vLLM, calls and results may lack ids, because some messages are written for chat templates, which need no
+// ids.
 func (c *Chat) checkCalls() error {
 	var ids []string
 	for _, m := range c.Messages {

@@ -96,8 +96,8 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 	})
 }
 
-// exclusively calls compile when slot is free, and keeps the result. If the result for key is known by then, it returns
-// that instead.
+// exclusively waits for slot, calls compile and keeps the result. If another request has compiled the form
+// with this key meanwhile, it returns the result of that compilation instead.
 func (c *constraints) exclusively(
 	ctx context.Context, slot chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
 ) (*structured.Constraint, error) {
@@ -133,9 +133,9 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of answers to a prompt with at most the given work. If a schema of a tool cannot be
-// obeyed and shape.loosen allows it, compileLoose tries again without that schema. It does not do so while more work
-// might help.
+// compileLoose compiles the form of answers to a prompt with at most the given work. If a schema of a tool
+// cannot be obeyed and shape.loosen allows it, compileLoose tries again without that schema. If the schema
+// only needs more work than that, and a later attempt may use more, it returns structured.ErrTooLarge.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {
@@ -172,8 +172,8 @@ func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
 	}
 }
 
-// maxTokenBytes is one more than the length of the longest token that may occur in an answer with a form. It is a limit
-// of structured.NewVocabulary.
+// maxTokenBytes is the length in bytes from which a token is too long for an answer with a form.
+// structured.NewVocabulary refuses longer tokens.
 const maxTokenBytes = 1024
 
 // newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and

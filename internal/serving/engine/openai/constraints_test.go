@@ -74,7 +74,7 @@ func TestRefusalsAreKept(t *testing.T) {
 	require.Len(t, c.refusals, maxRefusals)
 }
 
-// Ensure that a form that needs little work is compiled while large forms are compiled and wait.
+// Ensure that a form that needs little work is compiled while a large form is compiled and another one waits.
 func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	c := inductionConstraints()
 	c.large <- struct{}{} // another large form is being compiled

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a stop string occurs in a call, the answer is cut as by max_tokens, whole and streamed: the call has
-// the arguments so far or is left out. The finish reason is tool_calls only if the call is complete.
+// Ensure that if a stop string occurs in a call, the answer is cut as by max_tokens, both as a whole answer
+// and as a stream. The call has the arguments so far, or is left out if it has none. The finish reason is
+// tool_calls only if the call is complete.
 func TestAStopStringCutsACall(t *testing.T) {
 	const begin = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
 	const whole = begin + "{\"city\":\"Rom\",\"days\": 7}}\n</tool_call>"
@@ -55,7 +56,8 @@ func TestAStopStringCutsACall(t *testing.T) {
 	}
 }
 
-// Ensure that if a call must come and a stop string occurs before its arguments, the answer has no part of the call.
+// Ensure that if tool_choice requires a call and a stop string occurs before the call's arguments, the answer
+// has no part of the call.
 func TestAStopStringInACallThatMustCome(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	p := officialMessage("Hi")

@@ -42,7 +42,8 @@ func shown(text string) string {
 	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }
 
-// invalid returns the error of a request that must be changed. param is the field, or "". Long arguments are shortened.
+// invalid returns the error of status 400 for a request that the client must change. param names the field
+// that is wrong, or is "". Strings and errors in args are shortened if they are long.
 func invalid(param, format string, args ...any) *apiError {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -59,8 +60,8 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// refused is like invalid for an error with another status and the given code, and without a field. The code "" means
-// none.
+// refused returns an error as invalid does, but with another status and without a field. If code is not "",
+// the error has this code.
 func refused(status int, code, format string, args ...any) *apiError {
 	e := invalid("", format, args...)
 	e.status = status
@@ -174,7 +175,8 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists names the fields with elements. If an element has the wrong type, the error says that the field "contains" it.
+// lists names the fields whose values have elements. If an element has the wrong type, the error says that
+// the field contains it, not that the field is it.
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.

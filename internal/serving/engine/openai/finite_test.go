@@ -74,8 +74,8 @@ func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	}
 }
 
-// Ensure that requests that do not reach the damaged position get the answers of an undamaged model,
-// while other requests reach it.
+// Ensure that a request whose positions are all before the damaged one gets the answer of an undamaged model,
+// even while other requests reach the damaged position.
 func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	const position = 40
 	whole := startDamaged(t, "", 0, nil)

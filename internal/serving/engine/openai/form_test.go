@@ -292,7 +292,7 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that if a form allows only one token, it is taken without its logits.
+// Ensure that if a form allows only one token, the engine takes that token without looking at the logits.
 func TestTheOnlyTokenIsTakenWithoutLogits(t *testing.T) {
 	s := startDamaged(t, "lm_head.weight", 99, nil)
 	a := s.ask(t, texts, demo+`"prompt": "12345678", "guided_choice": ["ab"]}`)

@@ -48,8 +48,8 @@ type Chat struct {
 	Form      *structured.Form // of the content of the answer; nil means any text
 	FormField string           // the field of the request that has Form
 
-	// Think and Effort become variables of the template if the template has them: Think enable_thinking or thinking,
-	// and Effort reasoning_effort.
+	// Think and Effort become variables of the chat template if the template uses them. Think becomes
+	// enable_thinking or thinking, and Effort becomes reasoning_effort.
 	Think         *bool
 	Effort        string
 	EffortField   string // the field of the request that has Effort
@@ -163,7 +163,8 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	return nil
 }
 
-// Count answers with body(n) for the n tokens of a chat's prompt. It refuses the tools that Chat refuses.
+// Count counts the tokens of a chat's prompt, and answers with the body that the function body makes from
+// this number. It refuses the tools that Chat refuses.
 func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body func(tokens int) any) error {
 	j, err := s.translated(c, s.countable())
 	if err != nil {

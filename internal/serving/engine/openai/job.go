@@ -192,8 +192,8 @@ func (j *job) cancel() {
 	}
 }
 
-// usage returns the usage of a job. completion is the number of tokens of its answers, and reasoning the number of
-// those in the reasoning.
+// count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and
+// answers, where each answer counts with its greatest possible length.
 func (j *job) usage(completion, reasoning int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
 	if j.shape.format.Reasoning != nil {

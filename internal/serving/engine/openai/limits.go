@@ -36,7 +36,7 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{limit(l.Requests, "requests"), limit(l.Tokens, "tokens")}
 }
 
-// check returns an error if take would return one even for a request of a single token.
+// check returns an error if take would refuse even a request of one token. It does not reduce the allowance.
 func (a *allowance) check(h http.Header, now time.Time) error {
 	defer a.report(h, now)
 	for _, l := range []limiter{a.requests, a.tokens} {

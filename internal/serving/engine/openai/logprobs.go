@@ -20,8 +20,9 @@ type completionLogprobs struct {
 // name returns the text of a token, or the name of a special token.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
 
-// tokenKey returns the key of a token in the maps of completions: its name or, if that is not UTF-8, its bytes as
-// OpenAI writes them. As JSON has no invalid UTF-8, the names of several such tokens would be equal.
+// tokenKey returns the key of a token in the maps of completions. The key is the token's name. If the name is
+// not UTF-8, the key is its bytes as OpenAI writes them: JSON would replace the invalid bytes, and several
+// tokens would get the same key.
 func (s *Server) tokenKey(id int32) string {
 	name := s.name(id)
 	if utf8.ValidString(name) {
@@ -50,7 +51,7 @@ type textPosition struct {
 	begun  []byte // of an incomplete character
 }
 
-// advance returns the offset of a token, and moves the position behind the token.
+// advance returns the position of a token, and moves the position to the end of the token.
 func (p *textPosition) advance(piece []byte) int {
 	at := p.offset
 	p.begun = append(p.begun, piece...)

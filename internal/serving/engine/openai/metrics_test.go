@@ -117,7 +117,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	})
 }
 
-// Ensure that accepted tokens are counted by their position in the proposal.
+// Ensure that accepted tokens are counted by their index in the proposal.
 func TestMetricsCountProposalsByPlace(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")
