@@ -98,7 +98,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// Keys, values and scales may alternate in the same memory, so no two of these four are checked for overlaps.
+	// The parts may alternate in the same memory, block by block, so they are not checked for overlaps with each other.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer
@@ -129,7 +129,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	return c, c.CheckStrides()
 }
 
-// tensorOf returns the tensor that p describes, whose rows have width elements, and the number of its rows.
+// tensorOf returns the tensor that p describes, and the number of its rows. Each row has width elements.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
 	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
@@ -241,8 +241,8 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf returns the cache to, which the call writes, and the cache from, which it reads. The caller must already
-// have noted the other memory that the call reads.
+// cachesOf converts the two caches of a call. The call writes to the cache to and reads the cache from. The caller must
+// already have noted the other memory that the call reads.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, to); err != nil {
 		return dst, src, err

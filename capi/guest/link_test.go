@@ -42,7 +42,7 @@ var sanitizedCompanies = [][]string{
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs that are linked into one executable with the programs in name, which + separates.
+// company returns the programs of the executable that contains the programs in name, which are separated by +.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -77,9 +77,9 @@ var (
 // starts, and one that links the library into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program that is linked as w says also runs under Valgrind or with sanitizers. Such runs
-// take longer than all else, so except in make test-long they use only one way of linking, the parameter one.
-// runs.golden lists this way for each program.
+// checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs
+// take longer than all else, so except in make test-long only one way of linking has them. That way is the parameter
+// one; runs.golden lists it for each program.
 func (w way) checked(one way) bool { return w == one || level.Long() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
@@ -92,7 +92,7 @@ type guest struct {
 	sanitized bool
 }
 
-// programs has the results of once. Their files are in a folder that TestMain removes.
+// programs has the results of the function once. The built files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map

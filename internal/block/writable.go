@@ -31,9 +31,9 @@ func NeedOf(counts []int32, entry int32) Need {
 // Shared reports whether a block with this count must be copied before a write.
 func Shared(count int32) bool { return count > 1 }
 
-// Assign sets slot, whose entry needs Map or Copy, to the free block fresh. It returns the old entry. If the old
-// entry is a block, the caller must copy the block's bytes; the old block keeps at least one reference, so it does
-// not become free.
+// Assign sets the table entry *slot to the free block fresh. NeedOf must have returned Map or Copy for the entry.
+// Assign returns the old entry. If the old entry is a block, the caller must copy the block's bytes; the old block
+// keeps at least one reference, so it does not become free.
 func Assign(counts []int32, slot *int32, fresh int32) (old int32) {
 	old = *slot
 	if old != None {

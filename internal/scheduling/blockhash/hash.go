@@ -23,8 +23,8 @@ import (
 // Hash identifies a block and all blocks before it. Fast sets only the first 16 bytes; the others are 0.
 type Hash [32]byte
 
-// Equal reports whether two hashes are equal. It compares eight bytes at a time, which is faster than the == of
-// arrays: that calls a function of the runtime.
+// Equal reports whether two hashes are equal. It compares eight bytes at a time. This is faster than ==, which calls a
+// function of the runtime to compare arrays.
 func (h *Hash) Equal(o *Hash) bool {
 	le := binary.LittleEndian
 	return le.Uint64(h[0:]) == le.Uint64(o[0:]) && le.Uint64(h[8:]) == le.Uint64(o[8:]) &&
@@ -76,8 +76,8 @@ func (f Fast) Sum(out, parent *Hash, tokens []int32, extra []Key) {
 	binary.LittleEndian.PutUint64(out[8:], sum.Hi)
 }
 
-// LE is SHA-256 over the parent, the number of tokens, the tokens and the extra keys. Numbers are little endian. The
-// recordings of vLLM use LE.
+// LE is SHA-256 over the parent's hash, the number of tokens, the tokens and the extra keys. Numbers are little endian.
+// The recordings of vLLM use LE.
 type LE struct{}
 
 // Root returns 32 zero bytes.

@@ -47,17 +47,17 @@ func (e *Extras) Check() error {
 }
 
 // Last is the Cursor that starts at the last multimodal item. vLLM starts there when it hashes blocks after token 0,
-// such as the blocks that become full while tokens are generated (vllm/v1/RULES.md §3). The hash of such a block
-// covers only the last item in the block. If this matters for a request with several items at the end of the prompt,
-// give the request a salt that covers the items.
+// such as the blocks that become full while tokens are generated (vllm/v1/RULES.md §3). So if several items overlap
+// such a block, its hash covers only the last item. A request with several items at the end of its prompt may therefore
+// need a salt that covers the items.
 const Last Cursor = -1
 
 // A Cursor is the index of the next multimodal item to look at. The caller hashes the blocks of a request in ascending
 // order with one Cursor.
 type Cursor int
 
-// Block returns the extra keys of the block of the tokens start to end-1 in vLLM's order (LoRA, multimodal, salt), or
-// nil if there are no keys. It advances the cursor.
+// Block returns the extra keys of the block that has the tokens start to end-1. The keys are in vLLM's order: LoRA,
+// multimodal, salt. Block returns nil if there are no keys. It advances the cursor.
 func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	var keys []Key
 	if e.LoRA != "" {
@@ -70,7 +70,7 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends a key for each multimodal item that overlaps the block of the tokens start to end-1. The key has the
+// items appends a key for each multimodal item that overlaps the block with the tokens start to end-1. The key has the
 // item's identifier and its offset from the start of the block, which is negative if the item begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)

@@ -1,6 +1,6 @@
 // Package device is the pool of physical blocks of one device, for vLLM V0 and the system of the PagedAttention paper:
-// reference counts and a stack of free blocks. Tables and Watermark are other code that the block managers of these
-// two systems share.
+// reference counts and a stack of free blocks. It also has Tables and Watermark, which the block managers of both
+// systems use.
 //
 // The rules of counting are in package block. The pool of vLLM V1, with its queue of free blocks and its prefix cache,
 // is package llmmemory/internal/scheduling/vllm/v1/pool.
@@ -25,8 +25,8 @@ type Device struct {
 	free   []int32 // top at the end
 }
 
-// Descending returns a device of n blocks whose ids start at first. Take returns blocks that were never used in
-// descending order of their ids.
+// Descending returns a device of n blocks whose ids start at first. Before any block is freed, Take returns the blocks
+// in descending order of their ids.
 func Descending(first int32, n int) Device {
 	d := Device{first, make([]int32, n), make([]int32, n)}
 	for i := range d.free {
@@ -80,8 +80,8 @@ func (d *Device) Ref(id int32) (first bool) {
 	return d.counts[id-d.first] == 1
 }
 
-// CopyOnWrite sets *slot, which names a shared block, to the block fresh, which Take has returned, and drops a
-// reference to the shared block. It returns the copy that the caller must make.
+// CopyOnWrite replaces a shared block in the table entry *slot by the block fresh, which Take has returned. It drops a
+// reference to the shared block, and returns the copy that the caller must make.
 func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
 	old := block.Assign(d.counts, &local, fresh-d.first)

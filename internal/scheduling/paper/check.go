@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Check returns an error unless blocks are conserved on both devices, and each table covers all tokens of its sequence
-// except a token that was just generated. groups yields every group that has blocks.
+// Check returns an error unless the reference counts and the free blocks of both devices agree with the tables, and
+// each table covers all tokens of its sequence except a token that was just generated. groups yields every group that
+// has blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {

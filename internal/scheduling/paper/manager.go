@@ -104,8 +104,8 @@ func NewManager(config Config) (*Manager, error) {
 // Prefix returns the blocks of the shared prefix, with which every table on the GPU begins.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// prefixTokens returns the number of tokens in the full blocks of the shared prefix. The tokens of the prefix after
-// them are computed again for each prompt.
+// prefixTokens returns the number of tokens in the full blocks of the shared prefix. If the prefix ends inside a block,
+// the tokens in that last block are computed again for each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices returns the pools of the GPU and of the CPU, which the caller must not change.

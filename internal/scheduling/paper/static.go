@@ -145,13 +145,14 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	return answered, nil
 }
 
-// Usage implements serve.Scheduler. It counts each of the BatchSize requests that a batch can have as a block.
+// Usage implements serve.Scheduler. A static batch has no blocks, so Usage counts each request as one block, and
+// BatchSize requests as all blocks.
 func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
-// Table returns a table with a single entry: the index of the request in the batch, for each of its sequences. It
-// returns nil for a waiting request.
+// Table returns a table with a single entry: the index of the request in the batch. All sequences of the request have
+// this table. A waiting request has none, so the result is nil.
 func (s *Static) Table(id, sequence int) []int32 {
 	slot := int32(0)
 	for index := range s.running.All() {

@@ -37,8 +37,8 @@ func (t *Handles[T]) Get(h uint64) *T {
 	return t.entries[index].value
 }
 
-// Remove removes the value with the handle h. Its entry is reused for other values, whose handles have higher
-// generations, until the generations reach 2^32.
+// Remove removes the value with the handle h. Its entry is reused for other values, and each reuse increases the
+// generation in the handle. An entry whose generation would reach 2^32 is not used again.
 func (t *Handles[T]) Remove(h uint64) {
 	if t.Get(h) == nil {
 		return

@@ -30,8 +30,8 @@ type link struct {
 	marked     bool
 }
 
-// Add assigns an index to id and returns it. If id already has an index, Add returns None. The T at the index still
-// has the contents of a removed request, so that the caller can reuse its arrays.
+// Add assigns an index to id and returns it. If id already has an index, Add returns None. An index is used again after
+// Remove. Then its T still has the contents of the removed request, so that the caller can reuse the arrays.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
 		t.byID = map[int]int32{}
@@ -84,9 +84,9 @@ func (t *Table[T]) Check(ids ...int) error {
 	return err
 }
 
-// TakeAll removes the requests ids from the queues and calls f for the index of each, queue after queue from head to
-// tail. It ignores ids that are in none of the queues. If Check returns an error for ids, TakeAll returns this error
-// and changes nothing.
+// TakeAll removes the requests with the given ids from the queues and calls f for the index of each, queue after queue
+// from head to tail. It ignores ids that are in none of the queues. If Check returns an error for ids, TakeAll returns
+// this error and changes nothing.
 func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(index int32)) error {
 	if err := t.mark(ids); err != nil {
 		return err

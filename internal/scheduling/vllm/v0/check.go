@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// Check returns an error unless each block of both devices is free, evictable, or named by as many table entries as
-// its count; tables have blocks for all tokens recorded in them; and the key of each cached block finds the block.
-// seqs yields every sequence of the manager.
+// Check returns an error unless each block of both devices is free, evictable, or named by as many table entries as its
+// count; each table has blocks for all tokens recorded in it; and the key of each cached block finds the block. seqs
+// yields every sequence of the manager.
 func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	entries := func(d *device.Device) iter.Seq[int32] {
 		return func(yield func(int32) bool) {

@@ -140,8 +140,8 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
-// Ensure that a prompt gets Never if the pool is smaller than the prompt and the watermark, and a swapped sequence
-// only if the pool is smaller than the sequence.
+// Ensure that a prompt gets Never if the pool has fewer blocks than the prompt and the watermark together need. A
+// swapped sequence gets Never only if the pool has fewer blocks than the sequence alone needs.
 func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.Equal(t, 2, m.View.Watermark())

@@ -30,9 +30,8 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns it. The candidates are the block at the head and the blocks after
-// it, up to the first one that was accessed later than the best candidate so far. The best candidate is the one with
-// the longest prefix.
+// evict removes a block from the evictor and returns it. It walks from the head and keeps the block with the longest
+// prefix so far. It stops at the first block that was accessed later than the block that it keeps.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -130,8 +129,9 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether free blocks are enough for the copies of an append to s, together with the blocks
-// that its promotions free. A promotion frees a block if another table uses a block with the same prefix.
+// promotionsHelp reports whether an append to s has enough free blocks for its copies. free is the number of blocks
+// that are left for these copies. In addition, each call of promote during the append frees a block if another table
+// uses a block with the same prefix.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -202,8 +202,9 @@ func (m *Manager) MarkComputed() {
 	m.prefix.touched = m.prefix.touched[:0]
 }
 
-// Computed appends to dst the computed blocks at the beginning of the tables of a group: those of its only sequence,
-// or the longest common beginning of the computed blocks of all sequences that have some (vllm/v0/RULES.md §6).
+// Computed appends to dst the computed blocks at the beginning of the tables of a group (vllm/v0/RULES.md §6). If the
+// group has several sequences, these are the blocks with which the lists of computed blocks of all sequences begin.
+// Sequences without computed blocks do not count.
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst
@@ -229,8 +230,8 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 }
 
 // computedOf adds the blocks of s that became computed since the last call to s.computed, and returns this list. The
-// list never has the last block of the table. If a block is not computed, the call skips it, adds the computed blocks
-// after it, and later calls do not change the list any more.
+// list never has the last block of the table. If a block before the last one is not computed, this call still adds the
+// computed blocks after it, but later calls do not change the list any more.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

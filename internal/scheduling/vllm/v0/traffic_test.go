@@ -280,8 +280,9 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
 		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
 		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
-		// CanAppend counts a block for a chunk, although the chunk needs none. So a prompt in chunks whose last block is
-		// not full preempts itself at its second chunk for ever if no block is free.
+		// With chunked prompts a request can wait for ever: CanAppend counts a free block for the next chunk of a
+		// prompt, although the request already has blocks for the whole prompt. If no block is free, the request
+		// preempts itself at its second chunk, again and again.
 		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }

@@ -150,8 +150,8 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	return n
 }
 
-// grows returns the remainder, modulo the block size, of the numbers of the steps in which a decoding request needs
-// another block. end is the number of the step in which the request ends.
+// grows returns the index in s.grow for a decoding request. The request needs another block in each step whose number,
+// modulo the block size, is this index. end is the number of the step in which the request ends.
 func (s *Scheduler) grows(r *request, end int) int {
 	first := end - r.output + 2 // with the first token of the answer as input
 	size := s.config.BlockSize

@@ -55,8 +55,8 @@ func (c *Cache) Use(r *Request, i int) bool {
 	return true
 }
 
-// Reserve reports whether there is space for the output of input i of r, in addition to planned embeddings that the
-// caller will allocate, too. It evicts outputs if necessary (vLLM: can_allocate).
+// Reserve reports whether there is space for the output of input i of r and for planned more embeddings, which the
+// caller will also allocate. It evicts outputs if necessary (vLLM: can_allocate).
 func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	need := r.inputs[i].NumEmbeds + planned
 	if need > c.free+c.unreferenced {
@@ -217,7 +217,7 @@ func (in *Input) Mask(isEmbed []byte) {
 	in.NumEmbeds = in.before[in.Length]
 }
 
-// Embeds returns how many embeddings of the input the tokens start to end-1 of the prompt take.
+// Embeds returns the number of the input's embeddings that belong to tokens start to end-1 of the prompt.
 func (in *Input) Embeds(start, end int) int {
 	start, end = max(start-in.Offset, 0), min(end-in.Offset, in.Length)
 	switch {
@@ -229,7 +229,7 @@ func (in *Input) Embeds(start, end int) int {
 	return in.before[end] - in.before[start]
 }
 
-// A Request has the inputs of a request and its references to outputs.
+// A Request has the multimodal inputs of one request, and the request's references to outputs in the cache.
 type Request struct {
 	inputs []Input
 	held   []int // indexes of the inputs to whose outputs it refers
@@ -248,8 +248,8 @@ func (r *Request) Window(start, end int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// Shares reports whether r has a reference to the output of input i of o, and returns the index of the input of r with
-// this output.
+// Shares reports whether r has a reference to the output of input i of the request o. If so, it returns the index of
+// the input of r that has this output.
 func (r *Request) Shares(o *Request, i int) (int, bool) {
 	for _, h := range r.held {
 		if r.inputs[h].Hash == o.inputs[i].Hash {

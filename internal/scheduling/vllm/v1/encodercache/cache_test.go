@@ -30,9 +30,9 @@ func requireUsage(t testing.TB, c *Cache, taken, referenced int) {
 	require.NoError(t, c.Check())
 }
 
-// The scenarios and numbers are those of vLLM's tests/v1/core/test_encoder_cache_manager.py. vLLM's free slots are the
-// size minus the taken embeddings here, and its freeable slots the size minus the referenced ones. The encoder cache
-// of encoder-decoder models is not implemented.
+// The scenarios and numbers are those of vLLM's tests/v1/core/test_encoder_cache_manager.py. What vLLM calls free slots
+// is the size of the cache minus the first result of Usage, and its freeable slots are the size minus the second
+// result. The encoder cache of encoder-decoder models is not implemented.
 
 func TestTheLongestUnreferencedOutputIsEvicted(t *testing.T) {
 	c, a, b := New(10), request("a", 6), request("b", 5, 6)

@@ -103,7 +103,8 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with the lengths of the sequence, in tokens, that the rules compute from it.
+// A demand is an Alloc with the numbers that the rules compute from it. The first five are positions in the request's
+// tokens: each includes all tokens before it.
 type demand struct {
 	*Alloc
 	local int // computed and hit

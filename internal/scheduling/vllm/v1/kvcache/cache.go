@@ -84,8 +84,9 @@ func New(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// setFineness sets hitUnit and partialHits. With one group, a hit ends at the end of one of its blocks; with several
-// groups, at a multiple of SchedulerBlockSize or at the end of any hash (vllm/v1/RULES.md §10).
+// setFineness sets hitUnit and partialHits. With one group, a hit ends at the end of one of its blocks. With several
+// groups, it ends at a multiple of HashBlockSize if hits may end inside a block, and otherwise at a multiple of
+// SchedulerBlockSize (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	c.partialHits = c.Config.PartialBlockHits()
 	switch {
@@ -147,8 +148,8 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins the scheduling of step number seq. Lookups find the states that Mamba groups have stored in earlier
-// steps from now on.
+// StartStep begins the scheduling of step number seq. From now on, lookups also find the states that Mamba groups
+// stored in the step before.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {
@@ -156,8 +157,9 @@ func (c *Cache) StartStep(seq uint64) {
 	}
 }
 
-// EndStep says that the steps up to number seq have run, and frees the blocks that Release and Take have kept for
-// these steps. As vLLM does, it stops at the first blocks that were kept for a later step.
+// EndStep says that the steps up to number seq have run, and frees the blocks that Release and Take have kept for these
+// steps. It looks at the kept blocks in the order in which they were kept, and stops at the first that wait for a later
+// step, as vLLM does.
 func (c *Cache) EndStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for len(c.deferred) > 0 && c.deferred[0].step <= seq {

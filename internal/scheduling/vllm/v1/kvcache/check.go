@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Check returns an error if the pool is inconsistent, if the count of a block is not the number of references to it,
-// if a block is twice in a table or in the tables of two groups, or if the key of a block is not the key of the tokens
-// that the tables say the block contains.
+// Check returns an error if the pool is inconsistent, if the count of a block is not the number of references to it, if
+// a block is twice in a table or in the tables of two groups, or if a block has a key for other tokens than those that
+// it contains according to the tables.
 func (c *Cache) Check() error {
 	if err := c.Pool.Check(); err != nil {
 		return err

@@ -65,9 +65,9 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval says which blocks of sliding windows and states get keys: with RetainAll, all blocks that a hit
-	// can use; with a positive number of tokens, the blocks before each multiple of this number and before boundaries;
-	// with 0, only the blocks before boundaries (see boundaries).
+	// RetentionInterval says which blocks of sliding windows and which states of Mamba groups get keys: with RetainAll,
+	// all blocks that a hit can use; with a positive number of tokens, the blocks before each multiple of this number
+	// and before boundaries; with 0, only the blocks before boundaries (see boundaries).
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
@@ -154,9 +154,9 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// PartialBlockHits reports whether a hit can end inside a block, at the end of any hash. This needs a Mamba group in
-// align mode with blocks that are longer than a hash, and other groups that can be hit at the end of any hash
-// (vllm/v1/RULES.md §10).
+// PartialBlockHits reports whether a hit can end inside a block, at any multiple of HashBlockSize. This needs a Mamba
+// group in align mode whose blocks are longer than HashBlockSize. The other groups must also allow hits that end at any
+// multiple of HashBlockSize (vllm/v1/RULES.md §10).
 func (c *Config) PartialBlockHits() bool {
 	coarse, follow := false, len(c.Groups) > 1
 	for i := range c.Groups {

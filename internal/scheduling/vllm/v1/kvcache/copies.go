@@ -23,8 +23,8 @@ type Pending struct {
 }
 
 // Take moves the work that was recorded since the last call to dst. It appends to dst.NewBlocks and replaces the other
-// lists (vLLM: take_new_block_ids). The blocks of the copies are then no longer kept, or, if fence is not 0, are kept
-// until EndStep for step number fence.
+// lists (vLLM: take_new_block_ids). A recorded copy keeps a reference to each of its two blocks. Take drops these
+// references or, if fence is not 0, lets EndStep drop them when step number fence has run.
 func (c *Cache) Take(dst *Pending, fence uint64) {
 	for i := range c.newBlocks {
 		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
@@ -61,7 +61,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 }
 
 // Withdraw removes the copies of r that Take has not returned. The caller must call Release before r writes to its
-// blocks. If a copy was to keep a Mamba state of the prompt for the cache, the original block gets its key back.
+// blocks. Some copies would have kept a Mamba state of the prompt in the cache. For these the original block gets its
+// key back.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {
@@ -108,8 +109,9 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces the blocks that sharedSlots has counted by the blocks private. Only the first of these blocks has
-// tokens of r, but the worker needs the copies of all to know which entries of the table have changed.
+// unshare replaces each shared block that sharedSlots has counted by a block of private, and records a copy. Only the
+// first of the shared blocks has tokens of r, but the worker needs the copies of all to know which entries of the table
+// have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

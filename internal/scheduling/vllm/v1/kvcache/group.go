@@ -15,8 +15,8 @@ type group struct {
 	justStored []pool.Key
 }
 
-// maxAdmitted returns the largest number of blocks of the group that a request can have at one time, for the check
-// whether its whole sequence fits; 0: no limit.
+// maxAdmitted returns the largest number of blocks of the group that a request can have at one time. Allocate uses it
+// to check whether the whole sequence of a request fits. 0 means that there is no limit.
 func (g *Group) maxAdmitted(c *Config) int {
 	if g.Kind == SlidingWindow || g.Kind == ChunkedLocal {
 		return g.MaxBlocks(c.MaxModelLen, c.MaxInFlightTokens)

@@ -4,8 +4,8 @@ import "llmmemory/internal/scheduling/blockhash"
 
 // Package sched does not call the functions in this file.
 
-// CachedPrefix returns how many of the hashes blocks, before the first that is not cached, belong to cached blocks of
-// group 0.
+// CachedPrefix returns how many of the first blocks of a request are cached in group 0. blocks are the hashes of the
+// request's blocks; the search stops at the first hash that is not cached.
 func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 	for i := range blocks {
 		if _, cached := c.pool.Lookup(&blocks[i], 0); !cached {

@@ -63,8 +63,8 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 	}
 }
 
-// reconcile sets hit to the longest prefix that is a hit of all sets. It returns the length of the longest hit that
-// one set had before the lengths were reconciled (vllm/v1/RULES.md §10). The length decreases in each iteration, so
+// reconcile sets hit to the longest prefix that is a hit of all sets (vllm/v1/RULES.md §10). It returns the length of
+// the longest hit that any set had before it was cut to the common length. The length decreases in each iteration, so
 // the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
@@ -110,7 +110,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 }
 
 // withMargin returns the limit in tokens of a lookup in a set. With EAGLE the lookup drops the last block that it
-// finds, so it may look one block (or hash) further; not so in Mamba groups.
+// finds, so it may look one block (or one hash block) further. Lookups in Mamba groups may not.
 func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length

@@ -6,15 +6,15 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Mamba layers have a state instead of keys and values. In align mode, the running state of a request is in the last
-// block of its table before the speculative blocks. Entry i of the table before the running state is null, or the
+// Mamba layers have a state instead of keys and values. In align mode, the table of a request ends with the block of
+// the running state and the speculative blocks. Entry i of the table before the running state is either null or the
 // block with the state after (i+1)×BlockSize tokens. When a step begins a new block, the worker copies the state from
 // the block before it, so that block is kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the
 // commit named there).
 
-// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one new
-// running state; in a first allocation also the speculative blocks; and the copy of the state if the hit ends inside a
-// block.
+// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one block
+// for a new running state. If the hit ends inside a block, it also counts the copy of the state; in a request's first
+// allocation, also the speculative blocks.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -97,10 +97,10 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial adds a copy of the state in entry t.partial of the table to the block private. In a first allocation
-// this is the state of the hit, and the request gets the copy. In a later allocation it is the request's own state at
-// the end of its prompt. Then the copy stays in the cache, and the request keeps its block, because the worker's block
-// table cannot change.
+// settlePartial copies the state in entry t.partial of the table into the block private. In a first allocation this is
+// the state of the hit, and the request gets the copy. In a later allocation it is the request's own state at the end
+// of its prompt. Then the copy stays in the cache, and the request keeps its block, because the worker's block table
+// cannot change.
 func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
@@ -144,9 +144,9 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds the keys of the states in the blocks from number before on to justStored. If the step ends
-// inside a block, at the end of the last hash of the prompt, registerStates also registers the running state, because
-// a later step will overwrite it.
+// registerStates adds to justStored the keys of the states that r has just stored, in the blocks from index before on.
+// A later step will overwrite the running state. So if this step ends inside a block, at the last hash of the prompt,
+// registerStates gives the running state a key, too.
 func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
@@ -162,8 +162,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState gives the running state a key if it is the state at the end of the last hash of the prompt,
-// inside a block.
+// registerPromptState gives the running state a key if the last hash of the prompt ends inside a block and the state is
+// the one after the tokens of this hash.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

@@ -70,9 +70,9 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Ensure that blocks which steps in flight read are not freed, whether the new tokens fit into the table or not. 8 of
-// the 16 or 17 tokens are in flight. Of the other tokens, a window of 5 needs all but the first 4 (vllm/v1/RULES.md
-// §15).
+// Ensure that blocks which steps in flight read are not freed, whether the new tokens fit into the table or not. Of the
+// 16 or 17 tokens, 8 are in flight. The window has 5 tokens, so the first token in flight reads no token before token 4
+// or 5. Only the first block, with tokens 0 to 3, is free (vllm/v1/RULES.md §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -155,8 +155,8 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// Ensure that with Config.Exact no group of full attention has blocks after the end of a hit. Without it, only the
-// first set of groups has none, as in vLLM.
+// Ensure that with Config.Exact no group of full attention has blocks after the end of a hit. Without Exact, as in
+// vLLM, only the first set of groups has no such blocks.
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },
@@ -170,8 +170,8 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// Ensure that a block does not count as shared if its other reference is of a released request and is kept only for a
-// step in flight.
+// Ensure that a block does not count as shared if only one request has it, and the other reference is kept for a step
+// in flight of a request that was released.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))

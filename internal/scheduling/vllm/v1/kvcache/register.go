@@ -3,9 +3,9 @@ package kvcache
 import "fmt"
 
 // register gives keys to the full blocks of the first tokens of a request. With several groups, it rounds tokens down
-// to a length that a hit can have. An EAGLE group registers one block more, because its hits need the block after
-// their end (vllm/v1/RULES.md §10). end is the number of tokens that are computed when the step has run; it is larger
-// than tokens if some of them are not sampled yet.
+// to a length that a hit can have. An EAGLE group registers one block more, because its hits need the block after their
+// end (vllm/v1/RULES.md §10). end is the number of tokens that are computed when the step has run. It is larger than
+// tokens if the step computes tokens that are not sampled yet.
 func (c *Cache) register(r *Request, tokens, end int) {
 	whole := tokens
 	if len(c.groups) > 1 && !c.partialHits {

@@ -59,7 +59,7 @@ type table struct {
 	tracked    bool // it has adopted a hit or registered a block
 	owns       bool // the request counts in group.owners
 
-	// partial is the index of the block of which the next allocation adds a copy, or -1. It is the block inside which a
+	// partial is the index in ids of a block that the next allocation must copy, or -1. It is the block inside which a
 	// hit ends or, in a Mamba group, the running state if it has the key of the prompt.
 	partial int
 

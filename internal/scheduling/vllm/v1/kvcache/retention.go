@@ -71,8 +71,8 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// boundaries returns the lengths of prefixes that later lookups are likely to find: the prompt without its last token,
-// and the junction if there is one.
+// boundaries returns the lengths of prefixes that later lookups are likely to find: the prompt without its last token
+// and, if r.Junction is set, the prefix that only a part of the groups had in the cache at the lookup of r.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	return [2]int{replay, cmp.Or(r.Junction, replay)}

@@ -75,8 +75,8 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that the block of a tail that Take has returned is also kept until the step has run, and is then freed after
-// the other blocks of the request, which are freed from the last to the first (vLLM's pop_blocks_for_free).
+// Ensure that the block of a tail that Take has returned is kept until the step has run, like the other blocks of the
+// request. It is freed after them, because blocks are freed from the last to the first (vLLM's pop_blocks_for_free).
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)

@@ -80,7 +80,7 @@ func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
 	}
 }
 
-// Ensure that an event of blocks that cannot be hit has an empty field instead of the extra keys, so that the later
+// Ensure that an event has an empty field instead of the extra keys if its blocks cannot be hit, so that the later
 // fields keep their positions.
 func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}

@@ -45,8 +45,9 @@ func appendInt(b []byte, v int64) []byte {
 	return be.AppendUint64(append(b, 0xd3), uint64(v))
 }
 
-// appendLength appends the first bytes of a value of length n: a byte with the length and the bits fixed for lengths
-// below limit, otherwise the byte wide and a length of 16 bits, or the byte wide+1 and a length of 32 bits.
+// appendLength appends the first bytes of a value of length n. If n is below limit, this is one byte, which combines
+// the bits fixed with n. Otherwise it is the byte wide and a length of 16 bits or, for larger n, the byte wide+1 and a
+// length of 32 bits.
 func appendLength(b []byte, n, limit int, fixed, wide byte) []byte {
 	switch {
 	case n < limit:

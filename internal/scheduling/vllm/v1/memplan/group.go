@@ -128,9 +128,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split divides the layers in list into groups of equal layers, all with about the same number of layers. A group has
-// at most as many layers as the kind with the fewest; but if the kind with the most has less than 1.5 times as many,
-// at most as many as that kind.
+// split divides the layers in list into groups of equal layers, all with about the same number of layers. A kind is all
+// layers that are equal. Usually a group has at most as many layers as the smallest kind. If the largest kind has less
+// than 1.5 times as many layers as the smallest, a group has at most as many as the largest kind.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -189,8 +189,9 @@ func largestDivisor(n, limit int) int {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// promote makes the cache keep all tokens of layers with windows and chunks, as of layers with full attention, so that
-// all layers can share one block table. The layers still compute the same (vLLM's _promote_local_kv_cache_specs).
+// promote makes the cache keep all tokens of layers with windows and chunks, as it does for layers with full attention,
+// so that all layers can share one block table. The results that the layers compute stay the same (vLLM's
+// _promote_local_kv_cache_specs).
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
 		return layers, nil

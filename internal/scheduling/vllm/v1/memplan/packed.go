@@ -61,7 +61,8 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples divides list into tuples of each layers, and makes n groups. Each group gets every n-th tuple.
+// dealTuples divides list into tuples, each with the number of layers given by each, and makes n groups. Each group
+// gets every n-th tuple.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {
@@ -107,8 +108,8 @@ func maxOfOneSize(layers []Layer, list []int) int {
 	return largest
 }
 
-// leastPadding returns the number d >= least with the least padding if each of counts is rounded up to a multiple of
-// d. Of several such numbers it returns the largest (vLLM's _approximate_gcd).
+// leastPadding rounds each of counts up to a multiple of a number d, and returns the d for which the least is added in
+// all. d must not be below least. Of several such numbers it returns the largest (vLLM's _approximate_gcd).
 func leastPadding(counts []int, least int) int {
 	best, fewest := least, -1
 	for d := least; d <= slices.Max(counts); d++ {
@@ -124,7 +125,8 @@ func leastPadding(counts []int, least int) int {
 }
 
 // pack puts the layers of each group one after the other in a block, from offset 0 in every group, because a block
-// belongs to one group at a time. sizes has the bytes of a block of each layer (vLLM's _get_packed_kv_cache_layout).
+// belongs to one group at a time. sizes has, for each layer, the number of bytes of one block (vLLM's
+// _get_packed_kv_cache_layout).
 func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
 	for _, g := range groups {
 		offset := 0

@@ -15,7 +15,7 @@ import (
 // ErrLayers is wrapped by every error about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
-// maxBlockSize limits the number of tokens in a block that a plan has enlarged. (vLLM has no limit.)
+// maxBlockSize is the largest number of tokens to which a plan may enlarge a block. (vLLM has no limit.)
 const maxBlockSize = 1 << 16
 
 // A Layer describes what one layer stores. BlockSize is in tokens.

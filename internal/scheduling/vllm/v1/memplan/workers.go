@@ -123,7 +123,7 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 }
 
 // share makes a tensor for the first layers of all groups, one for their second layers, and so on. It sets Bytes of
-// each tensor to the size of one block, and returns their sum.
+// each tensor to the size of one block, and returns the sum of these sizes as perBlock.
 func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
 	largest := 0
 	for _, g := range groups {

@@ -11,8 +11,8 @@ const (
 	Cleared                  // all blocks lost their keys
 )
 
-// An Event is one change of the prefix cache. Of the fields below Kind, a Removed event has only Group, with one hash;
-// a Cleared event has none.
+// An Event is one change of the prefix cache. A Stored event uses all fields. A Removed event has only Kind, Group and
+// one hash; a Cleared event has only Kind.
 type Event struct {
 	Kind      EventKind
 	Group     uint32
@@ -56,8 +56,8 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds a Stored event for the blocks [from, to) of a request that got keys. It leaves out null blocks of
-// table, unless table is nil, and blocks for which mask is false. items is the cursor at which the search for
+// recordStored adds one Stored event for blocks from to to-1 of a request, which got keys. It leaves out null blocks of
+// table, unless table is nil, and block from+i if mask is not nil and mask[i] is false. items says where the search for
 // multimodal items of the first block starts.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events

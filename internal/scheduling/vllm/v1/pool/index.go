@@ -30,7 +30,8 @@ type slot struct {
 	head int32  // first node of the ring, plus 1; 0: empty slot
 }
 
-// duplicated is the bit of slot.tag that says that the key has had several nodes at once since it was added.
+// duplicated is a bit of slot.tag. It is 1 if the slot's key has had several nodes at the same time since the key was
+// added to the map.
 const duplicated = 1 << 31
 
 // slotsFor returns the number of slots for a pool: a power of two, so large that at least half of the slots are empty

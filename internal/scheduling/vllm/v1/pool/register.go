@@ -15,8 +15,9 @@ type Content struct {
 }
 
 // Register gives the full blocks table[from:to], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It skips
-// null blocks, and block from+i if mask is not nil and mask[i] is false. Keys of a block for a part of its tokens are
-// removed. Register adds one event for all blocks together, even if it skips all of them (vllm/v1/RULES.md §12).
+// null blocks, and block from+i if mask is not nil and mask[i] is false. If a block has keys for only a part of its
+// tokens, Register removes these keys. It adds one event for all blocks together, even if it skips all of them
+// (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	if from >= to {
 		return

@@ -38,8 +38,8 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
-// Ensure that with EAGLE a chunk ends one block earlier. A hit loses its last block with EAGLE, so the state that it
-// needs is one block earlier (vllm/v1/RULES.md §13).
+// Ensure that with EAGLE a chunk ends one block earlier. A hit loses its last block with EAGLE, so a later hit needs
+// the Mamba state that is one block earlier (vllm/v1/RULES.md §13).
 func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
 		c := small(40)
@@ -54,8 +54,9 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk of a prompt ends where a Mamba state is kept: at the end of a prefix that only full attention
-// has in the cache, and at the last end of a block in the prompt (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends where a Mamba state is kept. One such position is the last end of a block in the
+// prompt. The other is the end of the prompt's longest cached prefix, if full attention has this prefix in the cache
+// but no Mamba state is cached for it (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64

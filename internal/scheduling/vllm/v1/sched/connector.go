@@ -15,9 +15,9 @@ type Connector struct {
 	Consumer bool // requests can load; if several steps are in flight, blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// BestEffort means that the producer sends to a cache, in which blocks may be missing. Otherwise a consumer waits
-	// for the blocks, so every finished request must have blocks to send. Then tokens that steps in flight sample for a
-	// preempted request, which has no blocks, are discarded (vLLM: requires_kv_delivery).
+	// BestEffort means that the producer sends to a cache, in which blocks may be missing. Without BestEffort, a
+	// consumer waits for the blocks, so every finished request must have blocks to send. A preempted request has no
+	// blocks. So the tokens that steps in flight sample for it are discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -111,8 +111,8 @@ func (c *connector) admits(r *request) bool {
 	return true
 }
 
-// match returns how many tokens the first row of r, which has no blocks, will load. The verdict is runs if r may be
-// admitted now, otherwise the reason why not.
+// match is called for a request r without blocks. It returns how many tokens the first row of r will load. The verdict
+// is runs if r may be admitted now, otherwise the reason why not.
 func (c *connector) match(r *request) (external int, v verdict) {
 	n, known := c.find(r)
 	switch {
@@ -182,7 +182,7 @@ func (c *connector) keeps(r *request) bool {
 	return true
 }
 
-// settled drops a parked request unless its blocks are still being loaded or sent.
+// settled drops a finished request that has kept its blocks, unless these are still being loaded or sent.
 func (c *connector) settled(r *request) {
 	if t := &r.transfers; t.send || t.loading && !t.received {
 		return
@@ -201,8 +201,8 @@ func (c *connector) holdsBlocks() bool {
 		c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing is called before steps from number step on are undone. It undoes loads of waiting requests whose hits were
-// to be computed by these steps.
+// failing is called before the steps from number step on are undone. Some waiting requests have hit tokens that these
+// steps were to compute, and load the tokens after them. failing undoes these hits and loads.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

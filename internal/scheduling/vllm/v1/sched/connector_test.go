@@ -256,8 +256,8 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// Ensure that if a hit ends inside a block, the load includes this block only if it then has more tokens than the hit
-// (vllm/v1/RULES.md §19).
+// Ensure that if a hit ends inside a block, the connector loads this block only if the load brings tokens of the block
+// beyond the end of the hit (vllm/v1/RULES.md §19).
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())

@@ -43,7 +43,8 @@ type encoder struct {
 	gaveUp bool
 }
 
-// readsAhead reports whether there is a draft model that reads one token after the computed ones (EAGLE).
+// readsAhead reports whether there is a draft model (EAGLE). Such a model also reads the token after the last computed
+// token.
 func (c *Config) readsAhead() bool {
 	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })
 }
@@ -158,9 +159,10 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled removes the items of r, which lost its row, from the batch, except items that other rows of the batch
-// also read. It reports whether an encoder output is removed that another request, which has no row yet, may have
-// counted on. vLLM keeps the outputs in its cache, so later requests read outputs that were never computed.
+// unscheduled is called when r has lost its row. It removes the items of r from the batch. An item that another row of
+// the batch also reads stays in the batch for that row. The outputs of the other items are removed from the cache; if
+// there are any, unscheduled returns true, because a request that has no row yet may have counted on them. vLLM keeps
+// the outputs in its cache, so later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -249,8 +251,8 @@ func (e *encoder) write(step *Step) {
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
 
-// failed removes the outputs that the failed steps should have computed. It lists the outputs that these steps freed
-// once more, because the worker may not have dropped them.
+// failed removes the outputs that the failed steps should have computed. The failed steps also told the worker to drop
+// outputs. The next step lists these outputs again, because the worker may not have dropped them.
 func (e *encoder) failed(batches []*batch) {
 	e.cache.EvictSince(batches[len(batches)-1].seq)
 	for _, b := range batches {

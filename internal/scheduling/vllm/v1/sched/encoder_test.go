@@ -105,8 +105,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that a draft model's reading ahead is considered: the output of an item that begins at the token after the
-// chunk must fit, too, otherwise the chunk ends one token earlier.
+// Ensure that the scheduler considers that a draft model reads one token ahead: if an item begins at the token after
+// the chunk, the item's output must fit, too. Otherwise the chunk ends one token earlier.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32

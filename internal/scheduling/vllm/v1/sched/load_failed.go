@@ -100,8 +100,9 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing adds the blocks to f.missing. It also adds them to f.bad, because other requests may have read them,
-// except blocks that only one request has, which is waiting for their load.
+// noteMissing adds the blocks to f.missing. It also adds them to f.bad, because other requests may have read them. It
+// leaves out of f.bad the blocks that belong to one waiting request alone whose load is not over: no other request can
+// have read these.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -201,7 +202,8 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed returns the index in r's tables of the first failed block that has some of the first tokens of r, or -1.
+// firstFailed looks for failed blocks among the blocks of r that contain its first tokens, as many as the parameter
+// tokens says. It returns the lowest index of such a block in r's tables, or -1 if there is none.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
@@ -270,7 +272,7 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad makes a waiting request compute its tokens again from the blocks with index at on.
+// cutLoad makes a waiting request compute the tokens again that are in the block with index at and in later blocks.
 func (c *connector) cutLoad(r *request, at int) {
 	computed := max(c.cutAt(at), 0)
 	r.kv.NumComputedTokens = computed
@@ -292,8 +294,9 @@ func (c *connector) keepsLoad(r *request, computed int) bool {
 	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
 }
 
-// cutAt returns the number of tokens before the block with index at, which can be kept, or -1 if none can: with
-// several groups; and with windows, because blocks that are needed again may already be freed.
+// cutAt returns the number of tokens before the block with index at. A request can keep these tokens if the block was
+// not loaded. The result is -1 if it can keep none: if the cache has several groups, or if it has windows, because
+// blocks that are needed again may already be freed.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
@@ -308,7 +311,8 @@ func (s *Scheduler) void(e *entry) {
 	e.id = voided
 }
 
-// restart makes a running request continue after its computed tokens. Tokens of its rows in flight will be dropped.
+// restart makes a running request go on from its computed tokens. The tokens that its rows in flight sample will be
+// dropped.
 func (s *Scheduler) restart(r *request) {
 	r.drafts = r.drafts[:0]
 	r.prefill = true

@@ -56,9 +56,9 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns the positions after start at which a longer chunk must end: the end of the block in which the chunk
-// begins, the last end of a block in the sequence, the last hash of the prompt, and the junction with another
-// request's prefix. 0 means that there is no such position.
+// stops returns positions at which a chunk from start to end must be cut: the end of the block in which the chunk
+// begins, the last end of a block in the sequence, the last hash of the prompt, and the end of a prefix that another
+// request shares. 0 means that there is no such position. The caller ignores positions that are not inside the chunk.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

@@ -265,8 +265,8 @@ func (e *engine) any(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
-	// The worker need not compute the rows of the aborted request that no other request can have hit. If the request
-	// was preempted, its blocks keep their keys, because its rows in flight compute the blocks.
+	// The worker need not compute a row of the aborted request if no other request can have hit the row's blocks. But
+	// if the request was preempted, its blocks keep their keys and can be hit, so its rows in flight are computed.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

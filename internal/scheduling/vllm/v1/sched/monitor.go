@@ -57,8 +57,9 @@ type Counters struct {
 	External, ExternalPreempted ExternalCounters
 }
 
-// ExternalCounters count what requests look up in a connector: Requests is the number of requests, Queries the number
-// of their tokens that are not hit in the cache, and Hits how many of these the connector loads.
+// ExternalCounters count what requests look up in a connector. Requests is the number of requests. Queries is the
+// number of their tokens that are not hit in the cache. Hits is the number of tokens among Queries that the connector
+// loads.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and sets them to 0.

@@ -143,8 +143,8 @@ const (
 )
 
 // allocateOrPreempt allocates blocks for n tokens of r, which is running[at], and returns the new index of r. If too
-// few blocks are free, it preempts other requests and, if that is not enough, r itself; but it preempts none while an
-// Update will free blocks.
+// few blocks are free, it preempts other requests and, if that is not enough, r itself. But it preempts no request
+// while blocks are kept for a step in flight, because the Update of this step will free them.
 func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {

@@ -14,8 +14,8 @@ type Step struct {
 	Rows   []Row
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
-	// Blocks has the block ids of each row and group, row by row. BlockEnds has the end of each row and group in
-	// Blocks; BlockStarts has the index in the request's block table at which these blocks begin.
+	// Blocks has block ids, row by row, and within a row group by group. For each row and group, BlockEnds has the end
+	// of its ids in Blocks, and BlockStarts has the index in the request's block table of the first of these ids.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int

@@ -9,8 +9,9 @@ type touched struct {
 	blocks []int32
 }
 
-// A touchedRow divides a row's part of touched.blocks: up to reads are the blocks that the row reads if it was
-// admitted in this step, then up to writes the blocks that it writes.
+// A touchedRow has two ends in touched.blocks. The blocks of the row up to reads are those that it reads; they are
+// listed only if the request was admitted in this step. The blocks from reads up to writes are those that the row
+// writes.
 type touchedRow struct{ reads, writes int }
 
 func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }

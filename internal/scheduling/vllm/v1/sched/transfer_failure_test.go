@@ -187,7 +187,8 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 }
 
 // Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the cache
-// has one group of full attention. A window may have freed these blocks, and groups differ (vllm/v1/RULES.md §19).
+// has one group of full attention. With a window, the blocks before the missing one may already be freed. With several
+// groups, all tokens are computed again (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -102,7 +102,7 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.waiting.pushFront(r)
 }
 
-// undoRow undoes a row for which the model sampled nothing, and the later rows of its request.
+// undoRow undoes the row e, for which the model sampled nothing, and the later rows of the same request r.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
 	if r.kv.Rewind(computed) {

@@ -105,8 +105,8 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step has the whole block table of a request, which already has the destination blocks
-// of all copies.
+// sendsWhole reports whether the step sends the whole block table of a request to the worker. This table already has
+// the destination blocks of all copies.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.id == id && e.kind != KindRunning })
 }

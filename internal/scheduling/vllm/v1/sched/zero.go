@@ -37,8 +37,9 @@ func (z *zeroing) write(step *Step) {
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists the open blocks of rows in step.ZeroBlocks. Open blocks of requests without rows stay open. Other
-// open blocks are dropped; a request that gets them later gets them as new blocks.
+// writeOpen lists in step.ZeroBlocks those blocks of z.open that belong to a row of the step. Blocks of requests
+// without a row stay in z.open. Other blocks are dropped from it: a request that gets such a block later gets it as a
+// new block.
 func (z *zeroing) writeOpen(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -66,9 +67,9 @@ func (z *zeroing) note(r *request, row bool) {
 	}
 }
 
-// loading adds to z.skip the blocks to which a load for r writes: the blocks of tokens from start to end-1, and
-// states. Blocks of states are never new, but a failed step, which vLLM does not have, can have listed such a block
-// when it had keys and values.
+// loading adds to z.skip the blocks to which a load for r writes: the blocks of tokens from start to end-1, and states.
+// Blocks of states are never in z.open when they are new. But after a failed step, which vLLM does not have, z.open can
+// have such a block from the time when it had keys and values.
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
@@ -87,7 +88,7 @@ func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
-// failed makes the blocks that failed steps had listed open again, except blocks that were loaded since then.
+// failed puts the blocks that failed steps had listed into z.open again, except blocks that were loaded since then.
 func (z *zeroing) failed(batches []*batch) {
 	s := z.s
 	var loaded []int32

@@ -13,7 +13,7 @@ import (
 )
 
 // receives publishes batches from number seq on until the socket s gets one, and checks that s also gets all later
-// batches. It returns the number of the first batch that s received, and the number after that of the last batch.
+// batches. It returns the number of the first batch that s received, and the number that the next batch will have.
 func receives(t *testing.T, p *Publisher, s *libzmq.Socket, seq int) (first, next int) {
 	for next = seq; ; {
 		require.NoError(t, p.Publish(time.Unix(int64(next), 0), cleared(t)))

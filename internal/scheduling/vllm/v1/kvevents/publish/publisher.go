@@ -145,8 +145,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// batchFrom returns the first batch in the buffer with at least the number seq, and its number, or nil if there is
-// none. The caller must hold p.mu.
+// batchFrom returns the first batch in the buffer whose number is seq or higher, and its number. The batch is nil if
+// there is none. The caller must hold p.mu.
 func (p *Publisher) batchFrom(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {
 		seq = max(seq, p.next-n)
