@@ -42,9 +42,8 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Contains(t, r.stderr, nothingLeft)
 }
 
-// Before a fork, the library signals a thread of the Go runtime until a signal has interrupted its sleep
-// (capi/visit.c). Ensure that the library recognizes the sleep. Otherwise it would signal the thread tens of thousands
-// of times.
+// Ensure that the library visits a sleeping thread of the Go runtime only a few times (capi/visit.c). If it did not
+// recognize that the thread sleeps, it would visit the thread tens of thousands of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")
