@@ -16,8 +16,8 @@ import (
 
 const module = "llmmemory/"
 
-// wings maps each row of the table in README.md to the other wings, or packages of other wings, that it may
-// import.
+// wings maps the folder of each wing, a row of the table in README.md, to the other wings, or packages of other
+// wings, that its packages may import.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
 	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/machine", "internal/terminal"},

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has a clock and a make of its own. Its make records each target, and moves the clock forward.
+// A fakeMachine has its own clock and its own program make. This program records each target, and moves the clock
+// forward.
 type fakeMachine struct{ root, made string }
 
 // newFakeMachine returns a machine on which make takes the given number of seconds for each target. A target

@@ -158,8 +158,8 @@ func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
 	}
 }
 
-// Ensure that a user who may not install packages gets one list of everything that the target needs, with who
-// has to run each command.
+// Ensure that a user who may not install packages gets one list of everything that the target needs. The list must
+// say which commands root has to run, and which the user.
 func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 	const course = " gcc libc6-dev valgrind"
 	for _, c := range []struct {

@@ -40,8 +40,9 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 		math.Abs(off) <= percent)
 }
 
-// checkKnownMiss records a value that differs from the paper's by more than any tolerance, and the known cause. It
-// does not count as a pass. It must be between low and high: another value would have another cause.
+// checkKnownMiss records a value of ours that differs from the paper's by more than any tolerance, and the known
+// cause. The check does not count as a pass. It fails if our value is not between low and high, because another
+// value would have another cause.
 func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
 	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
 }

@@ -40,8 +40,8 @@ func measuredOn() string {
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 
-// paged makes Fig. 18a: the time of attention over blocks divided by that over contiguous memory, measured on
-// one processor.
+// paged makes Fig. 18a, measured on one processor: the time of attention over blocks, divided by the time of
+// attention over contiguous memory.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
 	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}

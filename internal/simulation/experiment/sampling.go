@@ -131,8 +131,8 @@ type savingSeries struct {
 	points          float64
 }
 
-// savingPanel returns one panel of Fig. 15, with the savings of all series by number of samples or beams.
-// first has those of the first series.
+// savingPanel returns one panel of Fig. 15, with the savings of all series by number of samples or beams. first has
+// the savings of the first series.
 func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, first []chart.Value, err error) {
 	title, x, printed := "parallel sampling", "samples of a prompt", targets.Fig15.Parallel
 	if beam {
@@ -165,7 +165,8 @@ func (b *bench) savingPanel(beam bool, all []savingSeries) (panel chart.Panel, f
 }
 
 // savingOfShareGPT compares the savings on ShareGPT with the ranges in §6.3 of the paper, which does not state the
-// rate. The low end of a range is taken as that of two samples or beams, and the high end as that of six.
+// rate. It assumes that the low end of a range is the saving with two samples or beams, and the high end the saving
+// with six.
 func (b *bench) savingOfShareGPT() error {
 	const rate = 1
 	for _, x := range []struct {

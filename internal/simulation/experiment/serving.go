@@ -64,8 +64,8 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput returns the generated tokens per second since the start of the measurement. A simulation starts
-// with the first request, so the time before it is added.
+// throughput returns the generated tokens per second since the start of the measurement. A simulation starts with
+// the first request, so throughput adds the time between the start of the measurement and the first request.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }

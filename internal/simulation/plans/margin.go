@@ -44,7 +44,9 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency describes the range of a latency v, in s, at the same rate. first says that v is a time to the first token.
+// latency describes the range in which a latency lies if iterations take as long as the margin allows. v is the
+// latency, in s, with the simulated times, at the same rate of requests. first says that v is a time to the first
+// token.
 func (r *Range) latency(v float64, first bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if first {

@@ -72,8 +72,8 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
-// over returns the name of a series of values: average + " of the seeds", or the name of the seed if there is
-// only one.
+// over returns the name of a series of values over the seeds. average says what a value is, such as "median". The
+// name is average + " of the seeds", or the name of the seed if there is only one.
 func (r *Report) over(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()
@@ -88,7 +88,8 @@ func (r *Report) latency() chart.Figure {
 		var line chart.Line
 		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
-			// Near the highest rate, single seeds may differ much from the others; the median ignores them.
+			// Near the highest rate, the values of single seeds may differ much from the others; the median ignores
+			// them.
 			if v := median(s, c.value); !math.IsInf(v, 0) {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: chart.Value{Mean: v, Seeds: len(s.Points)}})
 			}

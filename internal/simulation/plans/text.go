@@ -37,8 +37,8 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives at the lowest rate that was tried, at which requests do not
-// overlap. It returns "" if some of them were not answered.
+// Alone returns the values of the objectives at the lowest rate that was tried, at which requests do not overlap. It
+// returns "" if some requests were not answered at this rate.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -72,7 +72,8 @@ func (f facts) NotMemory() bool {
 	return f.Limiting().Kind == Time && f.change(KVMemory).GainLow <= f.Capacity.Precision
 }
 
-// MoreMemory returns the change to more memory, or nil if memory is what limits the capacity.
+// MoreMemory returns the result of the trial with more memory. It returns nil if this is the change that shows the
+// limit, which Limiting returns.
 func (f facts) MoreMemory() *Change {
 	if memory := f.change(KVMemory); memory.Name != f.Limit {
 		return &memory
@@ -80,8 +81,8 @@ func (f facts) MoreMemory() *Change {
 	return nil
 }
 
-// Settings returns the changes of scheduler limits (--max-seqs, --max-tokens) that raise the capacity,
-// without the greatest gain, which Limiting returns.
+// Settings returns the changes of scheduler limits (--max-seqs, --max-tokens) that raise the capacity. It omits the
+// change that shows the limit, which Limiting returns.
 func (f facts) Settings() (all []Change) {
 	for _, c := range f.Limits {
 		if (c.Kind == Sequences || c.Kind == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {
@@ -125,7 +126,7 @@ func (f facts) Tries() (n int) {
 	return n
 }
 
-// AboveFailed returns the number of seeds under which some rate held although a lower one failed.
+// AboveFailed returns the number of seeds under which some rate met the objective although a lower rate missed it.
 func (f facts) AboveFailed() (n int) {
 	for _, s := range f.Capacity.Seeds {
 		if !s.Monotone {

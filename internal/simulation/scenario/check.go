@@ -50,7 +50,8 @@ func (s *Scenario) Check(systems ...string) error {
 	return nil
 }
 
-// checkFlag returns an error if the flag has no effect: no system in systems is in users, those that use it.
+// checkFlag returns an error if the flag has no effect. The flag has an effect only with the systems in users.
+// systems has the systems that will be run.
 func checkFlag(flag string, users, systems []string) error {
 	for _, system := range systems {
 		if system == "" {

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Clients says when clients wait for answers before they send. The settings are those of vLLM's "bench
-// serve". Each turn of a conversation counts as one of Load.Requests, and in Load.Rate.
+// Clients says when clients wait for answers before they send. The settings are those of vLLM's "bench serve". Each
+// turn of a conversation is a request: Load.Requests and Load.Rate count all turns.
 type Clients struct {
 	// MaxConcurrency is the highest number of requests that are sent and not yet answered. 0 means no limit.
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`

@@ -13,15 +13,16 @@ type Load struct {
 	Workload string `json:"workload,omitempty"` // default "sharegpt"
 	Trace    string `json:"trace,omitempty"`    // a file
 
-	// InputLen and OutputLen are in tokens. If any of the three fields is set, the others default to DefaultInputLen,
-	// DefaultOutputLen, and a RangeRatio of 0, which makes all requests equally long (see workload.Random).
+	// InputLen and OutputLen are in tokens. If InputLen, OutputLen or RangeRatio is set, the others default to
+	// DefaultInputLen, DefaultOutputLen, and a RangeRatio of 0, which makes all requests equally long (see
+	// workload.Random).
 	InputLen   int     `json:"inputLen,omitempty"`
 	OutputLen  int     `json:"outputLen,omitempty"`
 	RangeRatio float64 `json:"rangeRatio,omitempty"`
 
 	Rate float64 `json:"rate,omitempty"` // requests/s; default 1, or the rate of the trace
-	// Duration is the time during which requests arrive, in seconds. The default is the whole trace or the
-	// time that Requests requests take. Without either, it is 1,000.
+	// Duration is the time during which requests arrive, in seconds. The default is the duration of the trace, or
+	// the time in which Requests requests arrive. Without a trace and without Requests, it is 1,000.
 	Duration   float64 `json:"duration,omitempty"`
 	Requests   int     `json:"requests,omitempty"` // maximum number; if 0, there is no limit
 	Seed       uint64  `json:"seed"`

@@ -10,8 +10,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine says which model runs on which GPUs, and where the times of iterations come from. It is either a
-// named setup, or Model on GPU with the fields after them. Names are names in llmsim list, or files.
+// A Machine says which model runs on which GPUs, and where the times of iterations come from. It is either a named
+// setup, or Model on GPU with the further fields. The value of Setup, Model or GPU is a name in llmsim list, or a
+// file.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`

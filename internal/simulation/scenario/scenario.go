@@ -271,8 +271,9 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns a copy of the plan whose iteration times are multiplied by factor, and whose first tokens
-// take first seconds outside iterations. Each end of a cost.Margin has such a pair.
+// Within returns a copy of the plan whose iteration times are multiplied by factor, and whose first tokens take
+// first seconds outside iterations. A cost.Margin has two such pairs of factor and first: one for the fastest times
+// and one for the slowest.
 func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, first)

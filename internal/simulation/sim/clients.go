@@ -100,8 +100,9 @@ func (c *Clients) take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// Answered records that a request of a session has left the server at the time now, and that live requests
-// remain there. It schedules the session's next turn. A session of 0 has none.
+// Answered records that a request of a session has left the server at the time now, and that live requests remain
+// there. It schedules the session's next turn. Session 0 means that the request belongs to no conversation and has
+// no next turn.
 func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.limit-1 {
 		c.freed = now

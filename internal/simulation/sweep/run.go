@@ -24,8 +24,8 @@ type Outcome struct {
 // measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// Range has the results with the fastest and with the slowest times of iterations within the margin of
-	// the cost model. It is nil without a concurrency or a margin.
+	// Range has the results with the fastest and with the slowest times of iterations within the margin of the cost
+	// model. It is nil in a sweep over rates, or if the cost model has no margin.
 	Range []*sim.Result
 }
 
@@ -92,8 +92,9 @@ type key struct {
 	Within   bool // with a range
 }
 
-// outcome runs a job, or reads its result from the store, and ran says which. If the job fails, its error is
-// in o.Error; err is for a canceled context or a store that cannot be written.
+// outcome returns the outcome of a job. It runs the job, unless the store has its result; ran is false if the result
+// is from the store. If the job fails, its error is in o.Error; err is for a canceled context or a store that cannot
+// be written.
 func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outcome, ran bool, err error) {
 	o = &Outcome{Job: j}
 	plan, err := s.plan.Vary(s.Grid.scenario(j))

@@ -67,7 +67,8 @@ type parser struct {
 	index [3]int // fields of the format's columns
 }
 
-// detect returns a parser for the format of which the trace's first line has the most columns.
+// detect returns a parser for the format of a trace. It chooses the format that has the most columns in common with
+// the trace's first line.
 func detect(line []byte) (parser, error) {
 	names, isJSON, err := columns(line)
 	if err != nil {

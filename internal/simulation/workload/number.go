@@ -19,7 +19,8 @@ func (f *format) seconds(text []byte) (float64, error) {
 		if err != nil {
 			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
 		}
-		// Seconds since 2020 have a precision of 60 ns as float64 until 2036; Azure's times have one of 100 ns.
+		// As float64, seconds since 2020 have a precision of 60 ns until 2036. That suffices for Azure's times,
+		// which have a precision of 100 ns.
 		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
 	case millisecondsClock:
 		want = "milliseconds, at least 0"

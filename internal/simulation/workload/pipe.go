@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// pipes has the contents of pipes and other files that can be read only once, by path: a trace is read twice,
-// first to check it and then to run it.
+// pipes has, by path, the contents of pipes and other files that can be read only once. They are kept because a
+// trace is read twice, first to check it and then to run it.
 var pipes = struct {
 	sync.Mutex
 	text map[string][]byte

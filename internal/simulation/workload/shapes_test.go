@@ -141,7 +141,7 @@ func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	}
 	require.Less(t, sums[draws-1], 2048.0)
 
-	// The correlation in the table is that of the pairs before the filter. The filter lowers it.
+	// The correlation in the table, 0.217, is the one of all pairs. The pairs that pass the filter have a lower one.
 	c := *l.(*copula)
 	prompts, outputs, _ = sample(&c, draws)
 	require.InDelta(t, 0.17, correlation(scores(prompts), scores(outputs)), 0.01)

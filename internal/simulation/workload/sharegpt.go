@@ -82,8 +82,8 @@ func (c *copula) fit(want []float64) {
 	}
 }
 
-// fitted returns new levels for m. With them, the lengths that pass the filter have quantiles m.values[i] at
-// want[i], as long as other does not change.
+// fitted returns new levels for m. With these levels, the lengths that pass the filter have quantiles m.values[i] at
+// want[i], unless the levels of other change.
 func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(want))

@@ -89,11 +89,12 @@ func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	return call
 }
 
-// check compares some rows of the output with rows in float64, and returns the largest error as a multiple of
-// the allowed one. The kernel rounds the weights p and the output to F16, each with a relative error of at
-// most 2^-11. It sums the weights after rounding them, so the error of a weight changes the output by at most
-// 2^-11 p |v - output|. If the values have one sign and differ by less than their size, both errors together
-// are at most twice the rounding error of a float64 sum. A little is added for roundings to float32.
+// check compares some rows of the output with rows in float64, and returns the largest error as a multiple of the
+// allowed one. An output is a sum of values v, each multiplied by its attention weight p. The kernel rounds the
+// weights and the output to F16, each with a relative error of at most 2^-11. It sums the weights after rounding
+// them, so the error of a weight changes the output by at most 2^-11 p |v - output|. If the values have one sign and
+// differ by less than their size, both errors together are at most twice the rounding error of a float64 sum. A
+// little is added for roundings to float32.
 func (t *batch) check() (worst float64) {
 	for _, s := range checked(t.sequences) {
 		for _, query := range checked(t.queries) {
@@ -111,7 +112,8 @@ func (t *batch) check() (worst float64) {
 	return worst
 }
 
-// row computes one head's row of the output in float64. spread has the sum of p |v - output| for each element.
+// row computes one head's row of the output in float64. spread has, for each element of the row, the sum of p |v -
+// output| over the tokens; p and v are the weight and the value of a token.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64) {
 	weights, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -154,8 +156,9 @@ func readHead(kind attention.DType, contents []byte, first int, head *[headSize]
 	}
 }
 
-// alone computes chunks of some sequences again, each without the other sequences: the last 1, 7, 37 and 512
-// queries, if there are as many. It reports whether all outputs have the same bits as in the batch.
+// alone computes some chunks of some sequences again, each without the other sequences. A chunk is the last 1, 7, 37
+// or 512 queries of a sequence, if it has so many. alone reports whether all outputs have the same bits as in the
+// batch.
 func (t *batch) alone() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {
@@ -180,10 +183,10 @@ func (t *batch) chunk(sequence, tokens int) bool {
 
 // attentions returns the cases of decoding and of prefill. If small, they have fewer sequences and tokens.
 //
-// Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate; prefill must reach
-// 0.85 of FlashInfer's rate. This program does not run FlashInfer. Its rates on an H200 (commit fb28d724) are
-// converted to multiples of two rates that are measured here: that of copies, which was 4,220 GB/s on the
-// H200, and that of PyTorch's flash attention.
+// Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate; prefill must reach 0.85 of
+// FlashInfer's rate. This program does not run FlashInfer. Its rates on an H200 (commit fb28d724) are converted to
+// multiples of two rates that are measured here: the rate of copies, which was 4,220 GB/s on the H200, and the rate
+// of PyTorch's flash attention.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {

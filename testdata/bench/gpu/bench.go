@@ -77,7 +77,8 @@ func (b *bench) close() error {
 	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
-// broken reports whether the context is unusable after err, as it is after a kernel failed.
+// broken reports whether the context is unusable after the error err. A context is unusable after a kernel has
+// failed.
 func (b *bench) broken(err error) bool {
 	var driver *cuda.Error
 	return errors.As(err, &driver) && b.context.Synchronize() != nil
@@ -174,7 +175,8 @@ func (b *bench) copyRate() (rate float64, err error) {
 	return 2 * float64(size) / b.time(func() error { return b.stream.Copy(p, size, p, 0, size) }), nil
 }
 
-// alloc returns memory that is freed after the case. As numbers of any size, its contents are NaN.
+// alloc returns memory that is freed after the case. All its bytes are 0xff, so that it has NaN whether it is read
+// as numbers of 16, 32 or 64 bits.
 func (b *bench) alloc(size int) *cuda.Memory {
 	m := the(b.context.Alloc(size))
 	b.memory = append(b.memory, m)

@@ -19,7 +19,7 @@ const (
 	ofBus  = "GB/s"
 )
 
-// reached returns the rate as a multiple of the goal's rate, or 0 if that was not measured.
+// reached returns the rate as a multiple of the goal's rate, or 0 if the goal's rate was not measured.
 func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 	switch g.of {
 	case ofCopy:

@@ -46,8 +46,8 @@ func ReadRivals(file string) (map[string][]Rival, error) {
 // A Tally counts goals.
 type Tally struct{ all, reached, unmeasured int }
 
-// Judge counts a goal, and returns the text required and whether ratio reaches least. A ratio of 0 means that it
-// could not be measured.
+// Judge counts a goal. It returns the text required, followed by whether ratio reaches least. A ratio of 0 means
+// that it could not be measured.
 func (t *Tally) Judge(required string, least, ratio float64) string {
 	t.all++
 	switch {

@@ -172,8 +172,8 @@ func randomTokens(rnd *rand.Rand, n, vocabulary int) []int32 {
 	return tokens
 }
 
-// A watched device measures how long the GPU is idle between decoding steps of an engine. NewRunner sets
-// runner, which measures.
+// A watched device measures how long the GPU is idle between decoding steps of an engine. NewRunner sets runner,
+// which does the measuring.
 type watched struct {
 	*gpu.Model
 	sequences int // of the steps that count
@@ -186,9 +186,9 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 	return w.runner, err
 }
 
-// A watchedRunner adds up the times from the end of one step to the end of the next, and the parts of them in
-// which the GPU may be idle: until the next step was launched, unless a call then waited for the previous
-// step, which shows that the GPU was busy.
+// A watchedRunner adds up two times. all is the time from the end of one step to the end of the next. idle is the
+// part of it in which the GPU may have been idle: the part before the next step was launched. The part counts as
+// busy if a call had to wait for the previous step after that launch.
 type watchedRunner struct {
 	engine.DeviceRunner
 	sequences int

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// A progress counts the steps of a run. It measures rates until all requests have begun; afterwards fewer
-// answers are generated at a time.
+// A progress counts the steps of a run. It measures rates only until all requests have begun, because from then on
+// fewer and fewer answers are generated at the same time.
 type progress struct {
 	all, begun    int // requests; the first token of an answer begins a request
 	steps         int
@@ -29,8 +29,8 @@ func (p *progress) note(u serve.Usage) {
 	p.logical += u.Logical
 }
 
-// stepped counts a step that computed some sequences and generated some tokens. begun is the number of
-// requests that had begun before the step.
+// stepped counts a step. tokens is the number of tokens that the step generated, and sequences the number of
+// sequences that it computed. begun is the number of requests that had begun before the step.
 func (p *progress) stepped(tokens, sequences, begun int) {
 	p.steps++
 	if begun >= p.all {
